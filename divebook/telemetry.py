@@ -32,6 +32,167 @@ from divebook.text.redaction import logger, shared
 
 __all__ = ["Telemetry"]
 
+
+class Telemetry:
+    """Exporter of executions, steps and recorded calls to OpenTelemetry.
+
+    Models, agents and tools have the attributes of the GenAI conventions: models, tokens, durations and errors,
+    without prompts and answers. Each execution has one trace, whichever processes drive it.
+
+    Parameters
+    ----------
+    processors
+        Span processors, which the caller closes; by default one that sends batches by OTLP over HTTP. Nothing is sent
+        if ``OTEL_SDK_DISABLED`` is ``true``. Spans are not sent if ``OTEL_TRACES_EXPORTER`` is ``none``, metrics not if
+        ``OTEL_METRICS_EXPORTER`` is ``none``.
+    meter_provider
+        Provider of metrics; by default OTLP as well, or none if `processors` are given.
+    resource
+        Resource of the spans; by default from ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES``.
+    address
+        Address of the collector, ``http://HOST:4318``; by default from ``OTEL_EXPORTER_OTLP_ENDPOINT``.
+
+    Examples
+    --------
+    ::
+
+        environment = Environment(telemetry=True)  # or DIVEBOOK_TELEMETRY=1
+    """
+
+    def __init__(
+        self,
+        processors: Iterable[SpanProcessor] | None = None,
+        *,
+        meter_provider: MeterProvider | None = None,
+        resource: Resource | None = None,
+        address: str | None = None,
+    ) -> None:
+        self.resource = Resource.create() if resource is None else resource
+        self._closers: list[Callable[[], object]] = []
+        if processors is None:
+            processors, meter_provider = self._by_otlp(meter_provider, address)
+        self._processors = tuple(processors)
+        self._failing: set[int] = set()
+        """Indexes of the span processors that have raised an error."""
+        self._tellers: weakref.WeakSet[ReportingThread] = weakref.WeakSet()
+        atexit.register(self._leave)  # processes of notebooks end without closing anything
+        self._measures = None if meter_provider is None else Measures(meter_provider.get_meter("divebook", __version__))
+
+    def _by_otlp(
+        self, meter_provider: MeterProvider | None, address: str | None
+    ) -> tuple[list[SpanProcessor], MeterProvider | None]:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk import metrics
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        is_off = _variable("OTEL_SDK_DISABLED") == "true"
+        at = None if address is None else address.rstrip("/") + "/v1/"
+        processors: list[SpanProcessor] = []
+        if not is_off and _variable("OTEL_TRACES_EXPORTER") != "none":
+            batches = BatchSpanProcessor(OTLPSpanExporter(endpoint=at and f"{at}traces"))
+            processors.append(batches)
+            self._closers.append(batches.shutdown)
+        if meter_provider is None and not is_off and _variable("OTEL_METRICS_EXPORTER") != "none":
+            readers = [PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=at and f"{at}metrics"))]
+            provider = metrics.MeterProvider(
+                readers, resource=self.resource, shutdown_on_exit=False
+            )  # which waits for long
+            self._closers.append(provider.shutdown)
+            meter_provider = provider
+        return processors, meter_provider
+
+    def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
+        """Report the executions that this process drives in a store. Return functions that end the reporting, in
+        calling order.
+        """
+        if not self._processors and self._measures is None:
+            _log.info("telemetry is off, as the variables of OpenTelemetry say")
+            return []
+        listener = _Listener(self, store)
+        return [listener.close, store.subscribe(listener)]
+
+    @contextmanager
+    def surround(self, execution_id: str, sequence: int) -> Iterator[None]:
+        """Make spans that libraries create inside the block children of a call. `sequence` is the event that started
+        the call.
+        """
+        call = _context(trace_id(execution_id), span_id(execution_id, place_of_call(sequence)))
+        token = context.attach(set_span_in_context(NonRecordingSpan(call)))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
+    def flush(self) -> None:
+        """Send everything that was reported so far. Waits at most a few seconds."""
+        run_in_time("to send what was told", [processor.force_flush for processor in self._processors])
+
+    def close(self) -> None:
+        """Send everything that was reported, and close the default exporters. Waits at most a few seconds; a second
+        call does not wait.
+        """
+        atexit.unregister(self._leave)
+        closers = self._closers
+        self._closers = []
+        run_in_time("to send what was told", closers)
+
+    def runs(self, teller: ReportingThread) -> None:
+        """Register a reporting thread, which is then closed at the end of the process."""
+        self._tellers.add(teller)
+
+    def _leave(self) -> None:
+        """Report and send everything that remains at the end of the process."""
+        for teller in list(self._tellers):
+            teller.close()
+        self.close()
+
+    def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
+        """Report one span that has ended to the span processors and the metrics.
+
+        A processor that raises is logged once and does not affect the others. Metrics are not recorded for calls that
+        were answered from another log.
+        """
+        span = ended.span
+        trace = trace_id(execution_id)
+        if span is None:
+            name, attributes, status, error = _execution_attributes(ended, followed)
+        else:
+            name = name_of(span)
+            attributes = attributes_of(span)
+            status = span.status
+            error = error_of(span)
+        attributes |= {"divebook.execution.id": execution_id, "divebook.workflow": followed.workflow}
+        if ended.served:
+            attributes["divebook.served"] = True
+        links: tuple[Link, ...] = ()
+        if span is None and followed.came_from:
+            links = (Link(_context(trace_id(followed.came_from), span_id(followed.came_from, place_of(ROOT)))),)
+        readable_span = ReadableSpan(
+            name,
+            context=_context(trace, span_id(execution_id, ended.place)),
+            parent=None if ended.parent is None else _context(trace, span_id(execution_id, ended.parent)),
+            resource=self.resource,
+            attributes=attributes,
+            links=links,
+            kind=SpanKind.CLIENT if attributes.get("gen_ai.operation.name") == "chat" else SpanKind.INTERNAL,
+            status=Status(StatusCode.ERROR, error) if status == catalog.FAILED else Status(StatusCode.UNSET),
+            start_time=ended.began_us * 1000,
+            end_time=ended.ended_us * 1000,
+            instrumentation_scope=_SCOPE,
+        )
+        for number, processor in enumerate(self._processors):
+            try:
+                processor.on_end(readable_span)
+            except Exception:  # noqa: BLE001 - a person's own: what it lacks, others have
+                if number not in self._failing:
+                    self._failing.add(number)
+                    _log.warning("%r lacks what it refuses; this is said once", processor, exc_info=True)
+        if self._measures is not None and not ended.served:
+            self._measures.take(ended, followed.workflow, status)
+
+
 # --- spans of a trace ------------------------------------------------------------------------------------------------
 #
 # A span is reported once, when it ends, with its parent. Ids are derived from the execution's id and from places in its
@@ -411,166 +572,6 @@ _STATUS = {
     catalog.ExecutionCancelled: catalog.CANCELLED,
 }
 _SCOPE = InstrumentationScope("divebook", __version__)
-
-
-class Telemetry:
-    """Exporter of executions, steps and recorded calls to OpenTelemetry.
-
-    Models, agents and tools have the attributes of the GenAI conventions: models, tokens, durations and errors,
-    without prompts and answers. Each execution has one trace, whichever processes drive it.
-
-    Parameters
-    ----------
-    processors
-        Span processors, which the caller closes; by default one that sends batches by OTLP over HTTP. Nothing is sent
-        if ``OTEL_SDK_DISABLED`` is ``true``. Spans are not sent if ``OTEL_TRACES_EXPORTER`` is ``none``, metrics not if
-        ``OTEL_METRICS_EXPORTER`` is ``none``.
-    meter_provider
-        Provider of metrics; by default OTLP as well, or none if `processors` are given.
-    resource
-        Resource of the spans; by default from ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES``.
-    address
-        Address of the collector, ``http://HOST:4318``; by default from ``OTEL_EXPORTER_OTLP_ENDPOINT``.
-
-    Examples
-    --------
-    ::
-
-        environment = Environment(telemetry=True)  # or DIVEBOOK_TELEMETRY=1
-    """
-
-    def __init__(
-        self,
-        processors: Iterable[SpanProcessor] | None = None,
-        *,
-        meter_provider: MeterProvider | None = None,
-        resource: Resource | None = None,
-        address: str | None = None,
-    ) -> None:
-        self.resource = Resource.create() if resource is None else resource
-        self._closers: list[Callable[[], object]] = []
-        if processors is None:
-            processors, meter_provider = self._by_otlp(meter_provider, address)
-        self._processors = tuple(processors)
-        self._failing: set[int] = set()
-        """Indexes of the span processors that have raised an error."""
-        self._tellers: weakref.WeakSet[ReportingThread] = weakref.WeakSet()
-        atexit.register(self._leave)  # processes of notebooks end without closing anything
-        self._measures = None if meter_provider is None else Measures(meter_provider.get_meter("divebook", __version__))
-
-    def _by_otlp(
-        self, meter_provider: MeterProvider | None, address: str | None
-    ) -> tuple[list[SpanProcessor], MeterProvider | None]:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk import metrics
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-        is_off = _variable("OTEL_SDK_DISABLED") == "true"
-        at = None if address is None else address.rstrip("/") + "/v1/"
-        processors: list[SpanProcessor] = []
-        if not is_off and _variable("OTEL_TRACES_EXPORTER") != "none":
-            batches = BatchSpanProcessor(OTLPSpanExporter(endpoint=at and f"{at}traces"))
-            processors.append(batches)
-            self._closers.append(batches.shutdown)
-        if meter_provider is None and not is_off and _variable("OTEL_METRICS_EXPORTER") != "none":
-            readers = [PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=at and f"{at}metrics"))]
-            provider = metrics.MeterProvider(
-                readers, resource=self.resource, shutdown_on_exit=False
-            )  # which waits for long
-            self._closers.append(provider.shutdown)
-            meter_provider = provider
-        return processors, meter_provider
-
-    def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
-        """Report the executions that this process drives in a store. Return functions that end the reporting, in
-        calling order.
-        """
-        if not self._processors and self._measures is None:
-            _log.info("telemetry is off, as the variables of OpenTelemetry say")
-            return []
-        listener = _Listener(self, store)
-        return [listener.close, store.subscribe(listener)]
-
-    @contextmanager
-    def surround(self, execution_id: str, sequence: int) -> Iterator[None]:
-        """Make spans that libraries create inside the block children of a call. `sequence` is the event that started
-        the call.
-        """
-        call = _context(trace_id(execution_id), span_id(execution_id, place_of_call(sequence)))
-        token = context.attach(set_span_in_context(NonRecordingSpan(call)))
-        try:
-            yield
-        finally:
-            context.detach(token)
-
-    def flush(self) -> None:
-        """Send everything that was reported so far. Waits at most a few seconds."""
-        run_in_time("to send what was told", [processor.force_flush for processor in self._processors])
-
-    def close(self) -> None:
-        """Send everything that was reported, and close the default exporters. Waits at most a few seconds; a second
-        call does not wait.
-        """
-        atexit.unregister(self._leave)
-        closers = self._closers
-        self._closers = []
-        run_in_time("to send what was told", closers)
-
-    def runs(self, teller: ReportingThread) -> None:
-        """Register a reporting thread, which is then closed at the end of the process."""
-        self._tellers.add(teller)
-
-    def _leave(self) -> None:
-        """Report and send everything that remains at the end of the process."""
-        for teller in list(self._tellers):
-            teller.close()
-        self.close()
-
-    def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
-        """Report one span that has ended to the span processors and the metrics.
-
-        A processor that raises is logged once and does not affect the others. Metrics are not recorded for calls that
-        were answered from another log.
-        """
-        span = ended.span
-        trace = trace_id(execution_id)
-        if span is None:
-            name, attributes, status, error = _execution_attributes(ended, followed)
-        else:
-            name = name_of(span)
-            attributes = attributes_of(span)
-            status = span.status
-            error = error_of(span)
-        attributes |= {"divebook.execution.id": execution_id, "divebook.workflow": followed.workflow}
-        if ended.served:
-            attributes["divebook.served"] = True
-        links: tuple[Link, ...] = ()
-        if span is None and followed.came_from:
-            links = (Link(_context(trace_id(followed.came_from), span_id(followed.came_from, place_of(ROOT)))),)
-        readable_span = ReadableSpan(
-            name,
-            context=_context(trace, span_id(execution_id, ended.place)),
-            parent=None if ended.parent is None else _context(trace, span_id(execution_id, ended.parent)),
-            resource=self.resource,
-            attributes=attributes,
-            links=links,
-            kind=SpanKind.CLIENT if attributes.get("gen_ai.operation.name") == "chat" else SpanKind.INTERNAL,
-            status=Status(StatusCode.ERROR, error) if status == catalog.FAILED else Status(StatusCode.UNSET),
-            start_time=ended.began_us * 1000,
-            end_time=ended.ended_us * 1000,
-            instrumentation_scope=_SCOPE,
-        )
-        for number, processor in enumerate(self._processors):
-            try:
-                processor.on_end(readable_span)
-            except Exception:  # noqa: BLE001 - a person's own: what it lacks, others have
-                if number not in self._failing:
-                    self._failing.add(number)
-                    _log.warning("%r lacks what it refuses; this is said once", processor, exc_info=True)
-        if self._measures is not None and not ended.served:
-            self._measures.take(ended, followed.workflow, status)
 
 
 class _Listener:

@@ -65,264 +65,6 @@ if TYPE_CHECKING:
     from divebook.agents.agent import Agent
 
 
-# --- fallbacks -------------------------------------------------------------------------------------------------------
-#
-# Fallback models whose parts report their outcomes to their own request limiters.
-#
-# A `FallbackModel` asks its models in order and reports only the final outcome. Its request waits at the limiter of the
-# first model (`divebook.agents.clients`), and each model reports its own outcome to its own limiter
-# (`test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says`).
-
-
-if TYPE_CHECKING:
-    pass
-
-
-def reporting_model(model: Model, limiters: RequestLimiters = REQUEST_LIMITERS) -> Model:
-    """Wrap the parts of a fallback model so that each part reports the outcome of its requests to its own request
-    limiter. Return other models unchanged.
-    """
-    return _reporting(model, limiters, is_first=True) if isinstance(model, FallbackModel) else model
-
-
-def _reporting(model: Model, limiters: RequestLimiters, *, is_first: bool) -> Model:
-    if not isinstance(model, FallbackModel):
-        return ReportingModel(model, limiters, is_counted=is_first)
-    model_copy = copy.copy(model)  # the user's model stays unchanged
-    model_copy.models = [
-        _reporting(part, limiters, is_first=is_first and not index) for index, part in enumerate(model.models)
-    ]
-    return model_copy
-
-
-class ReportingModel(WrapperModel):
-    """Part of a fallback model that reports the outcome of each request to the request limiter of its model.
-
-    Parameters
-    ----------
-    is_counted
-        True if the caller already holds a slot of this limiter. Other parts take a slot without waiting: waiting at two
-        limiters in different orders could deadlock.
-    """
-
-    def __init__(self, wrapped: Model, limiters: RequestLimiters, *, is_counted: bool) -> None:
-        super().__init__(wrapped)
-        self._limiters = limiters
-        self._is_counted = is_counted
-
-    async def request(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        """Make a request and report its outcome."""
-        with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
-            return await super().request(messages, model_settings, model_request_parameters)
-
-    @asynccontextmanager
-    async def request_stream(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-        run_context: RunContext[Any] | None = None,
-    ) -> AsyncGenerator[StreamedResponse]:
-        """Make a streamed request, yield the stream, and report the outcome."""
-        with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
-            stream_context = super().request_stream(messages, model_settings, model_request_parameters, run_context)
-            async with stream_context as stream:
-                yield stream
-
-
-# --- single request --------------------------------------------------------------------------------------------------
-#
-# Single recorded model requests of agents without tools.
-#
-# `RecordedModel` stands between pydantic-ai and the real model, and answers recorded requests from the log. An agent
-# without tools needs one request and no loop. The loop would take more time than everything else here together
-# (``python -m benchmarks.labelling``).
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One prompt for an agent with its content blocks, context blocks and instructions; see `Agent.respond`."""
-
-    prompt: str
-    content: Sequence[Mapping[str, Any]]
-    context: Sequence[Mapping[str, Any]]
-    instructions: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields of the request by name, without empty fields."""
-        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
-
-    def messages(self) -> list[ModelMessage]:
-        """Return the request as messages of pydantic-ai. `divebook.projections.requests` rebuilds equal messages from
-        the log.
-        """
-        messages = [message for message in request_messages(self.to_dict()) if message.role != "system"]
-        bodies: list[str | list[UserContent]] = [
-            [user_block(block) for block in message.content] for message in messages
-        ]
-        if not self.content:
-            bodies[-1] = self.prompt
-        *context, prompt_message = [ModelRequest(parts=[UserPromptPart(body)]) for body in bodies]
-        return [*context, replace(prompt_message, instructions=self.instructions or None)]
-
-
-async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
-    """Make a single recorded model request; return the text of the response. See `Agent.respond`.
-
-    Raises
-    ------
-    StepError
-        The model answered without any text.
-    """
-    parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
-    recorded = RecordedModel(await resolved(agent), operation, parameters, agent)
-    definition = agent.definition
-    answer = await model_request(recorded, message.messages(), model_settings=settings_of(definition), instrument=False)
-    if not answer.text and answer.tool_calls:
-        tool_name = answer.tool_calls[0].tool_name
-        raise StepError(
-            f'the model of agent {agent.name} called unknown tool "{tool_name}": the agent has no tools; give it that '
-            "tool, or another Model"
-        )
-    if not answer.text:
-        raise StepError(
-            f"the model of agent {agent.name} answered without text (it ended with {answer.finish_reason}); "
-            "try again, or give it more MaxTokens"
-        )
-    return answer.text
-
-
-async def resolved(agent: Agent) -> Model:
-    """Return the pydantic-ai model that an agent uses, created with the agent's key."""
-    model = agent.model
-    if isinstance(model, ScriptedModel):
-        return ScriptedFunction(model)
-    if not isinstance(model, str):
-        return reporting_model(model)
-    if model.startswith(RECORDED):
-        return _recorded_run_model()
-    return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
-
-
-class RecordedModel(WrapperModel):
-    """Model wrapper that makes each request as a recorded operation. A request whose response is in the log is not sent
-    again.
-
-    Parameters
-    ----------
-    agent
-        Agent with the time limit of a request, streamed or not, and the policy for references in headers.
-    """
-
-    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], agent: Agent) -> None:
-        super().__init__(wrapped)
-        self._operation = operation
-        self._parameters = dict(parameters)
-        self._seconds = agent.definition.response_timeout
-        self._policy = agent.policy
-
-    async def request(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-    ) -> ModelResponse:
-        """Return the recorded response to a request; if the log has none, send the request."""
-
-        async def call() -> dict[str, Any]:
-            # References are resolved only for the real request: their values are secrets and must not be recorded.
-            settings = with_values(model_settings, self._policy)
-            return await perform(self.wrapped.request(messages, settings, model_request_parameters))
-
-        async def streamed(write: Write) -> dict[str, Any]:
-            settings = with_values(model_settings, self._policy)
-            return await perform(stream_response(self.wrapped, messages, settings, model_request_parameters, write))
-
-        async def perform(request: Awaitable[ModelResponse]) -> dict[str, Any]:
-            with paid_replies(self.wrapped), keepable_errors(), readable_replies(self.wrapped.model_name):
-                response = await in_time(request, self._seconds)
-                note_reply(response)
-                require_whole(response, self._parameters["agent"])
-                return plain_response(response, self.wrapped)
-
-        input_tokens = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
-        recorded = await self._operation(
-            AGENT_RESPONSE,
-            self._parameters,
-            call,
-            usage=usage_of,
-            repeatable=True,
-            reserved=estimate(self.wrapped, input_tokens, model_settings),
-            streamed=streamed,
-            slot=REQUEST_LIMITERS.slot(self.wrapped),
-        )
-        return response_of(recorded)
-
-
-def _recorded_run_model() -> Model:
-    """Return a placeholder for the model ``recorded:RUN``: the responses come from that run, so the placeholder raises
-    an error if it is asked.
-    """
-
-    async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
-        raise StepError("a run that is played again was asked for an answer that it does not have")
-
-    return FunctionModel(answer, model_name=RECORDED)
-
-
-# --- answers of providers about batches -----------------------------------------------------------------------------
-# Which errors are temporary, which mean that a batch is lost, and which results can still be read.
-
-
-_REFUSED = range(400, 500)
-"""HTTP statuses of a request that the provider rejected without side effect."""
-
-
-TOO_MANY = 429
-
-
-_HIDDEN = (403, 404, 405)
-"""HTTP statuses if the key may not list batches, or the server has no list."""
-
-
-_LOST = (404, 410)
-"""HTTP statuses if the batch no longer exists. 401 and 403 concern the key, which can be corrected."""
-
-
-UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
-"""Errors that clients raise for a malformed answer."""
-
-
-JOB_ERROR = "BatchJobError"
-"""Class name of the private pydantic-ai error for a batch that ended without results."""
-
-
-AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
-
-
-class BatchAnswer(NamedTuple):
-    """Result of one request of a batch: a value or an error, and the consumption."""
-
-    value: Any
-    error: str | None
-    usage: Mapping[str, int]
-
-
-class SubmitLater(NamedTuple):
-    """Result of a submission that failed for a temporary reason and may succeed later."""
-
-    seconds: float
-    """Delay that the provider asks for, in seconds."""
-    reason: str
-    may_exist: bool
-    """True if the batch may have been created nevertheless."""
-
-
 class AgentBatches:
     """Batch API of an agent's model: encodes requests, submits batches, and reads their results.
 
@@ -650,6 +392,264 @@ class AgentBatches:
 
     def _messages(self, prompt: str) -> list[ModelMessage]:
         return Request(prompt, (), (), self._instructions).messages()
+
+
+# --- fallbacks -------------------------------------------------------------------------------------------------------
+#
+# Fallback models whose parts report their outcomes to their own request limiters.
+#
+# A `FallbackModel` asks its models in order and reports only the final outcome. Its request waits at the limiter of the
+# first model (`divebook.agents.clients`), and each model reports its own outcome to its own limiter
+# (`test_each_model_behind_another_one_is_limited_by_what_its_own_provider_says`).
+
+
+if TYPE_CHECKING:
+    pass
+
+
+def reporting_model(model: Model, limiters: RequestLimiters = REQUEST_LIMITERS) -> Model:
+    """Wrap the parts of a fallback model so that each part reports the outcome of its requests to its own request
+    limiter. Return other models unchanged.
+    """
+    return _reporting(model, limiters, is_first=True) if isinstance(model, FallbackModel) else model
+
+
+def _reporting(model: Model, limiters: RequestLimiters, *, is_first: bool) -> Model:
+    if not isinstance(model, FallbackModel):
+        return ReportingModel(model, limiters, is_counted=is_first)
+    model_copy = copy.copy(model)  # the user's model stays unchanged
+    model_copy.models = [
+        _reporting(part, limiters, is_first=is_first and not index) for index, part in enumerate(model.models)
+    ]
+    return model_copy
+
+
+class ReportingModel(WrapperModel):
+    """Part of a fallback model that reports the outcome of each request to the request limiter of its model.
+
+    Parameters
+    ----------
+    is_counted
+        True if the caller already holds a slot of this limiter. Other parts take a slot without waiting: waiting at two
+        limiters in different orders could deadlock.
+    """
+
+    def __init__(self, wrapped: Model, limiters: RequestLimiters, *, is_counted: bool) -> None:
+        super().__init__(wrapped)
+        self._limiters = limiters
+        self._is_counted = is_counted
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Make a request and report its outcome."""
+        with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
+            return await super().request(messages, model_settings, model_request_parameters)
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Make a streamed request, yield the stream, and report the outcome."""
+        with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
+            stream_context = super().request_stream(messages, model_settings, model_request_parameters, run_context)
+            async with stream_context as stream:
+                yield stream
+
+
+# --- single request --------------------------------------------------------------------------------------------------
+#
+# Single recorded model requests of agents without tools.
+#
+# `RecordedModel` stands between pydantic-ai and the real model, and answers recorded requests from the log. An agent
+# without tools needs one request and no loop. The loop would take more time than everything else here together
+# (``python -m benchmarks.labelling``).
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt for an agent with its content blocks, context blocks and instructions; see `Agent.respond`."""
+
+    prompt: str
+    content: Sequence[Mapping[str, Any]]
+    context: Sequence[Mapping[str, Any]]
+    instructions: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields of the request by name, without empty fields."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
+
+    def messages(self) -> list[ModelMessage]:
+        """Return the request as messages of pydantic-ai. `divebook.projections.requests` rebuilds equal messages from
+        the log.
+        """
+        messages = [message for message in request_messages(self.to_dict()) if message.role != "system"]
+        bodies: list[str | list[UserContent]] = [
+            [user_block(block) for block in message.content] for message in messages
+        ]
+        if not self.content:
+            bodies[-1] = self.prompt
+        *context, prompt_message = [ModelRequest(parts=[UserPromptPart(body)]) for body in bodies]
+        return [*context, replace(prompt_message, instructions=self.instructions or None)]
+
+
+async def respond(agent: Agent, message: Request, operation: RunOperation) -> str:
+    """Make a single recorded model request; return the text of the response. See `Agent.respond`.
+
+    Raises
+    ------
+    StepError
+        The model answered without any text.
+    """
+    parameters = {"agent": agent.name, "prompt": "", "model": agent.model_name, **message.to_dict()}
+    recorded = RecordedModel(await resolved(agent), operation, parameters, agent)
+    definition = agent.definition
+    answer = await model_request(recorded, message.messages(), model_settings=settings_of(definition), instrument=False)
+    if not answer.text and answer.tool_calls:
+        tool_name = answer.tool_calls[0].tool_name
+        raise StepError(
+            f'the model of agent {agent.name} called unknown tool "{tool_name}": the agent has no tools; give it that '
+            "tool, or another Model"
+        )
+    if not answer.text:
+        raise StepError(
+            f"the model of agent {agent.name} answered without text (it ended with {answer.finish_reason}); "
+            "try again, or give it more MaxTokens"
+        )
+    return answer.text
+
+
+async def resolved(agent: Agent) -> Model:
+    """Return the pydantic-ai model that an agent uses, created with the agent's key."""
+    model = agent.model
+    if isinstance(model, ScriptedModel):
+        return ScriptedFunction(model)
+    if not isinstance(model, str):
+        return reporting_model(model)
+    if model.startswith(RECORDED):
+        return _recorded_run_model()
+    return await CLIENTS.model(model, agent.definition.api_key, agent.policy)
+
+
+class RecordedModel(WrapperModel):
+    """Model wrapper that makes each request as a recorded operation. A request whose response is in the log is not sent
+    again.
+
+    Parameters
+    ----------
+    agent
+        Agent with the time limit of a request, streamed or not, and the policy for references in headers.
+    """
+
+    def __init__(self, wrapped: Model, operation: RunOperation, parameters: Mapping[str, Any], agent: Agent) -> None:
+        super().__init__(wrapped)
+        self._operation = operation
+        self._parameters = dict(parameters)
+        self._seconds = agent.definition.response_timeout
+        self._policy = agent.policy
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Return the recorded response to a request; if the log has none, send the request."""
+
+        async def call() -> dict[str, Any]:
+            # References are resolved only for the real request: their values are secrets and must not be recorded.
+            settings = with_values(model_settings, self._policy)
+            return await perform(self.wrapped.request(messages, settings, model_request_parameters))
+
+        async def streamed(write: Write) -> dict[str, Any]:
+            settings = with_values(model_settings, self._policy)
+            return await perform(stream_response(self.wrapped, messages, settings, model_request_parameters, write))
+
+        async def perform(request: Awaitable[ModelResponse]) -> dict[str, Any]:
+            with paid_replies(self.wrapped), keepable_errors(), readable_replies(self.wrapped.model_name):
+                response = await in_time(request, self._seconds)
+                note_reply(response)
+                require_whole(response, self._parameters["agent"])
+                return plain_response(response, self.wrapped)
+
+        input_tokens = sum(map(tokens_of, messages)) + tokens_of_definitions(model_request_parameters)
+        recorded = await self._operation(
+            AGENT_RESPONSE,
+            self._parameters,
+            call,
+            usage=usage_of,
+            repeatable=True,
+            reserved=estimate(self.wrapped, input_tokens, model_settings),
+            streamed=streamed,
+            slot=REQUEST_LIMITERS.slot(self.wrapped),
+        )
+        return response_of(recorded)
+
+
+def _recorded_run_model() -> Model:
+    """Return a placeholder for the model ``recorded:RUN``: the responses come from that run, so the placeholder raises
+    an error if it is asked.
+    """
+
+    async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        raise StepError("a run that is played again was asked for an answer that it does not have")
+
+    return FunctionModel(answer, model_name=RECORDED)
+
+
+# --- answers of providers about batches -----------------------------------------------------------------------------
+# Which errors are temporary, which mean that a batch is lost, and which results can still be read.
+
+
+_REFUSED = range(400, 500)
+"""HTTP statuses of a request that the provider rejected without side effect."""
+
+
+TOO_MANY = 429
+
+
+_HIDDEN = (403, 404, 405)
+"""HTTP statuses if the key may not list batches, or the server has no list."""
+
+
+_LOST = (404, 410)
+"""HTTP statuses if the batch no longer exists. 401 and 403 concern the key, which can be corrected."""
+
+
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
+"""Errors that clients raise for a malformed answer."""
+
+
+JOB_ERROR = "BatchJobError"
+"""Class name of the private pydantic-ai error for a batch that ended without results."""
+
+
+AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
+
+
+class BatchAnswer(NamedTuple):
+    """Result of one request of a batch: a value or an error, and the consumption."""
+
+    value: Any
+    error: str | None
+    usage: Mapping[str, int]
+
+
+class SubmitLater(NamedTuple):
+    """Result of a submission that failed for a temporary reason and may succeed later."""
+
+    seconds: float
+    """Delay that the provider asks for, in seconds."""
+    reason: str
+    may_exist: bool
+    """True if the batch may have been created nevertheless."""
 
 
 def result_in(line: str) -> BatchResult | None:

@@ -37,6 +37,153 @@ _Key: TypeAlias = tuple[int, int, str, str | None]
 """Process id, hash of the environ, name of the model or provider, and the key that the agent refers to."""
 
 
+class RequestLimiter:
+    """Adaptive limit of the number of concurrent requests to one model. Bound to one event loop.
+
+    Parameters
+    ----------
+    model
+        Displayed name.
+    clock
+        Monotonic clock in seconds.
+    """
+
+    def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.model = model
+        self._clock = clock
+        self.limit = FIRST
+        self.under_way = 0
+        self.round = 0
+        self._successes = 0
+        """Successful requests since the last change of the limit."""
+        self._was_reached = False
+        """True if the limit was reached since its last change."""
+        self._opens_at = -math.inf
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def slot(self, *, reports: bool = True) -> Permit:
+        """Return a permit for one request.
+
+        `reports` is False if the models of a fallback model report the outcome; otherwise the permit reports the
+        outcome.
+        """
+        return Permit(self, reports=reports)
+
+    @contextmanager
+    def observed(self, *, is_counted: bool) -> Iterator[None]:
+        """Report to this limiter whether the request inside the block succeeded. Used for each model of a fallback
+        model.
+
+        `is_counted` is True if the caller already holds a permit of this limiter.
+        """
+        began = self.round
+        if not is_counted:
+            self._count()
+        try:
+            yield
+        except Exception as error:
+            self._note_failure(began, error)
+            raise
+        else:
+            self._note_success()
+        finally:
+            self.under_way -= not is_counted
+            self.admit()
+
+    @property
+    def state(self) -> LimitState:
+        """Current state of the limiter, for display. Callable from any thread."""
+        pause = max(0.0, self._opens_at - self._clock())
+        return LimitState(self.model, self.under_way, self.limit, len(self._waiting), pause)
+
+    async def enter(self) -> int:
+        """Wait until a request may start; return the number of the current round (a round ends when a 429 halves the
+        limit).
+        """
+        if self._waiting or not self._has_room():
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            # Queued first and admitted from the queue, so that requests start in the order of their arrival. `admit`
+            # also sets the timer of a pause.
+            self._waiting.append(waiter)
+            self.admit()
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                # The waiter may have been admitted in the same turn of the loop; its slot would otherwise be lost.
+                self._give_back(waiter)
+                raise
+        else:
+            self._count()
+        return self.round
+
+    def leave(self, began: int | None, error: BaseException | None) -> None:
+        """Report the end of a request. `began` is the round in which the request started; None if the models of a
+        fallback model have reported the outcome.
+        """
+        self.under_way -= 1
+        if began is None:
+            pass
+        elif error is None:
+            self._note_success()
+        else:
+            self._note_failure(began, error)
+        self.admit()
+
+    def admit(self) -> None:
+        """Start waiting requests while the limit allows it. During a pause that the provider asked for, set a timer to
+        try again.
+        """
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        while self._waiting and self._has_room():
+            waiter = self._waiting.popleft()
+            if not waiter.done():  # a cancelled waiter that has not run yet is skipped
+                self._count()
+                waiter.set_result(None)
+        pause = self._opens_at - self._clock()
+        if self._waiting and pause > 0:
+            self._alarm = asyncio.get_running_loop().call_later(pause, self.admit)
+
+    def _has_room(self) -> bool:
+        return self.under_way < self.limit and self._clock() >= self._opens_at
+
+    def _count(self) -> None:
+        self.under_way += 1
+        self._was_reached |= self.under_way >= self.limit
+
+    def _give_back(self, waiter: asyncio.Future[None]) -> None:
+        """Remove a cancelled request from the queue, or release its slot if the request was admitted at the same
+        moment.
+        """
+        if not waiter.cancelled():
+            self.under_way -= 1
+        elif waiter in self._waiting:
+            self._waiting.remove(waiter)
+        self.admit()
+
+    def _note_success(self) -> None:
+        self._successes += 1
+        # A limit that was never reached says nothing about the provider, so it is not raised.
+        if self._successes >= self.limit and self._was_reached:
+            self._change(min(MOST, self.limit + 1))
+
+    def _note_failure(self, began: int, error: BaseException) -> None:
+        chain = chain_of(error)
+        stated_delays = [getattr(link, "retry_after", None) for link in chain]
+        delays = [delay for delay in stated_delays if isinstance(delay, int | float)]
+        self._opens_at = max(self._opens_at, self._clock() + max(delays, default=0))
+        if began == self.round and any(getattr(link, "status_code", None) == TOO_MANY for link in chain):
+            self.round += 1  # requests of the old round get the same 429 and must not halve the limit again
+            self._change(max(LEAST, self.limit // 2))
+
+    def _change(self, limit: int) -> None:
+        self.limit = limit
+        self._successes = 0
+        self._was_reached = False
+
+
 class ModelClients:
     """Cache of pydantic-ai models by name. All models of a provider share one client. Bound to one event loop.
 
@@ -243,153 +390,6 @@ class RequestLimiters:
         """
         states = [limiter.state for limiter in list(self._limiters.values())]
         return [state for state in states if state.under_way or state.waiting or state.pause]
-
-
-class RequestLimiter:
-    """Adaptive limit of the number of concurrent requests to one model. Bound to one event loop.
-
-    Parameters
-    ----------
-    model
-        Displayed name.
-    clock
-        Monotonic clock in seconds.
-    """
-
-    def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.model = model
-        self._clock = clock
-        self.limit = FIRST
-        self.under_way = 0
-        self.round = 0
-        self._successes = 0
-        """Successful requests since the last change of the limit."""
-        self._was_reached = False
-        """True if the limit was reached since its last change."""
-        self._opens_at = -math.inf
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._alarm: asyncio.TimerHandle | None = None
-
-    def slot(self, *, reports: bool = True) -> Permit:
-        """Return a permit for one request.
-
-        `reports` is False if the models of a fallback model report the outcome; otherwise the permit reports the
-        outcome.
-        """
-        return Permit(self, reports=reports)
-
-    @contextmanager
-    def observed(self, *, is_counted: bool) -> Iterator[None]:
-        """Report to this limiter whether the request inside the block succeeded. Used for each model of a fallback
-        model.
-
-        `is_counted` is True if the caller already holds a permit of this limiter.
-        """
-        began = self.round
-        if not is_counted:
-            self._count()
-        try:
-            yield
-        except Exception as error:
-            self._note_failure(began, error)
-            raise
-        else:
-            self._note_success()
-        finally:
-            self.under_way -= not is_counted
-            self.admit()
-
-    @property
-    def state(self) -> LimitState:
-        """Current state of the limiter, for display. Callable from any thread."""
-        pause = max(0.0, self._opens_at - self._clock())
-        return LimitState(self.model, self.under_way, self.limit, len(self._waiting), pause)
-
-    async def enter(self) -> int:
-        """Wait until a request may start; return the number of the current round (a round ends when a 429 halves the
-        limit).
-        """
-        if self._waiting or not self._has_room():
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            # Queued first and admitted from the queue, so that requests start in the order of their arrival. `admit`
-            # also sets the timer of a pause.
-            self._waiting.append(waiter)
-            self.admit()
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                # The waiter may have been admitted in the same turn of the loop; its slot would otherwise be lost.
-                self._give_back(waiter)
-                raise
-        else:
-            self._count()
-        return self.round
-
-    def leave(self, began: int | None, error: BaseException | None) -> None:
-        """Report the end of a request. `began` is the round in which the request started; None if the models of a
-        fallback model have reported the outcome.
-        """
-        self.under_way -= 1
-        if began is None:
-            pass
-        elif error is None:
-            self._note_success()
-        else:
-            self._note_failure(began, error)
-        self.admit()
-
-    def admit(self) -> None:
-        """Start waiting requests while the limit allows it. During a pause that the provider asked for, set a timer to
-        try again.
-        """
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        while self._waiting and self._has_room():
-            waiter = self._waiting.popleft()
-            if not waiter.done():  # a cancelled waiter that has not run yet is skipped
-                self._count()
-                waiter.set_result(None)
-        pause = self._opens_at - self._clock()
-        if self._waiting and pause > 0:
-            self._alarm = asyncio.get_running_loop().call_later(pause, self.admit)
-
-    def _has_room(self) -> bool:
-        return self.under_way < self.limit and self._clock() >= self._opens_at
-
-    def _count(self) -> None:
-        self.under_way += 1
-        self._was_reached |= self.under_way >= self.limit
-
-    def _give_back(self, waiter: asyncio.Future[None]) -> None:
-        """Remove a cancelled request from the queue, or release its slot if the request was admitted at the same
-        moment.
-        """
-        if not waiter.cancelled():
-            self.under_way -= 1
-        elif waiter in self._waiting:
-            self._waiting.remove(waiter)
-        self.admit()
-
-    def _note_success(self) -> None:
-        self._successes += 1
-        # A limit that was never reached says nothing about the provider, so it is not raised.
-        if self._successes >= self.limit and self._was_reached:
-            self._change(min(MOST, self.limit + 1))
-
-    def _note_failure(self, began: int, error: BaseException) -> None:
-        chain = chain_of(error)
-        stated_delays = [getattr(link, "retry_after", None) for link in chain]
-        delays = [delay for delay in stated_delays if isinstance(delay, int | float)]
-        self._opens_at = max(self._opens_at, self._clock() + max(delays, default=0))
-        if began == self.round and any(getattr(link, "status_code", None) == TOO_MANY for link in chain):
-            self.round += 1  # requests of the old round get the same 429 and must not halve the limit again
-            self._change(max(LEAST, self.limit // 2))
-
-    def _change(self, limit: int) -> None:
-        self.limit = limit
-        self._successes = 0
-        self._was_reached = False
 
 
 class LimitState(NamedTuple):

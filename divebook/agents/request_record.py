@@ -57,6 +57,132 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 
+class RequestRecord:
+    """Model requests of one turn in recorded form. The object remembers the latest request to find out which messages
+    are new.
+
+    Parameters
+    ----------
+    agent
+        Name of the agent.
+    history
+        Messages of earlier turns of the conversation, in the form of `whole`. They precede the first request.
+    """
+
+    def __init__(self, agent: str, history: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.agent = agent
+        self.requests = 0
+        self._marks: list[Mapping[str, Any]] = list(history)
+        """Recorded form of each message of the latest request."""
+        self._dumped: list[_DumpedMessage] = []
+        """Recorded form of each message with the message object. Earlier turns of the conversation are not included."""
+        self._copied_content = _ContentCopy.of_all(())
+        """Copy of the content of all these messages."""
+        self._sent: list[ModelMessage] = []
+        self._tokens = 0
+        """Upper estimate of their tokens."""
+        self._answers: dict[int, Any] = {}
+        """Content of each response when it arrived, by request number."""
+        self._results: dict[str, tuple[str, Any] | None] = {}
+        """Tool and result by tool-call id; None if the model used one id for several calls."""
+        self._settings = _Settings()
+
+    def describe(
+        self,
+        messages: Sequence[ModelMessage],
+        settings: ModelSettings | None,
+        parameters: ModelRequestParameters,
+        model: str,
+    ) -> Described:
+        """Return the recorded form of the turn's next request.
+
+        If the messages extend those of the previous request, only the new ones are dumped. Otherwise all messages are
+        compared with the previous request, and the first difference determines how many are kept.
+        """
+        self.requests += 1
+        previous_marks = self._marks
+        if self._dumped and self._extends_previous(messages):
+            added = [self._dump(message) for message in messages[len(self._dumped) :]]
+            self._dumped += added
+            self._sent += messages[len(self._sent) :]
+            self._tokens += sum(entry.tokens for entry in added)
+            self._copied_content.add(entry.content for entry in added)
+            self._marks = [*previous_marks, *(entry.mark for entry in added)]
+            same_count = len(previous_marks)
+        else:
+            cached = {id(entry.message): entry for entry in self._dumped}
+            self._dumped = [self._dump(message, cached.get(id(message))) for message in messages]
+            self._copied_content = _ContentCopy.of_all(entry.content for entry in self._dumped)
+            self._marks = [entry.mark for entry in self._dumped]
+            self._sent = [*messages]
+            self._tokens = sum(entry.tokens for entry in self._dumped)
+            same_count = _same(previous_marks, self._marks)
+        parameters_of_request: dict[str, Any] = {"agent": self.agent, "request": self.requests}
+        new_marks = self._marks[same_count:]
+        # The usual case is left out of the record, which keeps most records short.
+        if same_count < len(previous_marks) or new_marks != self._usual(messages[same_count:]):
+            parameters_of_request |= {"kept": same_count, "new": new_marks}
+        setting = self._settings.tell(messages, settings, parameters, model)
+        return Described(self.requests, parameters_of_request, setting, self._tokens)
+
+    def _usual(self, new_messages: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
+        """Return the recorded form of the usual new messages: the previous response and the results of its tool calls.
+        These are left out of the record.
+        """
+        first = new_messages[0] if new_messages else None
+        calls = first.tool_calls if isinstance(first, ModelResponse) else []
+        result_marks = [{"tool": call.tool_call_id} for call in calls]
+        return [{"response": self.requests - 1}, {"parts": result_marks, "kind": "request"}]
+
+    def answered(self, number: int, response: ModelResponse) -> None:
+        """Remember the response to request `number`, so that later requests can refer to the response by that
+        number.
+        """
+        self._answers[number] = _copy_of_content(response)
+
+    def called(self, tool_call_id: str, tool: str, result: Mapping[str, Any]) -> None:
+        """Remember the result of a tool call, so that later requests can refer to the result by the call's id."""
+        tool_and_result = (tool, result.get("result")) if "kind" not in result else None
+        self._results[tool_call_id] = None if tool_call_id in self._results else tool_and_result
+
+    def _extends_previous(self, messages: Sequence[ModelMessage]) -> bool:
+        """Return True if the messages begin with all messages of the previous request, unchanged. This is the usual
+        case.
+        """
+        is_longer = len(messages) >= len(self._sent)
+        return is_longer and all(map(operator.is_, self._sent, messages)) and self._copied_content.is_unchanged()
+
+    def _dump(self, message: ModelMessage, cached: _DumpedMessage | None = None) -> _DumpedMessage:
+        """Convert a message to its recorded form. If the message is unchanged since `cached` was made, return
+        `cached`.
+        """
+        # The same object may have been edited in place, so its content is compared, not its identity.
+        if cached is not None and cached.content.is_unchanged():
+            return cached
+        return _DumpedMessage(message, self._mark(message), _ContentCopy(message), tokens_of(message))
+
+    def _mark(self, message: ModelMessage) -> Mapping[str, Any]:
+        """Return the recorded form of a message. An unchanged response is recorded as a reference to its request."""
+        if isinstance(message, ModelResponse):
+            content = _copy_of_content(message)
+            for number, response_content in reversed(self._answers.items()):
+                if response_content == content:
+                    return {"response": number}
+            return whole(message)
+        dumped = whole(message)
+        return {**dumped, "parts": [self._part(part) for part in dumped["parts"]]}
+
+    def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the recorded form of a message part. An unchanged tool result is recorded as a reference to its
+        call.
+        """
+        if part["part_kind"] != "tool-return" or part.keys() - _RETURNED or part.get("content_file_digests"):
+            return part
+        result = self._results.get(part["tool_call_id"])
+        is_unchanged = result is not None and result == (part["tool_name"], part.get("content"))
+        return {"tool": part["tool_call_id"]} if is_unchanged else part
+
+
 # --- conversions -----------------------------------------------------------------------------------------------------
 #
 # Conversions between pydantic-ai and the log: settings, responses, usage and content.
@@ -299,132 +425,6 @@ _UNTOUCHED = _ATOMS | {RequestUsage}
 
 _FREE = frozenset({"model", "settings"})
 """Parts of a setting that may change while a turn waits. Changing them does not make it a different agent."""
-
-
-class RequestRecord:
-    """Model requests of one turn in recorded form. The object remembers the latest request to find out which messages
-    are new.
-
-    Parameters
-    ----------
-    agent
-        Name of the agent.
-    history
-        Messages of earlier turns of the conversation, in the form of `whole`. They precede the first request.
-    """
-
-    def __init__(self, agent: str, history: Sequence[Mapping[str, Any]] = ()) -> None:
-        self.agent = agent
-        self.requests = 0
-        self._marks: list[Mapping[str, Any]] = list(history)
-        """Recorded form of each message of the latest request."""
-        self._dumped: list[_DumpedMessage] = []
-        """Recorded form of each message with the message object. Earlier turns of the conversation are not included."""
-        self._copied_content = _ContentCopy.of_all(())
-        """Copy of the content of all these messages."""
-        self._sent: list[ModelMessage] = []
-        self._tokens = 0
-        """Upper estimate of their tokens."""
-        self._answers: dict[int, Any] = {}
-        """Content of each response when it arrived, by request number."""
-        self._results: dict[str, tuple[str, Any] | None] = {}
-        """Tool and result by tool-call id; None if the model used one id for several calls."""
-        self._settings = _Settings()
-
-    def describe(
-        self,
-        messages: Sequence[ModelMessage],
-        settings: ModelSettings | None,
-        parameters: ModelRequestParameters,
-        model: str,
-    ) -> Described:
-        """Return the recorded form of the turn's next request.
-
-        If the messages extend those of the previous request, only the new ones are dumped. Otherwise all messages are
-        compared with the previous request, and the first difference determines how many are kept.
-        """
-        self.requests += 1
-        previous_marks = self._marks
-        if self._dumped and self._extends_previous(messages):
-            added = [self._dump(message) for message in messages[len(self._dumped) :]]
-            self._dumped += added
-            self._sent += messages[len(self._sent) :]
-            self._tokens += sum(entry.tokens for entry in added)
-            self._copied_content.add(entry.content for entry in added)
-            self._marks = [*previous_marks, *(entry.mark for entry in added)]
-            same_count = len(previous_marks)
-        else:
-            cached = {id(entry.message): entry for entry in self._dumped}
-            self._dumped = [self._dump(message, cached.get(id(message))) for message in messages]
-            self._copied_content = _ContentCopy.of_all(entry.content for entry in self._dumped)
-            self._marks = [entry.mark for entry in self._dumped]
-            self._sent = [*messages]
-            self._tokens = sum(entry.tokens for entry in self._dumped)
-            same_count = _same(previous_marks, self._marks)
-        parameters_of_request: dict[str, Any] = {"agent": self.agent, "request": self.requests}
-        new_marks = self._marks[same_count:]
-        # The usual case is left out of the record, which keeps most records short.
-        if same_count < len(previous_marks) or new_marks != self._usual(messages[same_count:]):
-            parameters_of_request |= {"kept": same_count, "new": new_marks}
-        setting = self._settings.tell(messages, settings, parameters, model)
-        return Described(self.requests, parameters_of_request, setting, self._tokens)
-
-    def _usual(self, new_messages: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
-        """Return the recorded form of the usual new messages: the previous response and the results of its tool calls.
-        These are left out of the record.
-        """
-        first = new_messages[0] if new_messages else None
-        calls = first.tool_calls if isinstance(first, ModelResponse) else []
-        result_marks = [{"tool": call.tool_call_id} for call in calls]
-        return [{"response": self.requests - 1}, {"parts": result_marks, "kind": "request"}]
-
-    def answered(self, number: int, response: ModelResponse) -> None:
-        """Remember the response to request `number`, so that later requests can refer to the response by that
-        number.
-        """
-        self._answers[number] = _copy_of_content(response)
-
-    def called(self, tool_call_id: str, tool: str, result: Mapping[str, Any]) -> None:
-        """Remember the result of a tool call, so that later requests can refer to the result by the call's id."""
-        tool_and_result = (tool, result.get("result")) if "kind" not in result else None
-        self._results[tool_call_id] = None if tool_call_id in self._results else tool_and_result
-
-    def _extends_previous(self, messages: Sequence[ModelMessage]) -> bool:
-        """Return True if the messages begin with all messages of the previous request, unchanged. This is the usual
-        case.
-        """
-        is_longer = len(messages) >= len(self._sent)
-        return is_longer and all(map(operator.is_, self._sent, messages)) and self._copied_content.is_unchanged()
-
-    def _dump(self, message: ModelMessage, cached: _DumpedMessage | None = None) -> _DumpedMessage:
-        """Convert a message to its recorded form. If the message is unchanged since `cached` was made, return
-        `cached`.
-        """
-        # The same object may have been edited in place, so its content is compared, not its identity.
-        if cached is not None and cached.content.is_unchanged():
-            return cached
-        return _DumpedMessage(message, self._mark(message), _ContentCopy(message), tokens_of(message))
-
-    def _mark(self, message: ModelMessage) -> Mapping[str, Any]:
-        """Return the recorded form of a message. An unchanged response is recorded as a reference to its request."""
-        if isinstance(message, ModelResponse):
-            content = _copy_of_content(message)
-            for number, response_content in reversed(self._answers.items()):
-                if response_content == content:
-                    return {"response": number}
-            return whole(message)
-        dumped = whole(message)
-        return {**dumped, "parts": [self._part(part) for part in dumped["parts"]]}
-
-    def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the recorded form of a message part. An unchanged tool result is recorded as a reference to its
-        call.
-        """
-        if part["part_kind"] != "tool-return" or part.keys() - _RETURNED or part.get("content_file_digests"):
-            return part
-        result = self._results.get(part["tool_call_id"])
-        is_unchanged = result is not None and result == (part["tool_name"], part.get("content"))
-        return {"tool": part["tool_call_id"]} if is_unchanged else part
 
 
 class Described(NamedTuple):

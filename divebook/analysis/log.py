@@ -68,6 +68,334 @@ from divebook.projections.spans import spans_of
 from divebook.store.history import History
 from divebook.store.pages import EventPage, Numbers, content_of, places_of
 
+
+class EventTable:
+    """Table of the events of one log, with methods that compute one DataFrame column each for all rows."""
+
+    def __init__(self, pages: Iterable[EventPage]) -> None:
+        heads: dict[str, list[Any]] = {name: [] for name in ("sequences", "recorded_at", "types", "paths", "steps")}
+        field_parts: dict[str, list[Any]] = {name: [] for name in KINDS}
+        packed = []
+        for page, fields_of_page in _with_fields(pages):
+            for name, column in heads.items():
+                column.append(getattr(page, name))
+            for name, parts in field_parts.items():
+                parts.append(fields_of_page.get(name, len(page.sequences)))
+            packed.append(PackedPayloads.of(page))
+        self.payloads = Payloads.of(packed)
+        # Taken out of the lists, so that the parts of a column go as soon as it is whole.
+        self.sequences, self.recorded_at = (joined(heads.pop(name)) for name in ("sequences", "recorded_at"))
+        self._types, self._paths, self._steps = (coded(heads.pop(name)) for name in ("types", "paths", "steps"))
+        columns = {name: chunked(field_parts.pop(name), KINDS[name], len(self)) for name in [*field_parts]}
+        self._texts = {name: columns[name] for name in TEXTS}
+        self._names = {name: coded(columns.pop(name).chunks) for name in (*NAMES, ERROR_TYPE, *GIVEN_NAMES)}
+        self._numbers = {name: known_numbers(columns.pop(name)) for name in NUMBERS}
+        self._spent = flags(columns.pop(SPENT))
+        pa.default_memory_pool().release_unused()
+        self._rows = np.arange(len(self), dtype=ROW)
+        self._kinds: list[str] = self._types.dictionary.to_pylist()
+        self._kind = self._types.indices.to_numpy()
+        self._path = self._paths.indices.to_numpy()
+        self._has_items = "iteration_started" in self._kinds
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def data(self) -> Any:
+        """Return the payloads, in a short log as an array of dicts."""
+        return self.payloads if len(self) > PACKED_EVENTS else np.asarray(self.payloads)
+
+    def _text_column(self, texts: Any) -> Any:
+        """Convert an Arrow array of strings to a pandas column."""
+        if texts.null_count == len(texts):
+            texts = self._nothing
+        elif isinstance(texts, pa.DictionaryArray):
+            texts = texts.dictionary.cast(pa.large_string()).take(texts.indices)
+        dtype: Any = pd.StringDtype(na_value=np.nan)
+        return dtype.__from_arrow__(texts)
+
+    @cached_property
+    def _nothing(self) -> Any:
+        """Array of missing strings that all columns without values share."""
+        return pa.nulls(len(self), pa.large_string())
+
+    def _are(self, *kinds: str) -> Numbers:
+        """Return a mask of the events whose type is one of `kinds`."""
+        matches: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
+        return matches
+
+    # --- subjects of events: the row in which the subject started, or NONE -------------------------------------------
+
+    @cached_property
+    def _operation(self) -> Numbers:
+        """Number of the operation of each event, equal for equal operation ids; `NONE` without an operation."""
+        if self._texts["operation_id"].null_count == len(self):
+            return none(len(self))
+        coded = self._texts["operation_id"].dictionary_encode()
+        numbers: Numbers = (
+            pa.chunked_array([part.indices for part in coded.chunks], pa.int32()).fill_null(NONE).to_numpy()
+        )
+        return numbers
+
+    @cached_property
+    def _call(self) -> Numbers:
+        """Row in which the operation of each event started; `NONE` if it has not started by then."""
+        starts = np.flatnonzero(self._are("operation_started"))[::-1]
+        first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=ROW)  # the last stands for NONE
+        first[self._operation[starts]] = starts
+        first[NONE] = len(self)
+        row = first[self._operation]
+        return np.where(row <= self._rows, row, NONE)
+
+    @cached_property
+    def _step(self) -> Numbers:
+        """Row in which the current or latest step of each event's path started."""
+        row = latest(self._path, self._are("step_started", "step_caught"))
+        return np.where((row >= 0) & self._are("step_started")[row], row, NONE)
+
+    @cached_property
+    def _item_key(self) -> Numbers:
+        """Number for the path and item index of each event, equal for equal pairs; `NONE` without an index."""
+        index, has_index = self._numbers["iteration_index"]
+        if not has_index.any():
+            return none(len(self))
+        keys = np.full(len(self), NONE, dtype=ROW)
+        places = np.stack([self._path[has_index], index[has_index]])
+        keys[has_index] = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
+        return keys
+
+    @cached_property
+    def _item_start(self) -> Numbers:
+        """Row of the latest start of the item to which each event belongs (same path and index)."""
+        row = latest(self._item_key, self._are("iteration_started"))
+        return np.where(self._item_key == NONE, NONE, row) if self._has_items else row
+
+    @cached_property
+    def _item_times(self) -> tuple[Numbers, Numbers]:
+        """For each start of an item: the row of the item's first start, and the count of starts up to this one.
+
+        The starts are sorted by item key. Consecutive starts belong to the same item if key, step and visit are equal.
+        """
+        if not self._has_items:
+            return none(len(self)), none(len(self))
+        starts = np.flatnonzero(self._are("iteration_started"))
+        starts = starts[np.argsort(self._item_key[starts], kind="stable")]
+        visits, has_visit = self._numbers["visit"]
+        visit = np.where((self._step >= 0) & has_visit[self._step], visits[self._step], 1)
+        same = np.ones(len(starts) - 1, dtype=bool)
+        for column in (self._item_key, self._steps.indices.to_numpy(), visit):
+            same &= column[starts[1:]] == column[starts[:-1]]
+        place = np.arange(len(starts))
+        head = np.maximum.accumulate(np.where(np.concatenate([[True], ~same]), place, 0))
+        first = np.full(len(self), NONE)
+        time = np.zeros(len(self), dtype=np.int64)
+        first[starts] = starts[head]
+        time[starts] = place - head + 1
+        return first, time
+
+    def _item_of(self, rows: Numbers) -> Numbers:
+        """Return the first start of the item that is current at some rows; `NONE` stays `NONE`."""
+        if not self._has_items:
+            return none(len(rows))
+        starts = np.where(rows == NONE, NONE, self._item_start[rows])
+        return np.where(starts == NONE, NONE, self._item_times[0][starts])
+
+    @cached_property
+    def _is_of_item(self) -> Numbers:
+        has_index = self._numbers["iteration_index"][1]
+        matches: Numbers = has_index & ~self._are("step_failed") & (self._call == NONE)
+        return matches
+
+    @cached_property
+    def _item(self) -> Numbers:
+        """Row in which the item of each event started; `NONE` for events about something else."""
+        return self._item_of(np.where(self._is_of_item, self._rows, NONE))
+
+    @cached_property
+    def _visit(self) -> Numbers:
+        """Row in which the step of each event started; `NONE` for events about a call or an item."""
+        has_step = coded_are(self._steps, lambda name: name != "")
+        return np.where((self._call == NONE) & ~self._is_of_item & has_step, self._step, NONE)
+
+    # --- columns -----------------------------------------------------------------------------------------------------
+
+    def types(self) -> Any:
+        """Return the column of event types."""
+        return self._text_column(self._types)
+
+    def paths(self) -> Any:
+        """Return the column of path ids; missing for events without a path."""
+        return self._text_column(or_missing(self._paths))
+
+    def steps(self) -> Any:
+        """Return the column of step names; missing for events without a step."""
+        return self._text_column(or_missing(self._steps))
+
+    def payload_texts(self, name: str) -> Any:
+        """Return a text field of the payloads as a column."""
+        return self._text_column(self._texts[name] if name in self._texts else self._names[name])
+
+    def parameter_texts(self, name: str) -> Any:
+        """Return a parameter of each event's operation as a column of texts."""
+        return self._text_column(taken_rows(self._names[name], self._call))
+
+    def names(self) -> Any:
+        """Return the column of names: of the called function or agent, or of an event that a user emitted."""
+        names = self._names["name"]
+        has_name = coded_are(names, bool)
+        return self._text_column(taken_rows(names, np.where(has_name, self._rows, self._call)))
+
+    def iterations(self) -> Any:
+        """Return the column of item indexes."""
+        index, has_index = self._numbers["iteration_index"]
+        of_call = self._call != NONE
+        place = np.where(of_call, self._call, self._rows)
+        return whole(index[place], has_index[place] & (of_call | (self._visit == NONE)))
+
+    def items(self) -> Any:
+        """Return the column of items of `Each`. Each item is decoded once."""
+        of_call = np.where(self._call == NONE, NONE, self._item_of(self._call))
+        starts = np.where(self._item == NONE, of_call, self._item)
+        values = np.full(len(self), None, dtype=object)
+        rows, place = np.unique(starts[starts >= 0], return_inverse=True)
+        items = np.empty(len(rows), dtype=object)
+        for number, row in enumerate(rows.tolist()):
+            items[number] = self.payloads[row].get("item")
+        values[starts >= 0] = items[place]
+        return values
+
+    def attempts(self) -> Any:
+        """Return the column of attempts: how often the subject of each event
+        (call, item or step) has started by then.
+        """
+        starts = self._are("operation_started")
+        retried = self._are("step_retried")
+        index = self._numbers["iteration_index"][1]
+        of_calls = running_count(self._operation, starts) + self._retries_before_calls(starts, retried)[self._call]
+        of_items = self._item_times[1][self._item_start] + since(self._item_key, retried & index, self._item)
+        of_steps = 1 + since(self._path, retried & ~index, self._step) + self._resumptions()
+        subjects = [self._call != NONE, self._item != NONE, self._visit != NONE]
+        return whole(np.select(subjects, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(subjects))
+
+    def _retries_before_calls(self, starts: Numbers, retried: Numbers) -> Numbers:
+        """Return, for each start of an operation, the number of failed attempts at the operation before.
+
+        Only paths with retries are read event by event. `open_` counts the failed attempts in the current step of each
+        path by item, or by key of the call.
+        """
+        failed = np.zeros(len(self), dtype=np.int64)
+        concerned = np.isin(self._path, self._path[retried])
+        relevant = concerned & (starts | retried | self._are("step_started"))
+        open_: dict[int, dict[Any, int]] = {}
+        for row in np.flatnonzero(relevant).tolist():
+            path = int(self._path[row])
+            kind = self._kinds[self._kind[row]]
+            if kind == "step_started":
+                open_[path] = {}
+            elif kind == "step_retried":
+                data = self.payloads[row]
+                slot = data.get("key")
+                open_.setdefault(path, {})[data.get("iteration_index") if slot is None else slot] = data["attempt"]
+            elif open_.get(path) and self._call[row] == row:
+                data = self.payloads[row]
+                key = data.get("key")
+                index = data.get("iteration_index")
+                attempts = open_[path]
+                slot = key.partition("@")[0] if isinstance(key, str) else index
+                failed[row] = attempts.get(slot, attempts.get(index, 0))
+        return failed
+
+    def _resumptions(self) -> Numbers:
+        """Return, for each row, how often resumptions of the execution have restarted the current step of the path.
+
+        Only the events that start, end or resume steps are read. `current` has the state of the current step of each
+        path. If a resumption restarts a step, the count increases for all later rows of that step.
+        """
+        times = np.zeros(len(self), dtype=np.int64)
+        if "execution_resumed" not in self._kinds:
+            return times
+        current: dict[int, _Step] = {}
+        for row in np.flatnonzero(self._are(*_CHANGING, *_STOPPING, "execution_resumed")).tolist():
+            path = int(self._path[row])
+            kind = self._kinds[self._kind[row]]
+            if kind == "step_started":
+                current[path] = _Step(row)
+            elif kind == "step_caught":
+                current.pop(path, None)
+            elif kind == "execution_resumed":
+                for step in current.values():
+                    if step.resume():
+                        times[row:][self._step[row:] == step.row] += 1
+            else:
+                affected = list(current.values())
+                if kind not in _STOPPING:
+                    affected = [current[path]] if path in current else []
+                for step in affected:
+                    step.take(kind)
+        return times
+
+    def durations(self) -> Any:
+        """Return the column of durations: time since the start of the operation,
+        item, step or path that an event ends.
+        """
+        durations_us = np.full(len(self), np.timedelta64("NaT", "us"))
+        ends = self._are("operation_completed", "operation_failed")
+        durations_us[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
+        spans = [kind.rpartition("_") for kind in self._kinds]
+        outer = np.array([subject in ("execution", "path") for subject, _, _ in spans], dtype=bool)[self._kind]
+        ended = np.array([change in _ENDS for _, _, change in spans], dtype=bool)[self._kind]
+        starts = np.where(self._item == NONE, self._visit, self._item)
+        inner = ended & ~outer & ~ends & (starts != NONE)
+        durations_us[inner] = (self.recorded_at[inner] - self.recorded_at[starts[inner]]).astype("m8[us]")
+        bounds = outer & (ended | np.array([change == "started" for _, _, change in spans], dtype=bool)[self._kind])
+        first = np.full(len(self._paths.dictionary) + 1, NONE)
+        rows = np.flatnonzero(bounds)[::-1]
+        first[self._path[rows]] = rows
+        whole = outer & ended
+        durations_us[whole] = (self.recorded_at[whole] - self.recorded_at[first[self._path[whole]]]).astype("m8[us]")
+        return durations_us
+
+    @cached_property
+    def _usages(self) -> Mapping[int, Mapping[str, Any]]:
+        """Consumption of operations (tokens and cost), by the row of the event that contains it."""
+        completed = latest(self._operation, self._are("operation_completed"))
+        usages: dict[int, Mapping[str, Any]] = {}
+        ends = self._are("operation_completed", "operation_failed") & self._spent & (self._call != NONE)
+        for row in np.flatnonzero(ends).tolist():
+            usage = self.payloads[row]["usage"]
+            result = self.payloads[int(completed[row])].get("result") if completed[row] != NONE else None
+            price = result.get("cost_nanodollars") if isinstance(result, dict) else None
+            if usage:
+                usages[row] = usage if price is None else {"cost": price, **usage}
+        return usages
+
+    @cached_property
+    def _consumed(self) -> tuple[Numbers, Numbers]:
+        """Mask of the rows that end an operation with known consumption, and for
+        each row the row with the consumption.
+        """
+        has_usage = np.zeros(len(self), dtype=bool)
+        has_usage[list(self._usages)] = True
+        ends = self._are("operation_completed", "operation_failed") & (self._call != NONE)
+        rows = latest(self._operation, has_usage) if self._usages else np.full(len(self), NONE)
+        return ends & (rows != NONE), rows
+
+    def tokens(self, name: str) -> Any:
+        """Return the column of one kind of tokens, with values at the ends of operations."""
+        which, rows = self._consumed
+        counts = np.zeros(len(self), dtype=np.int64)
+        counts[which] = [self._usages[row].get(name, 0) for row in rows[which].tolist()]
+        return whole(counts, which)
+
+    def costs(self) -> Numbers:
+        """Return the column of costs in dollars, with values at the ends of operations whose price is known."""
+        which, rows = self._consumed
+        costs = np.full(len(self), np.nan)
+        prices = (self._usages[row].get("cost") for row in rows[which].tolist())
+        costs[which] = [np.nan if cost is None else cost / NANODOLLARS for cost in prices]
+        return costs
+
+
 # --- fields of payloads that columns need, read by Arrow without a dict for each payload ------------------------------
 
 
@@ -470,333 +798,6 @@ class _Step:
         if self.status == _STOPPED:
             self.status = _RUNS if again else _DONE
         return again
-
-
-class EventTable:
-    """Table of the events of one log, with methods that compute one DataFrame column each for all rows."""
-
-    def __init__(self, pages: Iterable[EventPage]) -> None:
-        heads: dict[str, list[Any]] = {name: [] for name in ("sequences", "recorded_at", "types", "paths", "steps")}
-        field_parts: dict[str, list[Any]] = {name: [] for name in KINDS}
-        packed = []
-        for page, fields_of_page in _with_fields(pages):
-            for name, column in heads.items():
-                column.append(getattr(page, name))
-            for name, parts in field_parts.items():
-                parts.append(fields_of_page.get(name, len(page.sequences)))
-            packed.append(PackedPayloads.of(page))
-        self.payloads = Payloads.of(packed)
-        # Taken out of the lists, so that the parts of a column go as soon as it is whole.
-        self.sequences, self.recorded_at = (joined(heads.pop(name)) for name in ("sequences", "recorded_at"))
-        self._types, self._paths, self._steps = (coded(heads.pop(name)) for name in ("types", "paths", "steps"))
-        columns = {name: chunked(field_parts.pop(name), KINDS[name], len(self)) for name in [*field_parts]}
-        self._texts = {name: columns[name] for name in TEXTS}
-        self._names = {name: coded(columns.pop(name).chunks) for name in (*NAMES, ERROR_TYPE, *GIVEN_NAMES)}
-        self._numbers = {name: known_numbers(columns.pop(name)) for name in NUMBERS}
-        self._spent = flags(columns.pop(SPENT))
-        pa.default_memory_pool().release_unused()
-        self._rows = np.arange(len(self), dtype=ROW)
-        self._kinds: list[str] = self._types.dictionary.to_pylist()
-        self._kind = self._types.indices.to_numpy()
-        self._path = self._paths.indices.to_numpy()
-        self._has_items = "iteration_started" in self._kinds
-
-    def __len__(self) -> int:
-        return len(self.sequences)
-
-    def data(self) -> Any:
-        """Return the payloads, in a short log as an array of dicts."""
-        return self.payloads if len(self) > PACKED_EVENTS else np.asarray(self.payloads)
-
-    def _text_column(self, texts: Any) -> Any:
-        """Convert an Arrow array of strings to a pandas column."""
-        if texts.null_count == len(texts):
-            texts = self._nothing
-        elif isinstance(texts, pa.DictionaryArray):
-            texts = texts.dictionary.cast(pa.large_string()).take(texts.indices)
-        dtype: Any = pd.StringDtype(na_value=np.nan)
-        return dtype.__from_arrow__(texts)
-
-    @cached_property
-    def _nothing(self) -> Any:
-        """Array of missing strings that all columns without values share."""
-        return pa.nulls(len(self), pa.large_string())
-
-    def _are(self, *kinds: str) -> Numbers:
-        """Return a mask of the events whose type is one of `kinds`."""
-        matches: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
-        return matches
-
-    # --- subjects of events: the row in which the subject started, or NONE -------------------------------------------
-
-    @cached_property
-    def _operation(self) -> Numbers:
-        """Number of the operation of each event, equal for equal operation ids; `NONE` without an operation."""
-        if self._texts["operation_id"].null_count == len(self):
-            return none(len(self))
-        coded = self._texts["operation_id"].dictionary_encode()
-        numbers: Numbers = (
-            pa.chunked_array([part.indices for part in coded.chunks], pa.int32()).fill_null(NONE).to_numpy()
-        )
-        return numbers
-
-    @cached_property
-    def _call(self) -> Numbers:
-        """Row in which the operation of each event started; `NONE` if it has not started by then."""
-        starts = np.flatnonzero(self._are("operation_started"))[::-1]
-        first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=ROW)  # the last stands for NONE
-        first[self._operation[starts]] = starts
-        first[NONE] = len(self)
-        row = first[self._operation]
-        return np.where(row <= self._rows, row, NONE)
-
-    @cached_property
-    def _step(self) -> Numbers:
-        """Row in which the current or latest step of each event's path started."""
-        row = latest(self._path, self._are("step_started", "step_caught"))
-        return np.where((row >= 0) & self._are("step_started")[row], row, NONE)
-
-    @cached_property
-    def _item_key(self) -> Numbers:
-        """Number for the path and item index of each event, equal for equal pairs; `NONE` without an index."""
-        index, has_index = self._numbers["iteration_index"]
-        if not has_index.any():
-            return none(len(self))
-        keys = np.full(len(self), NONE, dtype=ROW)
-        places = np.stack([self._path[has_index], index[has_index]])
-        keys[has_index] = np.unique(places, axis=1, return_inverse=True)[1].reshape(-1)
-        return keys
-
-    @cached_property
-    def _item_start(self) -> Numbers:
-        """Row of the latest start of the item to which each event belongs (same path and index)."""
-        row = latest(self._item_key, self._are("iteration_started"))
-        return np.where(self._item_key == NONE, NONE, row) if self._has_items else row
-
-    @cached_property
-    def _item_times(self) -> tuple[Numbers, Numbers]:
-        """For each start of an item: the row of the item's first start, and the count of starts up to this one.
-
-        The starts are sorted by item key. Consecutive starts belong to the same item if key, step and visit are equal.
-        """
-        if not self._has_items:
-            return none(len(self)), none(len(self))
-        starts = np.flatnonzero(self._are("iteration_started"))
-        starts = starts[np.argsort(self._item_key[starts], kind="stable")]
-        visits, has_visit = self._numbers["visit"]
-        visit = np.where((self._step >= 0) & has_visit[self._step], visits[self._step], 1)
-        same = np.ones(len(starts) - 1, dtype=bool)
-        for column in (self._item_key, self._steps.indices.to_numpy(), visit):
-            same &= column[starts[1:]] == column[starts[:-1]]
-        place = np.arange(len(starts))
-        head = np.maximum.accumulate(np.where(np.concatenate([[True], ~same]), place, 0))
-        first = np.full(len(self), NONE)
-        time = np.zeros(len(self), dtype=np.int64)
-        first[starts] = starts[head]
-        time[starts] = place - head + 1
-        return first, time
-
-    def _item_of(self, rows: Numbers) -> Numbers:
-        """Return the first start of the item that is current at some rows; `NONE` stays `NONE`."""
-        if not self._has_items:
-            return none(len(rows))
-        starts = np.where(rows == NONE, NONE, self._item_start[rows])
-        return np.where(starts == NONE, NONE, self._item_times[0][starts])
-
-    @cached_property
-    def _is_of_item(self) -> Numbers:
-        has_index = self._numbers["iteration_index"][1]
-        matches: Numbers = has_index & ~self._are("step_failed") & (self._call == NONE)
-        return matches
-
-    @cached_property
-    def _item(self) -> Numbers:
-        """Row in which the item of each event started; `NONE` for events about something else."""
-        return self._item_of(np.where(self._is_of_item, self._rows, NONE))
-
-    @cached_property
-    def _visit(self) -> Numbers:
-        """Row in which the step of each event started; `NONE` for events about a call or an item."""
-        has_step = coded_are(self._steps, lambda name: name != "")
-        return np.where((self._call == NONE) & ~self._is_of_item & has_step, self._step, NONE)
-
-    # --- columns -----------------------------------------------------------------------------------------------------
-
-    def types(self) -> Any:
-        """Return the column of event types."""
-        return self._text_column(self._types)
-
-    def paths(self) -> Any:
-        """Return the column of path ids; missing for events without a path."""
-        return self._text_column(or_missing(self._paths))
-
-    def steps(self) -> Any:
-        """Return the column of step names; missing for events without a step."""
-        return self._text_column(or_missing(self._steps))
-
-    def payload_texts(self, name: str) -> Any:
-        """Return a text field of the payloads as a column."""
-        return self._text_column(self._texts[name] if name in self._texts else self._names[name])
-
-    def parameter_texts(self, name: str) -> Any:
-        """Return a parameter of each event's operation as a column of texts."""
-        return self._text_column(taken_rows(self._names[name], self._call))
-
-    def names(self) -> Any:
-        """Return the column of names: of the called function or agent, or of an event that a user emitted."""
-        names = self._names["name"]
-        has_name = coded_are(names, bool)
-        return self._text_column(taken_rows(names, np.where(has_name, self._rows, self._call)))
-
-    def iterations(self) -> Any:
-        """Return the column of item indexes."""
-        index, has_index = self._numbers["iteration_index"]
-        of_call = self._call != NONE
-        place = np.where(of_call, self._call, self._rows)
-        return whole(index[place], has_index[place] & (of_call | (self._visit == NONE)))
-
-    def items(self) -> Any:
-        """Return the column of items of `Each`. Each item is decoded once."""
-        of_call = np.where(self._call == NONE, NONE, self._item_of(self._call))
-        starts = np.where(self._item == NONE, of_call, self._item)
-        values = np.full(len(self), None, dtype=object)
-        rows, place = np.unique(starts[starts >= 0], return_inverse=True)
-        items = np.empty(len(rows), dtype=object)
-        for number, row in enumerate(rows.tolist()):
-            items[number] = self.payloads[row].get("item")
-        values[starts >= 0] = items[place]
-        return values
-
-    def attempts(self) -> Any:
-        """Return the column of attempts: how often the subject of each event
-        (call, item or step) has started by then.
-        """
-        starts = self._are("operation_started")
-        retried = self._are("step_retried")
-        index = self._numbers["iteration_index"][1]
-        of_calls = running_count(self._operation, starts) + self._retries_before_calls(starts, retried)[self._call]
-        of_items = self._item_times[1][self._item_start] + since(self._item_key, retried & index, self._item)
-        of_steps = 1 + since(self._path, retried & ~index, self._step) + self._resumptions()
-        subjects = [self._call != NONE, self._item != NONE, self._visit != NONE]
-        return whole(np.select(subjects, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(subjects))
-
-    def _retries_before_calls(self, starts: Numbers, retried: Numbers) -> Numbers:
-        """Return, for each start of an operation, the number of failed attempts at the operation before.
-
-        Only paths with retries are read event by event. `open_` counts the failed attempts in the current step of each
-        path by item, or by key of the call.
-        """
-        failed = np.zeros(len(self), dtype=np.int64)
-        concerned = np.isin(self._path, self._path[retried])
-        relevant = concerned & (starts | retried | self._are("step_started"))
-        open_: dict[int, dict[Any, int]] = {}
-        for row in np.flatnonzero(relevant).tolist():
-            path = int(self._path[row])
-            kind = self._kinds[self._kind[row]]
-            if kind == "step_started":
-                open_[path] = {}
-            elif kind == "step_retried":
-                data = self.payloads[row]
-                slot = data.get("key")
-                open_.setdefault(path, {})[data.get("iteration_index") if slot is None else slot] = data["attempt"]
-            elif open_.get(path) and self._call[row] == row:
-                data = self.payloads[row]
-                key = data.get("key")
-                index = data.get("iteration_index")
-                attempts = open_[path]
-                slot = key.partition("@")[0] if isinstance(key, str) else index
-                failed[row] = attempts.get(slot, attempts.get(index, 0))
-        return failed
-
-    def _resumptions(self) -> Numbers:
-        """Return, for each row, how often resumptions of the execution have restarted the current step of the path.
-
-        Only the events that start, end or resume steps are read. `current` has the state of the current step of each
-        path. If a resumption restarts a step, the count increases for all later rows of that step.
-        """
-        times = np.zeros(len(self), dtype=np.int64)
-        if "execution_resumed" not in self._kinds:
-            return times
-        current: dict[int, _Step] = {}
-        for row in np.flatnonzero(self._are(*_CHANGING, *_STOPPING, "execution_resumed")).tolist():
-            path = int(self._path[row])
-            kind = self._kinds[self._kind[row]]
-            if kind == "step_started":
-                current[path] = _Step(row)
-            elif kind == "step_caught":
-                current.pop(path, None)
-            elif kind == "execution_resumed":
-                for step in current.values():
-                    if step.resume():
-                        times[row:][self._step[row:] == step.row] += 1
-            else:
-                affected = list(current.values())
-                if kind not in _STOPPING:
-                    affected = [current[path]] if path in current else []
-                for step in affected:
-                    step.take(kind)
-        return times
-
-    def durations(self) -> Any:
-        """Return the column of durations: time since the start of the operation,
-        item, step or path that an event ends.
-        """
-        durations_us = np.full(len(self), np.timedelta64("NaT", "us"))
-        ends = self._are("operation_completed", "operation_failed")
-        durations_us[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
-        spans = [kind.rpartition("_") for kind in self._kinds]
-        outer = np.array([subject in ("execution", "path") for subject, _, _ in spans], dtype=bool)[self._kind]
-        ended = np.array([change in _ENDS for _, _, change in spans], dtype=bool)[self._kind]
-        starts = np.where(self._item == NONE, self._visit, self._item)
-        inner = ended & ~outer & ~ends & (starts != NONE)
-        durations_us[inner] = (self.recorded_at[inner] - self.recorded_at[starts[inner]]).astype("m8[us]")
-        bounds = outer & (ended | np.array([change == "started" for _, _, change in spans], dtype=bool)[self._kind])
-        first = np.full(len(self._paths.dictionary) + 1, NONE)
-        rows = np.flatnonzero(bounds)[::-1]
-        first[self._path[rows]] = rows
-        whole = outer & ended
-        durations_us[whole] = (self.recorded_at[whole] - self.recorded_at[first[self._path[whole]]]).astype("m8[us]")
-        return durations_us
-
-    @cached_property
-    def _usages(self) -> Mapping[int, Mapping[str, Any]]:
-        """Consumption of operations (tokens and cost), by the row of the event that contains it."""
-        completed = latest(self._operation, self._are("operation_completed"))
-        usages: dict[int, Mapping[str, Any]] = {}
-        ends = self._are("operation_completed", "operation_failed") & self._spent & (self._call != NONE)
-        for row in np.flatnonzero(ends).tolist():
-            usage = self.payloads[row]["usage"]
-            result = self.payloads[int(completed[row])].get("result") if completed[row] != NONE else None
-            price = result.get("cost_nanodollars") if isinstance(result, dict) else None
-            if usage:
-                usages[row] = usage if price is None else {"cost": price, **usage}
-        return usages
-
-    @cached_property
-    def _consumed(self) -> tuple[Numbers, Numbers]:
-        """Mask of the rows that end an operation with known consumption, and for
-        each row the row with the consumption.
-        """
-        has_usage = np.zeros(len(self), dtype=bool)
-        has_usage[list(self._usages)] = True
-        ends = self._are("operation_completed", "operation_failed") & (self._call != NONE)
-        rows = latest(self._operation, has_usage) if self._usages else np.full(len(self), NONE)
-        return ends & (rows != NONE), rows
-
-    def tokens(self, name: str) -> Any:
-        """Return the column of one kind of tokens, with values at the ends of operations."""
-        which, rows = self._consumed
-        counts = np.zeros(len(self), dtype=np.int64)
-        counts[which] = [self._usages[row].get(name, 0) for row in rows[which].tolist()]
-        return whole(counts, which)
-
-    def costs(self) -> Numbers:
-        """Return the column of costs in dollars, with values at the ends of operations whose price is known."""
-        which, rows = self._consumed
-        costs = np.full(len(self), np.nan)
-        prices = (self._usages[row].get("cost") for row in rows[which].tolist())
-        costs[which] = [np.nan if cost is None else cost / NANODOLLARS for cost in prices]
-        return costs
 
 
 def _with_fields(pages: Iterable[EventPage]) -> Iterator[tuple[EventPage, dict[str, Any]]]:

@@ -44,6 +44,238 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@dataclass(frozen=True)
+class Frames(Framed):
+    """DataFrames of many executions, with `execution_id` as first column. Each DataFrame is made on first access.
+
+    Parameters
+    ----------
+    store
+        The store of the logs.
+    records
+        The records of the executions.
+    columns
+        Additional columns by path: ``{"label": "outputs.label"}`` for `executions` (paths start with ``inputs``,
+        ``outputs`` or ``variables``; ``*`` stands for each entry of a list or mapping, as in
+        ``variables.rows.*.score``), or for another kind of frame, whose name comes first:
+        ``{"query": "operations.parameters.query"}``.
+    with_trials
+        True if `usage` and `costs` include what-ifs and trials.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1 + 1", store="n")])])
+    >>> _ = [environment.start("w").wait() for _ in range(2)]
+    >>> made = Frames(environment.store, environment.executions(workflow="w"), {"sum": "variables.n"})
+    >>> made.steps.groupby("step").size().to_dict(), made.executions["sum"].tolist()
+    ({'s': 2}, [2, 2])
+    >>> made.arrow("steps").column_names[:3]
+    ['execution_id', 'step', 'type']
+    """
+
+    store: EventStore
+    records: Sequence[ExecutionRecord]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    with_trials: bool = False
+    damaged: dict[str, str] = field(default_factory=dict, init=False, compare=False)
+    """Reasons why logs could not be read, by execution id, for the frames made so far. `executions` reads all logs."""
+    _frames: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._user_columns(EXECUTIONS)  # raises an error for a wrong path at once
+
+    @property
+    def executions(self) -> pd.DataFrame:
+        """One row per execution: `divebook.analysis.lists.runs_frame`, and the columns that the user added."""
+        return self._frame(EXECUTIONS)
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """Alias of `executions`."""
+        return self.executions
+
+    @property
+    def paths(self) -> pd.DataFrame:
+        """One row per path: `divebook.analysis.log.paths_frame`."""
+        return self._frame("paths")
+
+    @property
+    def questions(self) -> pd.DataFrame:
+        """One row per question: `divebook.analysis.lists.questions_frame`."""
+        return self._frame("questions")
+
+    @property
+    def variables(self) -> pd.DataFrame:
+        """One row per event that changed variables: `divebook.analysis.store.variables_frame`."""
+        return self._frame(VARIABLES)
+
+    @property
+    def usage(self) -> pd.DataFrame:
+        """One row per execution, agent and model with their consumption: `divebook.analysis.store.usage_frame`.
+
+        A fork does not include the consumption of its source. What-ifs and trials are omitted, unless
+        ``where={"origin": ...}`` selects them.
+        """
+        return self._frame(USAGE)
+
+    def __repr__(self) -> str:
+        count = plural(len(self.records), "execution")
+        return f"<Frames of {count} in {self.store.location}: {', '.join(ALL_KINDS)}, costs()>"
+
+    # --- for other libraries -----------------------------------------------------------------------------------------
+
+    def arrow(self, kind: str) -> pa.Table:
+        """Return one of the frames as an Arrow table, which DuckDB and polars accept.
+
+        ``duckdb.sql("SELECT ... FROM events")`` finds it in the variable ``events``. ``polars.from_arrow`` copies no
+        data. The types are those of `divebook.analysis.log.TYPES`.
+        """
+        return self.reader(kind).read_all()
+
+    def to_arrow(self) -> dict[str, pa.Table]:
+        """Return all frames as Arrow tables, by kind."""
+        return {kind: self.arrow(kind) for kind in ALL_KINDS}
+
+    def reader(self, kind: str) -> pa.RecordBatchReader:
+        """Return one of the frames in Arrow batches, with at most one log in memory.
+
+        `executions`, `variables` and frames with user columns are made as a whole.
+        """
+        import pyarrow as pa
+
+        from divebook.analysis.log import ID as ID_FIELD
+        from divebook.analysis.log import schema_of, table_of
+
+        if kind not in ALL_KINDS:
+            raise NotFoundError("frame", kind, ALL_KINDS)
+        if kind not in KINDS or self._user_columns(kind):
+            fixed_columns = {EXECUTIONS: lists.RUN_COLUMNS, VARIABLES: VARIABLE_COLUMNS}.get(kind)
+            columns = {**ID, **KINDS[kind].columns} if fixed_columns is None else fixed_columns
+            whole = self._frame(kind)
+            types = table_of(whole.drop(columns=[*columns])).schema
+            return table_of(whole, pa.schema([*schema_of(columns), *types])).to_reader(BATCH)
+        schema = pa.schema([ID_FIELD, *schema_of(KINDS[kind].columns)])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(kind, schema))
+
+    def _batches(self, kind: str, schema: Any) -> Iterator[Any]:
+        from divebook.analysis.log import events_table, table_of, with_execution_id
+
+        inner = schema.remove(0)
+        for logged in self._logs(kind):
+            table = self._read(
+                logged,
+                lambda one: (
+                    events_table(log.EVENT_COLUMNS, EventTable(one.events.pages()), inner)
+                    if kind == EVENTS
+                    else table_of(KINDS[kind].make(one), inner)
+                ),
+            )
+            if table is not None and len(table):
+                yield from with_execution_id(logged.record.execution_id, table).cast(schema).to_batches(BATCH)
+
+    # --- construction ------------------------------------------------------------------------------------------------
+
+    def _frame(self, kind: str) -> pd.DataFrame:
+        if kind not in self._frames:
+            self._frames[kind] = self._build(kind)
+        return self._frames[kind]
+
+    def _build(self, kind: str) -> pd.DataFrame:
+        if kind == EXECUTIONS:
+            runs = lists.runs_frame(self.records, self.store)
+            for execution_id, damage in zip(runs["execution_id"], runs["damage"], strict=True):
+                if not pd.isna(damage):
+                    self.damaged[execution_id] = damage
+            return self._with_user_columns(kind, runs)
+        if kind == VARIABLES:
+            return variables_frame(row for logged in self._logs(kind) for row in self._variables_then(logged))
+        if kind in KINDS:
+            return self._with_user_columns(kind, self._together(kind, KINDS[kind].make))
+        by = next(by for by in get_args(agents.By) if kind == f"costs by {by}")
+        return self._together(kind, lambda one: _costs(one.events, by))
+
+    def _variables_then(self, logged: Logged) -> list[VariablesThen]:
+        name = logged.record.execution_id
+        return self._read(logged, lambda one: [*variables_by_event(name, one.events)]) or []
+
+    def _logs(self, kind: str) -> Iterator[Logged]:
+        leaves_out = (kind == USAGE or kind.startswith("costs")) and not self.with_trials
+        for record in self.records:
+            if not (leaves_out and record.origin in UNCOUNTED):
+                yield Logged(self.store, record)
+
+    def _read(self, logged: Logged, make: Callable[[Logged], Any]) -> Any:
+        """Return the result of a function for one log; None if the log cannot be read. The reason is stored in
+        `damaged`.
+        """
+        try:
+            return make(logged)
+        except StoreError as error:
+            self.damaged[logged.record.execution_id] = str(error)
+            return None
+
+    def _together(self, kind: str, make: Make) -> pd.DataFrame:
+        frames = []
+        for logged in self._logs(kind):
+            one = self._read(logged, make)
+            if one is not None and len(one):
+                one.insert(0, "execution_id", pd.Series([logged.record.execution_id] * len(one), dtype=TEXT))
+                frames.append(one)
+        if not frames:
+            empty = KINDS[kind].columns if kind in KINDS else agents.COST_COLUMNS
+            return pd.DataFrame({name: pd.Series([], dtype=column.dtype) for name, column in {**ID, **empty}.items()})
+        together: pd.DataFrame = pd.concat(frames, ignore_index=True)
+        return together
+
+    def _user_columns(self, kind: str) -> list[UserColumn]:
+        """Return the columns that the user added to a kind of frame.
+
+        The path of a column starts with a part of the state (for `executions`), or with the name of a kind of frame and
+        one of its columns. In the second case, the column of the frame becomes the root:
+        ``operations.parameters.query`` has the root ``parameters``. All paths are checked, so that an error is raised
+        even for a frame that is never made.
+        """
+        columns = []
+        for name, path in self.columns.items():
+            column = UserColumn.of(name, path)
+            of = EXECUTIONS
+            roots = tuple(OF_STATE)
+            if column.root not in OF_STATE:
+                of = column.root
+                roots = tuple(KINDS[column.root].columns) if column.root in KINDS else ()
+                if not roots or not column.parts:
+                    raise SetupError(
+                        f"columns: {path!r} must begin with inputs, outputs or variables, or with a frame and one of "
+                        f"its columns, such as 'operations.result': frames are {', '.join(KINDS)}"
+                    )
+                first, *rest = column.parts
+                column = UserColumn(name, getattr(first, "name", "*"), tuple(rest))
+            if column.root not in roots:
+                raise NotFoundError(f"column of {of}", column.root, roots)
+            if of == kind:
+                columns.append(column)
+        return columns
+
+    def _with_user_columns(self, kind: str, table: pd.DataFrame) -> pd.DataFrame:
+        for column in self._user_columns(kind):
+            if column.name in table:
+                raise SetupError(f"columns: {kind} has a column {column.name!r} already; choose another name")
+            values = (
+                self._values(column) if kind == EXECUTIONS else [column.value_in(value) for value in table[column.root]]
+            )
+            table[column.name] = inferred_column(values)
+        return table
+
+    def _values(self, column: UserColumn) -> list[Any]:
+        """Return the values of an added column of `executions`, from the state of each execution."""
+
+        def value_of(logged: Logged) -> Any:
+            return column.value_in(dict(getattr(folded(self.store, logged.record.execution_id), column.root)))
+
+        return [self._read(Logged(self.store, record), value_of) for record in self.records]
+
+
 # --- selection of executions by ``where=`` ----------------------------------------------------------------------------
 
 
@@ -338,235 +570,3 @@ KINDS: Mapping[str, TableKind] = {
 """Kinds of frames with fixed columns that are made for one execution after the other."""
 ALL_KINDS = (EXECUTIONS, *KINDS, VARIABLES)
 ID: Columns = {"execution_id": Column(TEXT, "``exec_...``")}
-
-
-@dataclass(frozen=True)
-class Frames(Framed):
-    """DataFrames of many executions, with `execution_id` as first column. Each DataFrame is made on first access.
-
-    Parameters
-    ----------
-    store
-        The store of the logs.
-    records
-        The records of the executions.
-    columns
-        Additional columns by path: ``{"label": "outputs.label"}`` for `executions` (paths start with ``inputs``,
-        ``outputs`` or ``variables``; ``*`` stands for each entry of a list or mapping, as in
-        ``variables.rows.*.score``), or for another kind of frame, whose name comes first:
-        ``{"query": "operations.parameters.query"}``.
-    with_trials
-        True if `usage` and `costs` include what-ifs and trials.
-
-    Examples
-    --------
-    >>> from divebook import Environment, Step, Workflow
-    >>> environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1 + 1", store="n")])])
-    >>> _ = [environment.start("w").wait() for _ in range(2)]
-    >>> made = Frames(environment.store, environment.executions(workflow="w"), {"sum": "variables.n"})
-    >>> made.steps.groupby("step").size().to_dict(), made.executions["sum"].tolist()
-    ({'s': 2}, [2, 2])
-    >>> made.arrow("steps").column_names[:3]
-    ['execution_id', 'step', 'type']
-    """
-
-    store: EventStore
-    records: Sequence[ExecutionRecord]
-    columns: Mapping[str, str] = field(default_factory=dict)
-    with_trials: bool = False
-    damaged: dict[str, str] = field(default_factory=dict, init=False, compare=False)
-    """Reasons why logs could not be read, by execution id, for the frames made so far. `executions` reads all logs."""
-    _frames: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        self._user_columns(EXECUTIONS)  # raises an error for a wrong path at once
-
-    @property
-    def executions(self) -> pd.DataFrame:
-        """One row per execution: `divebook.analysis.lists.runs_frame`, and the columns that the user added."""
-        return self._frame(EXECUTIONS)
-
-    @property
-    def runs(self) -> pd.DataFrame:
-        """Alias of `executions`."""
-        return self.executions
-
-    @property
-    def paths(self) -> pd.DataFrame:
-        """One row per path: `divebook.analysis.log.paths_frame`."""
-        return self._frame("paths")
-
-    @property
-    def questions(self) -> pd.DataFrame:
-        """One row per question: `divebook.analysis.lists.questions_frame`."""
-        return self._frame("questions")
-
-    @property
-    def variables(self) -> pd.DataFrame:
-        """One row per event that changed variables: `divebook.analysis.store.variables_frame`."""
-        return self._frame(VARIABLES)
-
-    @property
-    def usage(self) -> pd.DataFrame:
-        """One row per execution, agent and model with their consumption: `divebook.analysis.store.usage_frame`.
-
-        A fork does not include the consumption of its source. What-ifs and trials are omitted, unless
-        ``where={"origin": ...}`` selects them.
-        """
-        return self._frame(USAGE)
-
-    def __repr__(self) -> str:
-        count = plural(len(self.records), "execution")
-        return f"<Frames of {count} in {self.store.location}: {', '.join(ALL_KINDS)}, costs()>"
-
-    # --- for other libraries -----------------------------------------------------------------------------------------
-
-    def arrow(self, kind: str) -> pa.Table:
-        """Return one of the frames as an Arrow table, which DuckDB and polars accept.
-
-        ``duckdb.sql("SELECT ... FROM events")`` finds it in the variable ``events``. ``polars.from_arrow`` copies no
-        data. The types are those of `divebook.analysis.log.TYPES`.
-        """
-        return self.reader(kind).read_all()
-
-    def to_arrow(self) -> dict[str, pa.Table]:
-        """Return all frames as Arrow tables, by kind."""
-        return {kind: self.arrow(kind) for kind in ALL_KINDS}
-
-    def reader(self, kind: str) -> pa.RecordBatchReader:
-        """Return one of the frames in Arrow batches, with at most one log in memory.
-
-        `executions`, `variables` and frames with user columns are made as a whole.
-        """
-        import pyarrow as pa
-
-        from divebook.analysis.log import ID as ID_FIELD
-        from divebook.analysis.log import schema_of, table_of
-
-        if kind not in ALL_KINDS:
-            raise NotFoundError("frame", kind, ALL_KINDS)
-        if kind not in KINDS or self._user_columns(kind):
-            fixed_columns = {EXECUTIONS: lists.RUN_COLUMNS, VARIABLES: VARIABLE_COLUMNS}.get(kind)
-            columns = {**ID, **KINDS[kind].columns} if fixed_columns is None else fixed_columns
-            whole = self._frame(kind)
-            types = table_of(whole.drop(columns=[*columns])).schema
-            return table_of(whole, pa.schema([*schema_of(columns), *types])).to_reader(BATCH)
-        schema = pa.schema([ID_FIELD, *schema_of(KINDS[kind].columns)])
-        return pa.RecordBatchReader.from_batches(schema, self._batches(kind, schema))
-
-    def _batches(self, kind: str, schema: Any) -> Iterator[Any]:
-        from divebook.analysis.log import events_table, table_of, with_execution_id
-
-        inner = schema.remove(0)
-        for logged in self._logs(kind):
-            table = self._read(
-                logged,
-                lambda one: (
-                    events_table(log.EVENT_COLUMNS, EventTable(one.events.pages()), inner)
-                    if kind == EVENTS
-                    else table_of(KINDS[kind].make(one), inner)
-                ),
-            )
-            if table is not None and len(table):
-                yield from with_execution_id(logged.record.execution_id, table).cast(schema).to_batches(BATCH)
-
-    # --- construction ------------------------------------------------------------------------------------------------
-
-    def _frame(self, kind: str) -> pd.DataFrame:
-        if kind not in self._frames:
-            self._frames[kind] = self._build(kind)
-        return self._frames[kind]
-
-    def _build(self, kind: str) -> pd.DataFrame:
-        if kind == EXECUTIONS:
-            runs = lists.runs_frame(self.records, self.store)
-            for execution_id, damage in zip(runs["execution_id"], runs["damage"], strict=True):
-                if not pd.isna(damage):
-                    self.damaged[execution_id] = damage
-            return self._with_user_columns(kind, runs)
-        if kind == VARIABLES:
-            return variables_frame(row for logged in self._logs(kind) for row in self._variables_then(logged))
-        if kind in KINDS:
-            return self._with_user_columns(kind, self._together(kind, KINDS[kind].make))
-        by = next(by for by in get_args(agents.By) if kind == f"costs by {by}")
-        return self._together(kind, lambda one: _costs(one.events, by))
-
-    def _variables_then(self, logged: Logged) -> list[VariablesThen]:
-        name = logged.record.execution_id
-        return self._read(logged, lambda one: [*variables_by_event(name, one.events)]) or []
-
-    def _logs(self, kind: str) -> Iterator[Logged]:
-        leaves_out = (kind == USAGE or kind.startswith("costs")) and not self.with_trials
-        for record in self.records:
-            if not (leaves_out and record.origin in UNCOUNTED):
-                yield Logged(self.store, record)
-
-    def _read(self, logged: Logged, make: Callable[[Logged], Any]) -> Any:
-        """Return the result of a function for one log; None if the log cannot be read. The reason is stored in
-        `damaged`.
-        """
-        try:
-            return make(logged)
-        except StoreError as error:
-            self.damaged[logged.record.execution_id] = str(error)
-            return None
-
-    def _together(self, kind: str, make: Make) -> pd.DataFrame:
-        frames = []
-        for logged in self._logs(kind):
-            one = self._read(logged, make)
-            if one is not None and len(one):
-                one.insert(0, "execution_id", pd.Series([logged.record.execution_id] * len(one), dtype=TEXT))
-                frames.append(one)
-        if not frames:
-            empty = KINDS[kind].columns if kind in KINDS else agents.COST_COLUMNS
-            return pd.DataFrame({name: pd.Series([], dtype=column.dtype) for name, column in {**ID, **empty}.items()})
-        together: pd.DataFrame = pd.concat(frames, ignore_index=True)
-        return together
-
-    def _user_columns(self, kind: str) -> list[UserColumn]:
-        """Return the columns that the user added to a kind of frame.
-
-        The path of a column starts with a part of the state (for `executions`), or with the name of a kind of frame and
-        one of its columns. In the second case, the column of the frame becomes the root:
-        ``operations.parameters.query`` has the root ``parameters``. All paths are checked, so that an error is raised
-        even for a frame that is never made.
-        """
-        columns = []
-        for name, path in self.columns.items():
-            column = UserColumn.of(name, path)
-            of = EXECUTIONS
-            roots = tuple(OF_STATE)
-            if column.root not in OF_STATE:
-                of = column.root
-                roots = tuple(KINDS[column.root].columns) if column.root in KINDS else ()
-                if not roots or not column.parts:
-                    raise SetupError(
-                        f"columns: {path!r} must begin with inputs, outputs or variables, or with a frame and one of "
-                        f"its columns, such as 'operations.result': frames are {', '.join(KINDS)}"
-                    )
-                first, *rest = column.parts
-                column = UserColumn(name, getattr(first, "name", "*"), tuple(rest))
-            if column.root not in roots:
-                raise NotFoundError(f"column of {of}", column.root, roots)
-            if of == kind:
-                columns.append(column)
-        return columns
-
-    def _with_user_columns(self, kind: str, table: pd.DataFrame) -> pd.DataFrame:
-        for column in self._user_columns(kind):
-            if column.name in table:
-                raise SetupError(f"columns: {kind} has a column {column.name!r} already; choose another name")
-            values = (
-                self._values(column) if kind == EXECUTIONS else [column.value_in(value) for value in table[column.root]]
-            )
-            table[column.name] = inferred_column(values)
-        return table
-
-    def _values(self, column: UserColumn) -> list[Any]:
-        """Return the values of an added column of `executions`, from the state of each execution."""
-
-        def value_of(logged: Logged) -> Any:
-            return column.value_in(dict(getattr(folded(self.store, logged.record.execution_id), column.root)))
-
-        return [self._read(Logged(self.store, record), value_of) for record in self.records]

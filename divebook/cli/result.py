@@ -290,53 +290,6 @@ class Progress:
         """Print the steps that are still in the queue, and end the output."""
 
 
-class StepListener:
-    """Store listener that calls a function for each step that starts or ends. It runs on the engine's thread."""
-
-    def __init__(self, on_step: Callable[[Span], None]) -> None:
-        self._on_step = on_step
-        self._steps = Steps()
-
-    def __call__(self, _execution_id: str, events: Sequence[Event]) -> None:
-        """Apply new events of an execution, and call the function with the steps that they start or end."""
-        for event in events:
-            step = self._steps.see(event)
-            if step is not None:
-                self._on_step(step)
-
-
-class LineProgress(Progress):
-    """Progress output that prints one line for each step that starts or ends."""
-
-    def __init__(self, screen: Console) -> None:
-        super().__init__(screen)
-        self._lines: SimpleQueue[Text | None] = SimpleQueue()
-        self._unsubscribe: Callable[[], None] = lambda: None
-
-    def watch(self, store: EventStore) -> None:
-        """Subscribe to the steps that a store records."""
-        self._unsubscribe = store.subscribe(StepListener(self._add_line))
-
-    def _add_line(self, step: Span) -> None:
-        self._lines.put(_line(step))
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._print_lines, name="divebook-progress", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._unsubscribe()
-        self._lines.put(None)
-        self._thread.join()
-
-    def _print_lines(self) -> None:
-        while (line := self._lines.get()) is not None:
-            self.screen.print(line, soft_wrap=True)
-
-
 class LiveProgress(Progress):
     """Progress output that redraws a list of steps in place, in a terminal."""
 
@@ -395,6 +348,53 @@ class LiveProgress(Progress):
                 self.board.update(self._changed_steps.get_nowait())
         except Empty:
             return
+
+
+class StepListener:
+    """Store listener that calls a function for each step that starts or ends. It runs on the engine's thread."""
+
+    def __init__(self, on_step: Callable[[Span], None]) -> None:
+        self._on_step = on_step
+        self._steps = Steps()
+
+    def __call__(self, _execution_id: str, events: Sequence[Event]) -> None:
+        """Apply new events of an execution, and call the function with the steps that they start or end."""
+        for event in events:
+            step = self._steps.see(event)
+            if step is not None:
+                self._on_step(step)
+
+
+class LineProgress(Progress):
+    """Progress output that prints one line for each step that starts or ends."""
+
+    def __init__(self, screen: Console) -> None:
+        super().__init__(screen)
+        self._lines: SimpleQueue[Text | None] = SimpleQueue()
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    def watch(self, store: EventStore) -> None:
+        """Subscribe to the steps that a store records."""
+        self._unsubscribe = store.subscribe(StepListener(self._add_line))
+
+    def _add_line(self, step: Span) -> None:
+        self._lines.put(_line(step))
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._print_lines, name="divebook-progress", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._unsubscribe()
+        self._lines.put(None)
+        self._thread.join()
+
+    def _print_lines(self) -> None:
+        while (line := self._lines.get()) is not None:
+            self.screen.print(line, soft_wrap=True)
 
 
 def make_progress(*, quiet: bool) -> Progress:

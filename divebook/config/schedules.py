@@ -29,6 +29,57 @@ from divebook.workflow.definition import Definitions
 from divebook.workflow.resources import ScheduleDefinition
 from divebook.workflow.table import nearest_position
 
+
+class Schedules:
+    """Schedules of some definitions, which put their workflows into a queue at each due time."""
+
+    def __init__(self, environment: Environment, definitions: Definitions, queue: str) -> None:
+        self._environment = environment
+        self._definitions = definitions
+        self._queue = queue
+        self._failed: dict[str, float] = {}
+        """Monotonic time of the next retry for each schedule whose last start failed, by schedule name."""
+
+    def require_sound(self, now: datetime) -> None:
+        """Raise `DefinitionError` with line numbers unless the workflow of each enabled schedule can be started."""
+        problems = []
+        for index, schedule in enumerate(self._definitions.schedules):
+            if not schedule.enabled:
+                continue
+            try:
+                due = latest_of(self._definitions, schedule, now)
+                self._environment.create(due.workflow, due.inputs)
+            except DivebookError as error:
+                line, column = nearest_position(("Schedules", index), self._definitions.positions)
+                message = str(error)
+                if f"schedule {schedule.name!r}" not in message:
+                    message = f"schedule {schedule.name!r}: {message}"
+                problems.append(Problem(message, line, column))
+        if problems:
+            raise DefinitionError(problems, self._definitions.name or "<definition>")
+
+    def enqueue_due(self, now: datetime, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Put the workflows of new due times into the queue; an error of one schedule does not affect the others."""
+        for schedule in _active(self._definitions):
+            if self._failed.get(schedule.name, 0.0) > monotonic():
+                continue
+            try:
+                self._enqueue(latest_of(self._definitions, schedule, now), now)
+            except StoreClosedError:
+                raise
+            except DivebookError as error:
+                self._failed[schedule.name] = monotonic() + RETRY_AFTER
+                _log.warning("schedule %s: what is due could not be enqueued: %s", schedule.name, error)
+
+    def _enqueue(self, due: Due, now: datetime) -> None:
+        store = self._environment.store
+        if not due.is_new(store, now.replace(second=0, microsecond=0)):
+            return
+        note = f"due {local_time(due.at)}"
+        self._environment.enqueue(due.workflow, due.inputs, queue=self._queue, key=due.key, note=note)
+        due.see_to(store)
+
+
 # --- due times of a cron expression on the wall clock of a time zone -------------------------------------------------
 #
 # A cron expression describes times of a wall clock, which most zones move once or twice a year. The times are computed
@@ -264,53 +315,3 @@ def _zone(schedule: ScheduleDefinition, name: str) -> ZoneInfo:
     except (ZoneInfoNotFoundError, ValueError, OSError):  # an unknown or malformed name, or the name of a folder
         hint = did_you_mean(name, available_timezones()) or "write a name of the tz database such as Europe/Berlin"
         raise SetupError(f"schedule {schedule.name!r}: Zone {name!r} is not a time zone; {hint}") from None
-
-
-class Schedules:
-    """Schedules of some definitions, which put their workflows into a queue at each due time."""
-
-    def __init__(self, environment: Environment, definitions: Definitions, queue: str) -> None:
-        self._environment = environment
-        self._definitions = definitions
-        self._queue = queue
-        self._failed: dict[str, float] = {}
-        """Monotonic time of the next retry for each schedule whose last start failed, by schedule name."""
-
-    def require_sound(self, now: datetime) -> None:
-        """Raise `DefinitionError` with line numbers unless the workflow of each enabled schedule can be started."""
-        problems = []
-        for index, schedule in enumerate(self._definitions.schedules):
-            if not schedule.enabled:
-                continue
-            try:
-                due = latest_of(self._definitions, schedule, now)
-                self._environment.create(due.workflow, due.inputs)
-            except DivebookError as error:
-                line, column = nearest_position(("Schedules", index), self._definitions.positions)
-                message = str(error)
-                if f"schedule {schedule.name!r}" not in message:
-                    message = f"schedule {schedule.name!r}: {message}"
-                problems.append(Problem(message, line, column))
-        if problems:
-            raise DefinitionError(problems, self._definitions.name or "<definition>")
-
-    def enqueue_due(self, now: datetime, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Put the workflows of new due times into the queue; an error of one schedule does not affect the others."""
-        for schedule in _active(self._definitions):
-            if self._failed.get(schedule.name, 0.0) > monotonic():
-                continue
-            try:
-                self._enqueue(latest_of(self._definitions, schedule, now), now)
-            except StoreClosedError:
-                raise
-            except DivebookError as error:
-                self._failed[schedule.name] = monotonic() + RETRY_AFTER
-                _log.warning("schedule %s: what is due could not be enqueued: %s", schedule.name, error)
-
-    def _enqueue(self, due: Due, now: datetime) -> None:
-        store = self._environment.store
-        if not due.is_new(store, now.replace(second=0, microsecond=0)):
-            return
-        note = f"due {local_time(due.at)}"
-        self._environment.enqueue(due.workflow, due.inputs, queue=self._queue, key=due.key, note=note)
-        due.see_to(store)

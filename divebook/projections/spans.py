@@ -50,146 +50,6 @@ Handled: TypeAlias = Literal["", "skipped", "kept", "caught"]
 """Reaction to a failure that did not end the path: ``skipped``, ``kept`` as data or ``caught``; else empty."""
 
 
-@dataclass(slots=True)
-class Span(Timed):
-    """Visit to a step, item of ``Each``, operation or user event, from its first to its last event."""
-
-    kind: Kind
-    path: str
-    step: str
-    visit: int
-    type: str
-    """Type of the step or of the operation: ``prompt``, ``agent_response``, ..."""
-    started_us: int
-    """Start in microseconds since 1970."""
-    ended_us: int | None = None
-    status: str = catalog.RUNNING
-    error: str | None = None
-    error_type: str | None = None
-    """Class name of the error."""
-    reason: str | None = None
-    """Error of the call that caused the failure, without the text that the steps around it added."""
-    trace: str | None = None
-    """Traceback with the user's lines only, without those of divebook."""
-    place: Mapping[str, Any] | None = None
-    """Location of the line that raised the error, with the lines around it; see `divebook.runtime.errors.place_of`."""
-    cause: int = -1
-    """Index of the span of the call that caused the failure; -1 if the code of the step or item itself raised the
-    error.
-    """
-    failed_item: int | None = None
-    """Index of the item of ``Each`` that caused a step to fail; None for other spans."""
-    handled: Handled = ""
-    iteration: int | None = None
-    operation_id: str | None = None
-    called: str | None = None
-    """Name of the called action, agent, signal, ... of an operation; or name of an event that a user emitted."""
-    attempts: int = 1
-    """Number of starts. It is more than 1 after a crash, a retry or a resumption. Each attempt of a step has its own
-    operations; for these, it is the number of the attempt.
-    """
-    items: int = 0
-    """Number of completed items of ``Each``."""
-    item: Any = None
-    """Value of the item of ``Each``, for an item and for the operations in it."""
-    item_key: str | None = None
-    """Key of the item if ``Each`` iterates over a mapping."""
-    key: str | int | None = None
-    """Key of an operation, which identifies it within the step."""
-    within: str | None = None
-    """Id of the turn of an agent that contains the operation; None for other operations."""
-    holder: int = -1
-    """Index of the span of the turn that contains the operation; -1 if no turn contains it."""
-    parameters: Mapping[str, Any] | None = None
-    setting: Mapping[str, Any] | None = None
-    """Model settings of a request in a turn that differ from those of the previous request."""
-    result: Any = None
-    agent: str | None = None
-    model: str | None = None
-    """Requested model of a model call; for a step, the model of its first model call."""
-    usage: Mapping[str, int] = field(default_factory=dict)
-    """Token counts and cost of the model calls in the span. ``cost`` is missing if no price is known; empty without
-    model calls.
-    """
-    is_pause: bool = False
-    """True for the timer of a pause between two attempts."""
-    asleep: bool = False
-    """True for a step that waits for a timer."""
-    index: int = 0
-    """Position of the span in the order in which the spans of the log started."""
-    sequences: list[int] = field(default_factory=list)
-    """Sequence numbers of the events of the span."""
-
-    @property
-    def name(self) -> str:
-        """Short name of the span: the name of the step, with the index of the item, such as ``classify[18]``."""
-        return self.step if self.iteration is None else f"{self.step}[{self.iteration}]"
-
-    @property
-    def shown_status(self) -> str:
-        """Status of the span for people: the status, or ``waiting`` for a step that waits for a timer."""
-        return catalog.WAITING if self.asleep and self.status == catalog.RUNNING else self.status
-
-    @property
-    def duration_us(self) -> int | None:
-        """Duration of the span in microseconds; None while it runs."""
-        return None if self.ended_us is None else self.ended_us - self.started_us
-
-    @property
-    def headline(self) -> str:
-        """Class and message of the error that caused the failure; empty if the span has no error."""
-        return headline(self.error_type or "", self.reason or self.error or "")
-
-    @property
-    def is_failure(self) -> bool:
-        """True for a failed item, and for a step that failed without a failed item."""
-        failed = self.status == catalog.FAILED
-        return failed and (self.kind == "item" or (self.kind == "step" and self.failed_item is None))
-
-    def forget_error(self) -> None:
-        """Clear all error fields, because the span runs again."""
-        self.error = self.error_type = self.reason = self.trace = self.place = self.failed_item = None
-        self.cause = -1
-        self.handled = ""
-
-
-def headline(error_type: str, message: str) -> str:
-    """Return class and message of an error as one text.
-
-    >>> headline("KeyError", "'b'"), headline("KeyError", "KeyError: 'b'"), headline("", "no such agent")
-    ("KeyError: 'b'", "KeyError: 'b'", 'no such agent')
-    """
-    return message if not error_type or message.startswith(error_type) else f"{error_type}: {message}"
-
-
-COST = "cost_nanodollars"
-"""Field of a recorded model response with the cost of the call in nanodollars."""
-
-
-def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]:
-    """Return the spans of a log, in the order in which they started. `Spans` documents `for_people`."""
-    spans = Spans(for_people=for_people)
-    for event in events:
-        spans.take(event)
-    return list(spans.changed.values())
-
-
-DENIALS = BY_PERSON, BY_RULE
-"""Prefixes of the error messages of tool calls that a person or a rule denied."""
-
-
-def tool_failure(operation_type: str, result: Any) -> str | None:
-    """Return the error text of a tool call that failed and whose error was sent to the model; None for other calls.
-
-    The log records such a call as completed, because it is not repeated. Its result says that the tool failed. A
-    denied call did not fail.
-    """
-    if operation_type != TOOL_CALL or not isinstance(result, Mapping) or result.get("kind") != "tool_failed":
-        return None
-    message = str(result.get("message") or "the tool failed without a message")
-    return None if message.startswith(DENIALS) else message
-
-
 class Spans:
     """Incremental fold of a growing event log into spans.
 
@@ -605,6 +465,146 @@ class Spans:
         catalog.ExecutionFailed: _execution_ended,
         catalog.ExecutionCancelled: _execution_ended,
     }
+
+
+@dataclass(slots=True)
+class Span(Timed):
+    """Visit to a step, item of ``Each``, operation or user event, from its first to its last event."""
+
+    kind: Kind
+    path: str
+    step: str
+    visit: int
+    type: str
+    """Type of the step or of the operation: ``prompt``, ``agent_response``, ..."""
+    started_us: int
+    """Start in microseconds since 1970."""
+    ended_us: int | None = None
+    status: str = catalog.RUNNING
+    error: str | None = None
+    error_type: str | None = None
+    """Class name of the error."""
+    reason: str | None = None
+    """Error of the call that caused the failure, without the text that the steps around it added."""
+    trace: str | None = None
+    """Traceback with the user's lines only, without those of divebook."""
+    place: Mapping[str, Any] | None = None
+    """Location of the line that raised the error, with the lines around it; see `divebook.runtime.errors.place_of`."""
+    cause: int = -1
+    """Index of the span of the call that caused the failure; -1 if the code of the step or item itself raised the
+    error.
+    """
+    failed_item: int | None = None
+    """Index of the item of ``Each`` that caused a step to fail; None for other spans."""
+    handled: Handled = ""
+    iteration: int | None = None
+    operation_id: str | None = None
+    called: str | None = None
+    """Name of the called action, agent, signal, ... of an operation; or name of an event that a user emitted."""
+    attempts: int = 1
+    """Number of starts. It is more than 1 after a crash, a retry or a resumption. Each attempt of a step has its own
+    operations; for these, it is the number of the attempt.
+    """
+    items: int = 0
+    """Number of completed items of ``Each``."""
+    item: Any = None
+    """Value of the item of ``Each``, for an item and for the operations in it."""
+    item_key: str | None = None
+    """Key of the item if ``Each`` iterates over a mapping."""
+    key: str | int | None = None
+    """Key of an operation, which identifies it within the step."""
+    within: str | None = None
+    """Id of the turn of an agent that contains the operation; None for other operations."""
+    holder: int = -1
+    """Index of the span of the turn that contains the operation; -1 if no turn contains it."""
+    parameters: Mapping[str, Any] | None = None
+    setting: Mapping[str, Any] | None = None
+    """Model settings of a request in a turn that differ from those of the previous request."""
+    result: Any = None
+    agent: str | None = None
+    model: str | None = None
+    """Requested model of a model call; for a step, the model of its first model call."""
+    usage: Mapping[str, int] = field(default_factory=dict)
+    """Token counts and cost of the model calls in the span. ``cost`` is missing if no price is known; empty without
+    model calls.
+    """
+    is_pause: bool = False
+    """True for the timer of a pause between two attempts."""
+    asleep: bool = False
+    """True for a step that waits for a timer."""
+    index: int = 0
+    """Position of the span in the order in which the spans of the log started."""
+    sequences: list[int] = field(default_factory=list)
+    """Sequence numbers of the events of the span."""
+
+    @property
+    def name(self) -> str:
+        """Short name of the span: the name of the step, with the index of the item, such as ``classify[18]``."""
+        return self.step if self.iteration is None else f"{self.step}[{self.iteration}]"
+
+    @property
+    def shown_status(self) -> str:
+        """Status of the span for people: the status, or ``waiting`` for a step that waits for a timer."""
+        return catalog.WAITING if self.asleep and self.status == catalog.RUNNING else self.status
+
+    @property
+    def duration_us(self) -> int | None:
+        """Duration of the span in microseconds; None while it runs."""
+        return None if self.ended_us is None else self.ended_us - self.started_us
+
+    @property
+    def headline(self) -> str:
+        """Class and message of the error that caused the failure; empty if the span has no error."""
+        return headline(self.error_type or "", self.reason or self.error or "")
+
+    @property
+    def is_failure(self) -> bool:
+        """True for a failed item, and for a step that failed without a failed item."""
+        failed = self.status == catalog.FAILED
+        return failed and (self.kind == "item" or (self.kind == "step" and self.failed_item is None))
+
+    def forget_error(self) -> None:
+        """Clear all error fields, because the span runs again."""
+        self.error = self.error_type = self.reason = self.trace = self.place = self.failed_item = None
+        self.cause = -1
+        self.handled = ""
+
+
+def headline(error_type: str, message: str) -> str:
+    """Return class and message of an error as one text.
+
+    >>> headline("KeyError", "'b'"), headline("KeyError", "KeyError: 'b'"), headline("", "no such agent")
+    ("KeyError: 'b'", "KeyError: 'b'", 'no such agent')
+    """
+    return message if not error_type or message.startswith(error_type) else f"{error_type}: {message}"
+
+
+COST = "cost_nanodollars"
+"""Field of a recorded model response with the cost of the call in nanodollars."""
+
+
+def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]:
+    """Return the spans of a log, in the order in which they started. `Spans` documents `for_people`."""
+    spans = Spans(for_people=for_people)
+    for event in events:
+        spans.take(event)
+    return list(spans.changed.values())
+
+
+DENIALS = BY_PERSON, BY_RULE
+"""Prefixes of the error messages of tool calls that a person or a rule denied."""
+
+
+def tool_failure(operation_type: str, result: Any) -> str | None:
+    """Return the error text of a tool call that failed and whose error was sent to the model; None for other calls.
+
+    The log records such a call as completed, because it is not repeated. Its result says that the tool failed. A
+    denied call did not fail.
+    """
+    if operation_type != TOOL_CALL or not isinstance(result, Mapping) or result.get("kind") != "tool_failed":
+        return None
+    message = str(result.get("message") or "the tool failed without a message")
+    return None if message.startswith(DENIALS) else message
 
 
 # --- labels of items of `Each`, sleeps, pauses between attempts and waits for signals ---------------------------------

@@ -61,6 +61,114 @@ INPUTS = 3
 """Maximum number of inputs that a summary lists."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """Line about one execution in a list of runs."""
+
+    record: ExecutionRecord
+    summary: Summary | None
+    """Summary of the log; None if the log cannot be read, or has not been read yet."""
+    questions: int = 0
+    """Number of open questions of the execution."""
+    is_left: bool = False
+    """True if the process of the execution ended while the execution was running."""
+
+    @property
+    def id(self) -> str:
+        """Id of the execution, ``exec_...``."""
+        return self.record.execution_id
+
+    @property
+    def badge(self) -> str:
+        """``what-if``, ``trial`` or ``fork`` for an execution of that origin; empty for other executions."""
+        return badge_of(self.record)
+
+    def named(self, width: int) -> str:
+        """Return the name of the workflow, cut to a width, with the badge of the execution."""
+        return badged(one_line(self.record.workflow_name, width), self.badge)
+
+    @property
+    def is_counted(self) -> bool:
+        """True if the execution counts in totals over several runs."""
+        return self.record.origin not in UNCOUNTED
+
+    @property
+    def status(self) -> str:
+        """Status of the execution for people. It is ``paused`` if no process drives the execution or a person paused
+        it.
+        """
+        status = self.record.status
+        is_paused = self.is_left or (status == WAITING and self.summary is not None and self.summary.is_paused)
+        return PAUSED if is_paused else status
+
+    @property
+    def error(self) -> str:
+        """Error text with its location; empty unless the execution failed."""
+        error = "" if self.summary is None else self.summary.error
+        return error if self.record.status == FAILED else ""
+
+    @property
+    def about(self) -> str:
+        """Error of the run; else the time at which its kernel stopped; else its note; else its inputs."""
+        if self.error or self.summary is None:
+            more = 0 if self.summary is None else self.summary.failed
+            return f"{self.error} and {more:,} more" if self.error and more else self.error
+        if self.is_left:
+            return f"The kernel stopped at {local_time(to_datetime(self.summary.last_us))}"
+        return self.record.note or self.summary.inputs
+
+    @property
+    def stand(self) -> str:
+        """Progress of the run in words: failed items, open questions, completed items, current step, or the person who
+        cancelled it.
+        """
+        summary = self.summary
+        if summary is not None and self.record.status == COMPLETED and summary.failed:
+            return f"{plural(summary.failed, 'item')} failed"
+        if summary is None or self.record.status not in (RUNNING, WAITING, FAILED, CANCELLED):
+            return ""
+        if self.questions:
+            return plural(self.questions, "question")
+        is_going_on = self.status in (RUNNING, WAITING)
+        items = f"{summary.done:,} of {summary.total:,}" if summary.total else ""
+        if is_going_on:
+            return items or (f"at step {summary.step}" if summary.step else "")
+        if self.record.status == CANCELLED and summary.ended_by:
+            return summary.ended_by
+        kept_items = f"{items} kept" if items else ""
+        at = f"at step {summary.step}" if self.status == PAUSED and summary.step else ""
+        return ", ".join(filter(None, [at, kept_items]))
+
+    @property
+    def way_on(self) -> str:
+        """Point at which the run would continue: ``picks up at step a (2 of 4 items kept)``."""
+        summary = self.summary
+        if summary is None or not summary.step:
+            return "picks up where it was left"
+        kept_items = f" ({summary.done:,} of {summary.total:,} items kept)" if summary.total else ""
+        return f"picks up at step {summary.step}{kept_items}"
+
+    @property
+    def cost(self) -> int | None:
+        """Cost of the run in nanodollars; None if it called no model, or if the cost is not known yet."""
+        return None if self.summary is None else self.summary.cost
+
+    @property
+    def price(self) -> str:
+        """Cost of the run as text; empty if it called no model."""
+        return "" if self.cost is None else price(self.cost / NANODOLLARS)
+
+    def worked_us(self, now_us: int) -> int | None:
+        """Return the working time of the run up to now, in microseconds; None if its log was not read."""
+        if self.summary is None:
+            return None
+        summary = self.summary
+        if not summary.works:
+            return summary.worked_us
+        until = now_us if self.status == RUNNING else summary.last_us
+        return summary.worked_us + max(0, until - summary.since_us)
+
+
 class Summary(NamedTuple):
     """Facts from the log of an execution that a list of runs shows in one line."""
 
@@ -250,114 +358,6 @@ def badged(name: str, badge: str) -> str:
     ('roses (trial)', 'roses')
     """
     return f"{name} ({badge})" if badge else name
-
-
-@dataclass(frozen=True, slots=True)
-class RunLine:
-    """Line about one execution in a list of runs."""
-
-    record: ExecutionRecord
-    summary: Summary | None
-    """Summary of the log; None if the log cannot be read, or has not been read yet."""
-    questions: int = 0
-    """Number of open questions of the execution."""
-    is_left: bool = False
-    """True if the process of the execution ended while the execution was running."""
-
-    @property
-    def id(self) -> str:
-        """Id of the execution, ``exec_...``."""
-        return self.record.execution_id
-
-    @property
-    def badge(self) -> str:
-        """``what-if``, ``trial`` or ``fork`` for an execution of that origin; empty for other executions."""
-        return badge_of(self.record)
-
-    def named(self, width: int) -> str:
-        """Return the name of the workflow, cut to a width, with the badge of the execution."""
-        return badged(one_line(self.record.workflow_name, width), self.badge)
-
-    @property
-    def is_counted(self) -> bool:
-        """True if the execution counts in totals over several runs."""
-        return self.record.origin not in UNCOUNTED
-
-    @property
-    def status(self) -> str:
-        """Status of the execution for people. It is ``paused`` if no process drives the execution or a person paused
-        it.
-        """
-        status = self.record.status
-        is_paused = self.is_left or (status == WAITING and self.summary is not None and self.summary.is_paused)
-        return PAUSED if is_paused else status
-
-    @property
-    def error(self) -> str:
-        """Error text with its location; empty unless the execution failed."""
-        error = "" if self.summary is None else self.summary.error
-        return error if self.record.status == FAILED else ""
-
-    @property
-    def about(self) -> str:
-        """Error of the run; else the time at which its kernel stopped; else its note; else its inputs."""
-        if self.error or self.summary is None:
-            more = 0 if self.summary is None else self.summary.failed
-            return f"{self.error} and {more:,} more" if self.error and more else self.error
-        if self.is_left:
-            return f"The kernel stopped at {local_time(to_datetime(self.summary.last_us))}"
-        return self.record.note or self.summary.inputs
-
-    @property
-    def stand(self) -> str:
-        """Progress of the run in words: failed items, open questions, completed items, current step, or the person who
-        cancelled it.
-        """
-        summary = self.summary
-        if summary is not None and self.record.status == COMPLETED and summary.failed:
-            return f"{plural(summary.failed, 'item')} failed"
-        if summary is None or self.record.status not in (RUNNING, WAITING, FAILED, CANCELLED):
-            return ""
-        if self.questions:
-            return plural(self.questions, "question")
-        is_going_on = self.status in (RUNNING, WAITING)
-        items = f"{summary.done:,} of {summary.total:,}" if summary.total else ""
-        if is_going_on:
-            return items or (f"at step {summary.step}" if summary.step else "")
-        if self.record.status == CANCELLED and summary.ended_by:
-            return summary.ended_by
-        kept_items = f"{items} kept" if items else ""
-        at = f"at step {summary.step}" if self.status == PAUSED and summary.step else ""
-        return ", ".join(filter(None, [at, kept_items]))
-
-    @property
-    def way_on(self) -> str:
-        """Point at which the run would continue: ``picks up at step a (2 of 4 items kept)``."""
-        summary = self.summary
-        if summary is None or not summary.step:
-            return "picks up where it was left"
-        kept_items = f" ({summary.done:,} of {summary.total:,} items kept)" if summary.total else ""
-        return f"picks up at step {summary.step}{kept_items}"
-
-    @property
-    def cost(self) -> int | None:
-        """Cost of the run in nanodollars; None if it called no model, or if the cost is not known yet."""
-        return None if self.summary is None else self.summary.cost
-
-    @property
-    def price(self) -> str:
-        """Cost of the run as text; empty if it called no model."""
-        return "" if self.cost is None else price(self.cost / NANODOLLARS)
-
-    def worked_us(self, now_us: int) -> int | None:
-        """Return the working time of the run up to now, in microseconds; None if its log was not read."""
-        if self.summary is None:
-            return None
-        summary = self.summary
-        if not summary.works:
-            return summary.worked_us
-        until = now_us if self.status == RUNNING else summary.last_us
-        return summary.worked_us + max(0, until - summary.since_us)
 
 
 class Overview:

@@ -29,149 +29,6 @@ from divebook.workspace.snapshots.tree import (
     shown_path,
 )
 
-# --- display of differences: a patch in a terminal, parts that unfold in a notebook -----------------------------------
-
-
-SIGNS = {"added": "A", "changed": "M", "deleted": "D", "renamed": "R"}
-MOST_LEFT_OUT = 20
-"""Maximum number of files without stored content that are named."""
-MOST_LINES = 2_000
-"""Maximum number of lines shown of the difference of one file in a notebook."""
-_HEADS = ("@@", "diff ", "+++", "---", "new file", "deleted file", "rename ", "old mode", "new mode", "Binary ")
-_MONO = "font-family:var(--jp-code-font-family,monospace);font-size:12px;line-height:1.35"
-
-
-@dataclass(frozen=True)
-class ChangedFiles:
-    """Differences between the files of a workspace after two events of an execution.
-
-    The printed form is a patch that git can apply, unless it contains control characters, which are printed as escapes:
-    `patch` contains them unchanged.
-    """
-
-    workspace: str
-    files: Sequence[FileDiff]
-    since: int
-    """Number of the first of the two events."""
-    until: int
-    """Number of the second of the two events."""
-    whole: bool = True
-    """True if the changed lines of each file are shown, False if only a list of the files is shown."""
-    left_out: Sequence[tuple[str, str]] = ()
-    """Paths of files whose content is not stored, each with the reason."""
-    more: int = 0
-    """Number of further changed files that are not in `files`."""
-
-    @property
-    def added(self) -> int:
-        """Number of added lines in all files."""
-        return sum(diff.added or 0 for diff in self.files)
-
-    @property
-    def removed(self) -> int:
-        """Number of removed lines in all files."""
-        return sum(diff.removed or 0 for diff in self.files)
-
-    @property
-    def patch(self) -> str:
-        """The differences in the patch format of git, with secrets removed."""
-        return str(shared().text("".join(diff.text for diff in self.files)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the differences as plain data."""
-        fields = {"workspace": self.workspace, "since": self.since, "until": self.until}
-        return {**fields, "files": [shared().value(diff.to_dict()) for diff in self.files]}
-
-    def __len__(self) -> int:
-        return len(self.files) + self.more
-
-    def __iter__(self) -> Iterator[FileDiff]:
-        return iter(self.files)
-
-    @property
-    def head(self) -> str:
-        """Summary of the differences in one line: numbers of files and lines, and the two events."""
-        if not self.files:
-            return f"workspace {self.workspace}: no file has changed from event {self.since} to event {self.until}"
-        lines = f"+{self.added} -{self.removed}"
-        where = f"from event {self.since} to event {self.until}"
-        shown = f", the first {len(self.files)} of them" if self.more else ""
-        return f"workspace {self.workspace}: {plural(len(self), 'file')} changed{shown} ({lines}), {where}"
-
-    def __str__(self) -> str:
-        if self.whole:
-            return "\r\n".join(map(visible, self.patch.split("\r\n"))) if self.files else self.head
-        return "\n".join([self.head, *map(_line, self.files), *self._not_kept()])
-
-    def _not_kept(self) -> list[str]:
-        examples = ", ".join(f"{path} ({reason})" for path, reason in self.left_out[:MOST_LEFT_OUT])
-        more = f" and {len(self.left_out) - MOST_LEFT_OUT} more" if len(self.left_out) > MOST_LEFT_OUT else ""
-        return [visible(f"  not kept: {examples}{more}")] if examples else []
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        parts = "".join(_part(diff, is_open=self.whole and len(self.files) <= 3) for diff in self.files)
-        head = f'<div style="margin:2px 0 6px">{safe(self.head)}</div>'
-        missing = "".join(f"<div>{styled(FAINT, safe(line))}</div>" for line in self._not_kept())
-        return f'<div class="{AS_TEXT}" style="margin:4px 0">{head}{parts}{missing}</div>'
-
-    def within(self, characters: int) -> ChangedFiles:
-        """Return a copy whose patches have at most `characters` characters together.
-
-        A patch that would exceed the limit is replaced by a hint.
-        """
-        remaining = characters
-        diffs = []
-        for diff in self.files:
-            is_long = len(diff.text) > remaining
-            remaining -= 0 if is_long else len(diff.text)
-            diffs.append(replace(diff, text="Too long to be shown here: %dive diff shows it.") if is_long else diff)
-        return replace(self, files=diffs)
-
-
-def _lines(diff: FileDiff) -> str:
-    return "binary" if diff.added is None else f"+{diff.added} -{diff.removed}"
-
-
-def _line(diff: FileDiff) -> str:
-    lines = _lines(diff)
-    was = f" (was {diff.was})" if diff.was is not None else ""
-    return visible(f"  {SIGNS[diff.kind]} {diff.path}{was}  {lines}").replace("\n", "\\n")
-
-
-def _part(diff: FileDiff, *, is_open: bool) -> str:
-    """Return the difference of one file as an HTML part that can be unfolded."""
-    lines = _lines(diff)
-    was = f" ← {diff.was}" if diff.was is not None else ""
-    head = f"<b>{SIGNS[diff.kind]}</b> <code>{safe(diff.path + was)}</code> {styled(FAINT, safe(lines))}"
-    text = lines_in(str(shared().text(diff.text)))
-    shown = [_html_line(line) for line in text[:MOST_LINES]]
-    if len(text) > MOST_LINES:
-        shown.append(styled(FAINT, f"… {len(text) - MOST_LINES:,} more lines"))
-    style = f"margin:4px 0 8px;padding:6px 8px;border:{RULE};overflow-x:auto;{_MONO}"
-    body = f'<pre style="{style}">{"<br>".join(shown)}</pre>'
-    return f'<details{" open" if is_open else ""} style="margin:2px 0"><summary>{head}</summary>{body}</details>'
-
-
-def _html_line(line: str) -> str:
-    if line.startswith("+") and not line.startswith("+++"):
-        return piece_of(ADDED, line).replace("text-decoration:underline", "text-decoration:none")
-    if line.startswith("-") and not line.startswith("---"):
-        return piece_of(REMOVED, line).replace("text-decoration:line-through", "text-decoration:none")
-    return styled(FAINT, safe(line)) if line.startswith(_HEADS) else safe(line)
-
-
-class _Point(NamedTuple):
-    """Event that recorded the files of a workspace: its opening, or a later change of files."""
-
-    sequence: int
-    digest: str
-    files: Sequence[object]
-    left_out: Sequence[Mapping[str, str]]
-    """Files whose content is not stored: ``path`` and ``reason``."""
-
 
 class KeptFiles:
     """Files of one workspace after every event of an execution, with differences, export and restore.
@@ -404,3 +261,147 @@ class KeptFiles:
             return restore_tree(root, tree, self.content, by_name)
         finally:
             root.close()
+
+
+# --- display of differences: a patch in a terminal, parts that unfold in a notebook -----------------------------------
+
+
+SIGNS = {"added": "A", "changed": "M", "deleted": "D", "renamed": "R"}
+MOST_LEFT_OUT = 20
+"""Maximum number of files without stored content that are named."""
+MOST_LINES = 2_000
+"""Maximum number of lines shown of the difference of one file in a notebook."""
+_HEADS = ("@@", "diff ", "+++", "---", "new file", "deleted file", "rename ", "old mode", "new mode", "Binary ")
+_MONO = "font-family:var(--jp-code-font-family,monospace);font-size:12px;line-height:1.35"
+
+
+@dataclass(frozen=True)
+class ChangedFiles:
+    """Differences between the files of a workspace after two events of an execution.
+
+    The printed form is a patch that git can apply, unless it contains control characters, which are printed as escapes:
+    `patch` contains them unchanged.
+    """
+
+    workspace: str
+    files: Sequence[FileDiff]
+    since: int
+    """Number of the first of the two events."""
+    until: int
+    """Number of the second of the two events."""
+    whole: bool = True
+    """True if the changed lines of each file are shown, False if only a list of the files is shown."""
+    left_out: Sequence[tuple[str, str]] = ()
+    """Paths of files whose content is not stored, each with the reason."""
+    more: int = 0
+    """Number of further changed files that are not in `files`."""
+
+    @property
+    def added(self) -> int:
+        """Number of added lines in all files."""
+        return sum(diff.added or 0 for diff in self.files)
+
+    @property
+    def removed(self) -> int:
+        """Number of removed lines in all files."""
+        return sum(diff.removed or 0 for diff in self.files)
+
+    @property
+    def patch(self) -> str:
+        """The differences in the patch format of git, with secrets removed."""
+        return str(shared().text("".join(diff.text for diff in self.files)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the differences as plain data."""
+        fields = {"workspace": self.workspace, "since": self.since, "until": self.until}
+        return {**fields, "files": [shared().value(diff.to_dict()) for diff in self.files]}
+
+    def __len__(self) -> int:
+        return len(self.files) + self.more
+
+    def __iter__(self) -> Iterator[FileDiff]:
+        return iter(self.files)
+
+    @property
+    def head(self) -> str:
+        """Summary of the differences in one line: numbers of files and lines, and the two events."""
+        if not self.files:
+            return f"workspace {self.workspace}: no file has changed from event {self.since} to event {self.until}"
+        lines = f"+{self.added} -{self.removed}"
+        where = f"from event {self.since} to event {self.until}"
+        shown = f", the first {len(self.files)} of them" if self.more else ""
+        return f"workspace {self.workspace}: {plural(len(self), 'file')} changed{shown} ({lines}), {where}"
+
+    def __str__(self) -> str:
+        if self.whole:
+            return "\r\n".join(map(visible, self.patch.split("\r\n"))) if self.files else self.head
+        return "\n".join([self.head, *map(_line, self.files), *self._not_kept()])
+
+    def _not_kept(self) -> list[str]:
+        examples = ", ".join(f"{path} ({reason})" for path, reason in self.left_out[:MOST_LEFT_OUT])
+        more = f" and {len(self.left_out) - MOST_LEFT_OUT} more" if len(self.left_out) > MOST_LEFT_OUT else ""
+        return [visible(f"  not kept: {examples}{more}")] if examples else []
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        parts = "".join(_part(diff, is_open=self.whole and len(self.files) <= 3) for diff in self.files)
+        head = f'<div style="margin:2px 0 6px">{safe(self.head)}</div>'
+        missing = "".join(f"<div>{styled(FAINT, safe(line))}</div>" for line in self._not_kept())
+        return f'<div class="{AS_TEXT}" style="margin:4px 0">{head}{parts}{missing}</div>'
+
+    def within(self, characters: int) -> ChangedFiles:
+        """Return a copy whose patches have at most `characters` characters together.
+
+        A patch that would exceed the limit is replaced by a hint.
+        """
+        remaining = characters
+        diffs = []
+        for diff in self.files:
+            is_long = len(diff.text) > remaining
+            remaining -= 0 if is_long else len(diff.text)
+            diffs.append(replace(diff, text="Too long to be shown here: %dive diff shows it.") if is_long else diff)
+        return replace(self, files=diffs)
+
+
+def _lines(diff: FileDiff) -> str:
+    return "binary" if diff.added is None else f"+{diff.added} -{diff.removed}"
+
+
+def _line(diff: FileDiff) -> str:
+    lines = _lines(diff)
+    was = f" (was {diff.was})" if diff.was is not None else ""
+    return visible(f"  {SIGNS[diff.kind]} {diff.path}{was}  {lines}").replace("\n", "\\n")
+
+
+def _part(diff: FileDiff, *, is_open: bool) -> str:
+    """Return the difference of one file as an HTML part that can be unfolded."""
+    lines = _lines(diff)
+    was = f" ← {diff.was}" if diff.was is not None else ""
+    head = f"<b>{SIGNS[diff.kind]}</b> <code>{safe(diff.path + was)}</code> {styled(FAINT, safe(lines))}"
+    text = lines_in(str(shared().text(diff.text)))
+    shown = [_html_line(line) for line in text[:MOST_LINES]]
+    if len(text) > MOST_LINES:
+        shown.append(styled(FAINT, f"… {len(text) - MOST_LINES:,} more lines"))
+    style = f"margin:4px 0 8px;padding:6px 8px;border:{RULE};overflow-x:auto;{_MONO}"
+    body = f'<pre style="{style}">{"<br>".join(shown)}</pre>'
+    return f'<details{" open" if is_open else ""} style="margin:2px 0"><summary>{head}</summary>{body}</details>'
+
+
+def _html_line(line: str) -> str:
+    if line.startswith("+") and not line.startswith("+++"):
+        return piece_of(ADDED, line).replace("text-decoration:underline", "text-decoration:none")
+    if line.startswith("-") and not line.startswith("---"):
+        return piece_of(REMOVED, line).replace("text-decoration:line-through", "text-decoration:none")
+    return styled(FAINT, safe(line)) if line.startswith(_HEADS) else safe(line)
+
+
+class _Point(NamedTuple):
+    """Event that recorded the files of a workspace: its opening, or a later change of files."""
+
+    sequence: int
+    digest: str
+    files: Sequence[object]
+    left_out: Sequence[Mapping[str, str]]
+    """Files whose content is not stored: ``path`` and ``reason``."""

@@ -44,312 +44,6 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import FUNCTION
 from divebook.workflow.step import STAGE, Step
 
-# --- origin of one value or choice ------------------------------------------------------------------------------------
-
-
-Kind: TypeAlias = Literal["input", "set", "deleted", "kept", "choice", "caught", "output", "state"]
-INPUT = "inputs."
-"""Prefix of the names of inputs."""
-
-
-@dataclass(slots=True)
-class StepCall:
-    """Operation that a step started, or question that a step asked."""
-
-    type: str
-    """Type of the operation; ``question`` for a question."""
-    name: str
-    """Name of the called function, agent or workflow; the kind of a question."""
-    sequence: int
-    """Number of the event of its last start."""
-    ended: int | None = None
-    """Number of the event of its end."""
-    status: str = catalog.RUNNING
-    item: int | None = None
-    within: int | None = None
-    """Number of the event that started the enclosing call: the turn of an agent."""
-
-
-@dataclass(slots=True)
-class ValueOrigin:
-    """Cause of one value that a variable has from an event on, or of one choice of the next step."""
-
-    number: int
-    """Index in `Origins.all`."""
-    kind: Kind
-    """``input``; ``set`` or ``deleted`` by a step; ``kept``: unchanged because an edge was not followed; ``choice``
-    of the next step; ``caught``: failure of a step, or its absence; ``output`` of the last step; ``state``: all
-    variables."""
-    name: str
-    """Name of the variable; ``inputs.NAME``; empty for a choice."""
-    sequence: int
-    """Number of the event that recorded the value or choice."""
-    path: str = ""
-    step: str = ""
-    visit: int = 0
-    item: int | None = None
-    """Index of the item of `Each` that set the value; None for the result of all items."""
-    calls: tuple[StepCall, ...] = ()
-    """Calls that the step, or the item, made before the value was set."""
-    reads: tuple[int, ...] = ()
-    """Numbers of the values from which the value was computed."""
-    because: tuple[int, ...] = ()
-    """Numbers of the choices without which the value would not exist."""
-    items: tuple[tuple[int, int], ...] = ()
-    """For a result of items: for each row the item, and the number of the event of its end."""
-    column: str | None = None
-    """For a row: the requested column."""
-    events: tuple[int, ...] = ()
-    """For a choice: numbers of the events of the conditions that held."""
-
-    @property
-    def causes(self) -> tuple[int, ...]:
-        """Numbers of the causes in `Origins.all`: first values, then choices."""
-        return self.reads + self.because
-
-
-# --- effect of choices, from the definition alone ---------------------------------------------------------------------
-#
-# A step after a choice depends on it, unless every way reaches the step exactly once (`Choices.merge`). A variable also
-# depends on a choice if it kept its value only because another way was not followed (`Choices.may_set`): a log has no
-# event for that. Example: of ``a -> b or c; b -> d; c -> d``, step b depends on the choice at a, and d does not.
-
-
-_CONTRARY: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Eq: ast.NotEq,
-    ast.Lt: ast.GtE,
-    ast.Gt: ast.LtE,
-    ast.Is: ast.IsNot,
-    ast.In: ast.NotIn,
-}
-_CONTRARY |= {second: first for first, second in _CONTRARY.items()}
-
-
-class Choices:
-    """Analysis of a workflow's graph: which steps and variables depend on the
-    choice after a step. Results are cached.
-    """
-
-    def __init__(self, workflow: Workflow) -> None:
-        self._steps = {step.name: step for step in workflow.steps}
-        self._changed = {step.name: _changed_by(step) for step in workflow.steps}
-        self._sets = {step.name: _set_by(step, self._changed[step.name]) for step in workflow.steps}
-        self._merges: dict[str, str | None] = {}
-        self._settable: dict[tuple[str, str], frozenset[str] | None] = {}
-
-    def is_choice(self, name: str) -> bool:
-        """Return True if different steps can follow a step: it has conditions on its edges, or catches failures."""
-        step = self._steps.get(name)
-        return step is not None and (bool(step.catch) or any(edge.condition for edge in step.edges))
-
-    def merge(self, name: str) -> str | None:
-        """Return the first step that every route after a step passes exactly once; None if there is none."""
-        if name not in self._merges:
-            self._merges[name] = next((step for step in self._candidates(name) if self._merges_at(name, step)), None)
-        return self._merges[name]
-
-    def may_set(self, name: str, targets: Iterable[str]) -> frozenset[str] | None:
-        """Return the variables that may be set on the routes from a step through
-        some targets; None for any variable.
-        """
-        names: frozenset[str] = frozenset()
-        for target in targets:
-            settable = self._set_from(name, target)
-            if settable is None:
-                return None
-            names |= settable
-        return names
-
-    def still_holding(self, control: tuple[int, ...], step: str, origins: Sequence[ValueOrigin]) -> tuple[int, ...]:
-        """Return the choices (numbers of `origins`) on which a step depends, without the choices that merge at the
-        step.
-        """
-        if all(self.merge(origins[number].step) != step for number in control):
-            return control
-        choices: dict[int, None] = {}
-        waiting = [*reversed(control)]
-        while waiting:
-            choice = origins[waiting.pop()]
-            if self.merge(choice.step) == step:
-                waiting += reversed(choice.because)
-            else:
-                choices[choice.number] = None
-        return tuple(choices)
-
-    def changed_by(self, name: str) -> frozenset[str] | None:
-        """Return the variables that the script of a step may set or delete,
-        besides its result; None for any variable.
-        """
-        return self._changed.get(name, frozenset())
-
-    def setters(self, variable: str) -> list[str]:
-        """Return the names of the steps that may set a variable."""
-        return [name for name, variables in self._sets.items() if variables is None or variable in variables]
-
-    def _set_from(self, name: str, target: str) -> frozenset[str] | None:
-        key = (name, target)
-        if key not in self._settable:
-            sets = [self._sets[step] for step in self._reached([target], self.merge(name)) if step in self._sets]
-            unknown = any(names is None for names in sets)
-            self._settable[key] = None if unknown else frozenset().union(*(names or () for names in sets))
-        return self._settable[key]
-
-    def _candidates(self, name: str) -> Iterator[str]:
-        """Yield the steps on a shortest route from a step to an end of the workflow."""
-        previous: dict[str, str] = {}
-        waiting = deque([name])
-        while waiting:
-            step = waiting.popleft()
-            if step != name and self._may_end(step):
-                way = [step]
-                while (before := previous[way[-1]]) != name:
-                    way.append(before)
-                yield from reversed(way)
-                return
-            for target in self._follows(step):
-                if target not in previous and target != name:
-                    previous[target] = step
-                    waiting.append(target)
-
-    def _merges_at(self, name: str, merge: str) -> bool:
-        if self._may_end(name):
-            return False
-        between = self._reached(self._follows(name), merge)
-        if any(self._may_end(step) for step in between):
-            return False
-        return self._steps[merge].join or all(_is_one_way(self._steps[step]) for step in (*between, name))
-
-    def _reached(self, begin: Iterable[str], stop: str | None) -> list[str]:
-        """Return the steps that can be reached from some steps without passing the step `stop`."""
-        reached = dict.fromkeys(step for step in begin if step != stop)
-        waiting = [*reached]
-        while waiting:
-            for target in self._follows(waiting.pop()):
-                if target != stop and target not in reached:
-                    reached[target] = None
-                    waiting.append(target)
-        return [*reached]
-
-    def _follows(self, name: str) -> tuple[str, ...]:
-        step = self._steps.get(name)
-        return () if step is None else tuple(target for target in step.targets if target in self._steps)
-
-    def _may_end(self, name: str) -> bool:
-        """Return True if a path can end after a step because no condition of its edges holds."""
-        edges = self._steps[name].edges
-        return not edges or (all(edge.condition for edge in edges) and not _are_contrary(self._steps[name]))
-
-
-def _is_one_way(step: Step) -> bool:
-    """Return True if at most one step follows a step, so that a path never splits there."""
-    return len(step.edges) <= 1 or _are_contrary(step)
-
-
-def _are_contrary(step: Step) -> bool:
-    """Return True if exactly one of a step's two conditions holds, such as ``state.n < 3`` and ``state.n >= 3``.
-
-    >>> _are_contrary(Step("a", script="1", next=[("b", "$(state.n < 3)"), ("c", "$(state.n >= 3)")]))
-    True
-    """
-    texts = [edge.condition for edge in step.edges if edge.condition]
-    if len(texts) != 2 or len(step.edges) != 2:
-        return False
-    try:
-        first, second = (parse_python(unwrapped(text), mode="eval").body for text in texts)
-    except SyntaxError:
-        return False
-    return _is_not(first, second) or _is_not(second, first) or _is_contrary(first, second)
-
-
-def _is_not(first: ast.expr, second: ast.expr) -> bool:
-    if not isinstance(first, ast.UnaryOp) or not isinstance(first.op, ast.Not):
-        return False
-    return ast.dump(first.operand) == ast.dump(second)
-
-
-def _is_contrary(first: ast.expr, second: ast.expr) -> bool:
-    if not (
-        isinstance(first, ast.Compare) and isinstance(second, ast.Compare) and len(first.ops) == len(second.ops) == 1
-    ):
-        return False
-    sides = [ast.dump(comparison.left) + ast.dump(comparison.comparators[0]) for comparison in (first, second)]
-    return sides[0] == sides[1] and _CONTRARY[type(first.ops[0])] is type(second.ops[0])
-
-
-def _changed_by(step: Step) -> frozenset[str] | None:
-    """Return the variables that a step may change besides its result; None if the analysis cannot know them."""
-    if step.type in (FUNCTION, STAGE):
-        return frozenset()
-    if step.type not in KNOWN_TYPES:
-        return None
-    try:
-        return changed_by_script(step.script) if step.type == "script" and step.script else frozenset()
-    except DivebookError:  # it cannot run
-        return frozenset()
-
-
-def _set_by(step: Step, changed: frozenset[str] | None) -> frozenset[str] | None:
-    """Return the variables that a step may set; None if the analysis cannot know them."""
-    stored = {name for name in (step.store, *(policy.store for policy in step.catch)) if name}
-    return None if changed is None else changed | stored
-
-
-# --- state of the index: paths, visits to steps, and open choices -----------------------------------------------------
-
-
-@dataclass(slots=True)
-class StepVisit:
-    """One visit of a path to a step, with the values that the step has read so far."""
-
-    step: str
-    number: int
-    reads: ReadKeys
-    because: tuple[int, ...]
-    view: Map[str, int]
-    """Numbers of the values that the step sees, by variable."""
-    values_read: dict[int, None]
-    """Numbers of all values that the step has read or may have read, in order (the values of the dict are None)."""
-    items: dict[int, None]
-    """Numbers of the values from which the list of items was computed."""
-    calls: dict[int | None, list[StepCall]] = field(default_factory=dict)
-    """Calls of the step by index of the item; None for calls outside items."""
-    item: int | None = None
-    """Index of the item that started last."""
-    is_item_new: bool = False
-    """True if the item that started last has recorded no event yet."""
-    ended_items: dict[int, int] = field(default_factory=dict)
-    """Items that have a row in the result, and the numbers of the events that ended them."""
-    running_calls: int = 0
-    """Number of calls that have started and not ended."""
-    unclaimed: list[ValueOrigin] = field(default_factory=list)
-    """Values that the running script has set. They get their call when the script ends."""
-    before_items: dict[str, int | None] = field(default_factory=dict)
-    """Value that the loop variable had before the first item, by name of the variable."""
-
-
-@dataclass(slots=True)
-class Choosing:
-    """Choice after a step that is not complete yet, with the conditions evaluated so far."""
-
-    visit: StepVisit
-    view: Map[str, int]
-    conditions: dict[tuple[str, str], tuple[bool, int]] = field(default_factory=dict)
-    """Result of each condition and the number of its event, by condition and target."""
-    sequence: int = 0
-
-
-@dataclass(slots=True)
-class PathOrigins:
-    """Data of one path while the index is built: its current visit, its open choice, and the choices it depends on."""
-
-    control: tuple[int, ...] = ()
-    """Numbers of the latest choices on which the path depends; earlier choices are causes of these."""
-    visit: StepVisit | None = None
-    after: Choosing | None = None
-
-
-_NO_VERSIONS: Map[str, int] = Map()
-
 
 class Origins:
     """Index of the values and choices of one log. New events can be added when the log grows.
@@ -742,3 +436,310 @@ class Origins:
         catalog.InterruptExpired: _interrupt_settled,
         catalog.StateMutated: _state_mutated,
     }
+
+
+# --- origin of one value or choice ------------------------------------------------------------------------------------
+
+
+Kind: TypeAlias = Literal["input", "set", "deleted", "kept", "choice", "caught", "output", "state"]
+INPUT = "inputs."
+"""Prefix of the names of inputs."""
+
+
+@dataclass(slots=True)
+class StepCall:
+    """Operation that a step started, or question that a step asked."""
+
+    type: str
+    """Type of the operation; ``question`` for a question."""
+    name: str
+    """Name of the called function, agent or workflow; the kind of a question."""
+    sequence: int
+    """Number of the event of its last start."""
+    ended: int | None = None
+    """Number of the event of its end."""
+    status: str = catalog.RUNNING
+    item: int | None = None
+    within: int | None = None
+    """Number of the event that started the enclosing call: the turn of an agent."""
+
+
+@dataclass(slots=True)
+class ValueOrigin:
+    """Cause of one value that a variable has from an event on, or of one choice of the next step."""
+
+    number: int
+    """Index in `Origins.all`."""
+    kind: Kind
+    """``input``; ``set`` or ``deleted`` by a step; ``kept``: unchanged because an edge was not followed; ``choice``
+    of the next step; ``caught``: failure of a step, or its absence; ``output`` of the last step; ``state``: all
+    variables."""
+    name: str
+    """Name of the variable; ``inputs.NAME``; empty for a choice."""
+    sequence: int
+    """Number of the event that recorded the value or choice."""
+    path: str = ""
+    step: str = ""
+    visit: int = 0
+    item: int | None = None
+    """Index of the item of `Each` that set the value; None for the result of all items."""
+    calls: tuple[StepCall, ...] = ()
+    """Calls that the step, or the item, made before the value was set."""
+    reads: tuple[int, ...] = ()
+    """Numbers of the values from which the value was computed."""
+    because: tuple[int, ...] = ()
+    """Numbers of the choices without which the value would not exist."""
+    items: tuple[tuple[int, int], ...] = ()
+    """For a result of items: for each row the item, and the number of the event of its end."""
+    column: str | None = None
+    """For a row: the requested column."""
+    events: tuple[int, ...] = ()
+    """For a choice: numbers of the events of the conditions that held."""
+
+    @property
+    def causes(self) -> tuple[int, ...]:
+        """Numbers of the causes in `Origins.all`: first values, then choices."""
+        return self.reads + self.because
+
+
+# --- effect of choices, from the definition alone ---------------------------------------------------------------------
+#
+# A step after a choice depends on it, unless every way reaches the step exactly once (`Choices.merge`). A variable also
+# depends on a choice if it kept its value only because another way was not followed (`Choices.may_set`): a log has no
+# event for that. Example: of ``a -> b or c; b -> d; c -> d``, step b depends on the choice at a, and d does not.
+
+
+_CONTRARY: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.Lt: ast.GtE,
+    ast.Gt: ast.LtE,
+    ast.Is: ast.IsNot,
+    ast.In: ast.NotIn,
+}
+_CONTRARY |= {second: first for first, second in _CONTRARY.items()}
+
+
+class Choices:
+    """Analysis of a workflow's graph: which steps and variables depend on the
+    choice after a step. Results are cached.
+    """
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._steps = {step.name: step for step in workflow.steps}
+        self._changed = {step.name: _changed_by(step) for step in workflow.steps}
+        self._sets = {step.name: _set_by(step, self._changed[step.name]) for step in workflow.steps}
+        self._merges: dict[str, str | None] = {}
+        self._settable: dict[tuple[str, str], frozenset[str] | None] = {}
+
+    def is_choice(self, name: str) -> bool:
+        """Return True if different steps can follow a step: it has conditions on its edges, or catches failures."""
+        step = self._steps.get(name)
+        return step is not None and (bool(step.catch) or any(edge.condition for edge in step.edges))
+
+    def merge(self, name: str) -> str | None:
+        """Return the first step that every route after a step passes exactly once; None if there is none."""
+        if name not in self._merges:
+            self._merges[name] = next((step for step in self._candidates(name) if self._merges_at(name, step)), None)
+        return self._merges[name]
+
+    def may_set(self, name: str, targets: Iterable[str]) -> frozenset[str] | None:
+        """Return the variables that may be set on the routes from a step through
+        some targets; None for any variable.
+        """
+        names: frozenset[str] = frozenset()
+        for target in targets:
+            settable = self._set_from(name, target)
+            if settable is None:
+                return None
+            names |= settable
+        return names
+
+    def still_holding(self, control: tuple[int, ...], step: str, origins: Sequence[ValueOrigin]) -> tuple[int, ...]:
+        """Return the choices (numbers of `origins`) on which a step depends, without the choices that merge at the
+        step.
+        """
+        if all(self.merge(origins[number].step) != step for number in control):
+            return control
+        choices: dict[int, None] = {}
+        waiting = [*reversed(control)]
+        while waiting:
+            choice = origins[waiting.pop()]
+            if self.merge(choice.step) == step:
+                waiting += reversed(choice.because)
+            else:
+                choices[choice.number] = None
+        return tuple(choices)
+
+    def changed_by(self, name: str) -> frozenset[str] | None:
+        """Return the variables that the script of a step may set or delete,
+        besides its result; None for any variable.
+        """
+        return self._changed.get(name, frozenset())
+
+    def setters(self, variable: str) -> list[str]:
+        """Return the names of the steps that may set a variable."""
+        return [name for name, variables in self._sets.items() if variables is None or variable in variables]
+
+    def _set_from(self, name: str, target: str) -> frozenset[str] | None:
+        key = (name, target)
+        if key not in self._settable:
+            sets = [self._sets[step] for step in self._reached([target], self.merge(name)) if step in self._sets]
+            unknown = any(names is None for names in sets)
+            self._settable[key] = None if unknown else frozenset().union(*(names or () for names in sets))
+        return self._settable[key]
+
+    def _candidates(self, name: str) -> Iterator[str]:
+        """Yield the steps on a shortest route from a step to an end of the workflow."""
+        previous: dict[str, str] = {}
+        waiting = deque([name])
+        while waiting:
+            step = waiting.popleft()
+            if step != name and self._may_end(step):
+                way = [step]
+                while (before := previous[way[-1]]) != name:
+                    way.append(before)
+                yield from reversed(way)
+                return
+            for target in self._follows(step):
+                if target not in previous and target != name:
+                    previous[target] = step
+                    waiting.append(target)
+
+    def _merges_at(self, name: str, merge: str) -> bool:
+        if self._may_end(name):
+            return False
+        between = self._reached(self._follows(name), merge)
+        if any(self._may_end(step) for step in between):
+            return False
+        return self._steps[merge].join or all(_is_one_way(self._steps[step]) for step in (*between, name))
+
+    def _reached(self, begin: Iterable[str], stop: str | None) -> list[str]:
+        """Return the steps that can be reached from some steps without passing the step `stop`."""
+        reached = dict.fromkeys(step for step in begin if step != stop)
+        waiting = [*reached]
+        while waiting:
+            for target in self._follows(waiting.pop()):
+                if target != stop and target not in reached:
+                    reached[target] = None
+                    waiting.append(target)
+        return [*reached]
+
+    def _follows(self, name: str) -> tuple[str, ...]:
+        step = self._steps.get(name)
+        return () if step is None else tuple(target for target in step.targets if target in self._steps)
+
+    def _may_end(self, name: str) -> bool:
+        """Return True if a path can end after a step because no condition of its edges holds."""
+        edges = self._steps[name].edges
+        return not edges or (all(edge.condition for edge in edges) and not _are_contrary(self._steps[name]))
+
+
+def _is_one_way(step: Step) -> bool:
+    """Return True if at most one step follows a step, so that a path never splits there."""
+    return len(step.edges) <= 1 or _are_contrary(step)
+
+
+def _are_contrary(step: Step) -> bool:
+    """Return True if exactly one of a step's two conditions holds, such as ``state.n < 3`` and ``state.n >= 3``.
+
+    >>> _are_contrary(Step("a", script="1", next=[("b", "$(state.n < 3)"), ("c", "$(state.n >= 3)")]))
+    True
+    """
+    texts = [edge.condition for edge in step.edges if edge.condition]
+    if len(texts) != 2 or len(step.edges) != 2:
+        return False
+    try:
+        first, second = (parse_python(unwrapped(text), mode="eval").body for text in texts)
+    except SyntaxError:
+        return False
+    return _is_not(first, second) or _is_not(second, first) or _is_contrary(first, second)
+
+
+def _is_not(first: ast.expr, second: ast.expr) -> bool:
+    if not isinstance(first, ast.UnaryOp) or not isinstance(first.op, ast.Not):
+        return False
+    return ast.dump(first.operand) == ast.dump(second)
+
+
+def _is_contrary(first: ast.expr, second: ast.expr) -> bool:
+    if not (
+        isinstance(first, ast.Compare) and isinstance(second, ast.Compare) and len(first.ops) == len(second.ops) == 1
+    ):
+        return False
+    sides = [ast.dump(comparison.left) + ast.dump(comparison.comparators[0]) for comparison in (first, second)]
+    return sides[0] == sides[1] and _CONTRARY[type(first.ops[0])] is type(second.ops[0])
+
+
+def _changed_by(step: Step) -> frozenset[str] | None:
+    """Return the variables that a step may change besides its result; None if the analysis cannot know them."""
+    if step.type in (FUNCTION, STAGE):
+        return frozenset()
+    if step.type not in KNOWN_TYPES:
+        return None
+    try:
+        return changed_by_script(step.script) if step.type == "script" and step.script else frozenset()
+    except DivebookError:  # it cannot run
+        return frozenset()
+
+
+def _set_by(step: Step, changed: frozenset[str] | None) -> frozenset[str] | None:
+    """Return the variables that a step may set; None if the analysis cannot know them."""
+    stored = {name for name in (step.store, *(policy.store for policy in step.catch)) if name}
+    return None if changed is None else changed | stored
+
+
+# --- state of the index: paths, visits to steps, and open choices -----------------------------------------------------
+
+
+@dataclass(slots=True)
+class StepVisit:
+    """One visit of a path to a step, with the values that the step has read so far."""
+
+    step: str
+    number: int
+    reads: ReadKeys
+    because: tuple[int, ...]
+    view: Map[str, int]
+    """Numbers of the values that the step sees, by variable."""
+    values_read: dict[int, None]
+    """Numbers of all values that the step has read or may have read, in order (the values of the dict are None)."""
+    items: dict[int, None]
+    """Numbers of the values from which the list of items was computed."""
+    calls: dict[int | None, list[StepCall]] = field(default_factory=dict)
+    """Calls of the step by index of the item; None for calls outside items."""
+    item: int | None = None
+    """Index of the item that started last."""
+    is_item_new: bool = False
+    """True if the item that started last has recorded no event yet."""
+    ended_items: dict[int, int] = field(default_factory=dict)
+    """Items that have a row in the result, and the numbers of the events that ended them."""
+    running_calls: int = 0
+    """Number of calls that have started and not ended."""
+    unclaimed: list[ValueOrigin] = field(default_factory=list)
+    """Values that the running script has set. They get their call when the script ends."""
+    before_items: dict[str, int | None] = field(default_factory=dict)
+    """Value that the loop variable had before the first item, by name of the variable."""
+
+
+@dataclass(slots=True)
+class Choosing:
+    """Choice after a step that is not complete yet, with the conditions evaluated so far."""
+
+    visit: StepVisit
+    view: Map[str, int]
+    conditions: dict[tuple[str, str], tuple[bool, int]] = field(default_factory=dict)
+    """Result of each condition and the number of its event, by condition and target."""
+    sequence: int = 0
+
+
+@dataclass(slots=True)
+class PathOrigins:
+    """Data of one path while the index is built: its current visit, its open choice, and the choices it depends on."""
+
+    control: tuple[int, ...] = ()
+    """Numbers of the latest choices on which the path depends; earlier choices are causes of these."""
+    visit: StepVisit | None = None
+    after: Choosing | None = None
+
+
+_NO_VERSIONS: Map[str, int] = Map()

@@ -38,6 +38,159 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+class ProvenanceText:
+    """Texts for the parts of a provenance, with secrets removed."""
+
+    def __init__(self, why: ProvenanceTree) -> None:
+        self.why = why
+        self._redactor: Redactor = shared().fresh()
+        first = why.event(1).data
+        if isinstance(first, catalog.ExecutionStarted):
+            self._redactor.learn(first.inputs)
+        workflow = first.definition if isinstance(first, catalog.ExecutionStarted) else None
+        self.types = {step["name"]: step.get("type", "") for step in (workflow or {}).get("steps", ())}
+
+    def head(self, origin: ValueOrigin) -> str:
+        """Return the line that describes a value or a choice."""
+        return {"choice": self._choice, "caught": self._caught}.get(origin.kind, self._value)(origin)
+
+    def _value(self, origin: ValueOrigin) -> str:
+        # Kinds that are not listed were set by a step; they share the last form.
+        name = one_line(origin.name, VALUE)
+        at = f"at event {origin.sequence:,}"
+        place = self._place(origin)
+        match origin.kind:
+            case "input":
+                when = f"changed by a fork {at}" if origin.sequence > 1 else "given at the start"
+                return f"{name} = {self.value(origin)}: {when}"
+            case "state":
+                return f"all variables {at}"
+            case "deleted":
+                return f"{name} was deleted by {place} {at}"
+            case "kept":
+                was = "stayed as it was" if origin.reads else "was not set"
+                return f"{name} {was} {at}: {place} {'did not change it' if origin.path else 'went another way'}"
+            case "output":
+                return f"{name} = {self.value(origin)}: the text of {place}"
+        return f"{name} = {self.value(origin)}: {place} {at}{self._kind(origin)}"
+
+    def _place(self, origin: ValueOrigin) -> str:
+        if not origin.step:
+            opening = self.why.event(origin.sequence).data
+            if isinstance(opening, catalog.ExecutionStarted):
+                return f"carried over from execution {opening.parent}"
+            return "changed by a fork"
+        item = "" if origin.item is None else f"[{origin.item}]"
+        visit = f", visit {origin.visit}" if origin.visit > 1 else ""
+        branch = branch_name(origin.path)
+        return f"step {one_line(origin.step, VALUE)}{item}{visit}{f', {branch}' if branch else ''}"
+
+    def _kind(self, origin: ValueOrigin) -> str:
+        kind = self.types.get(origin.step, "")
+        name = {"script": "script", "function": "function", "stage": "stage"}.get(kind, "")
+        return f" ({name})" if name else ""
+
+    def _choice(self, origin: ValueOrigin) -> str:
+        events = [self.why.event(sequence).data for sequence in origin.events]
+        parts = [
+            f"{self._clean(data.condition)} was {'true' if data.result else 'false'}"
+            for data in events
+            if isinstance(data, catalog.ConditionEvaluated)
+        ]
+        ways = [data.target for data in events if isinstance(data, catalog.ConditionEvaluated) and data.result]
+        went = f"went to {' and '.join(ways)}" if ways else "went to none of these"
+        return f"because {self._place(origin)} {went} at event {origin.sequence:,}: {', '.join(parts)}"
+
+    def _caught(self, origin: ValueOrigin) -> str:
+        data = self.why.event(origin.events[0]).data
+        if isinstance(data, catalog.StepCaught):
+            error = self._clean(data.error)
+            return (
+                f"because {self._place(origin)} failed at event {origin.sequence:,} and went to {data.target}: {error}"
+            )
+        return f"because {self._place(origin)} did not fail (event {origin.sequence:,})"
+
+    def value(self, origin: ValueOrigin) -> str:
+        """Return the value of an origin as a short text."""
+        return self._shown(origin.name.rpartition(".")[2], self.why.value(origin))
+
+    def calls(self, origin: ValueOrigin) -> Iterator[str]:
+        """Yield one line for each of the first calls of the step that set the value."""
+        calls = [call for call in origin.calls if call.type != SCRIPT_EXECUTION]
+        for call in calls[:MOST_CALLS]:
+            yield f"{'  ' if call.within is not None else ''}{self.call(call)}"
+        if len(calls) > MOST_CALLS:
+            yield f"... and {plural(len(calls) - MOST_CALLS, 'call')} more"
+        if self.types.get(origin.step) == "function" and origin.kind == "set":
+            yield "what the function did between its calls is not recorded"
+
+    def call(self, call: StepCall) -> str:
+        """Return a call as a line: its kind and name, its arguments, and its result or error."""
+        item = "" if call.item is None else f"item {call.item}: "
+        data = self.why.event(call.sequence).data
+        if isinstance(data, catalog.InterruptRaised):
+            question = f"question {self._text(data.question)}"
+            return f"{item}{question} -> {self._answer(call)}"
+        if not isinstance(data, catalog.OperationStarted):
+            return f"{item}{operation_kind(call.type)}"
+        arguments = self._arguments(call, data.parameters or {})
+        name = f" {one_line(call.name, VALUE)}" if call.name else ""
+        return f"{item}{operation_kind(call.type)}{name}{arguments} -> {self._end(call)}"
+
+    def _arguments(self, call: StepCall, parameters: Mapping[str, Any]) -> str:
+        arguments = operation_arguments(parameters)
+        if arguments is not None and call.type != CHILD_WORKFLOW:
+            text = ", ".join(f"{name}={self._shown(name, value)}" for name, value in arguments.items())
+            return f"({one_line(text, CALL)})"
+        prompt = parameters.get("prompt")
+        return f" {self._text(prompt)}" if isinstance(prompt, str) else ""
+
+    def _end(self, call: StepCall) -> str:
+        data = None if call.ended is None else self.why.event(call.ended).data
+        if isinstance(data, catalog.OperationFailed):
+            return f"failed: {self._clean(data.error)}"
+        if not isinstance(data, catalog.OperationCompleted):
+            return "not ended"
+        result = data.result
+        if call.type == CHILD_WORKFLOW and isinstance(result, Mapping):
+            child = result.get("execution_id", "")
+            return f"{self._shown('', result.get('outputs'))} (%dive why NAME {child} says where that came from)"
+        if isinstance(result, Mapping) and call.type == AGENT_RESPONSE:
+            return self._response_text(result)
+        if isinstance(result, Mapping):  # of a tool, and of a turn
+            result = next((result[name] for name in _ANSWERS.get(call.type, ()) if name in result), result)
+        return self._shown("", result)
+
+    def _response_text(self, response: Mapping[str, Any]) -> str:
+        """Return the text of a model's response, and the tools that the response calls."""
+        messages = people_messages([response])
+        texts = [message.text for message in messages if message.text]
+        tools = [str(block["tool"]) for message in messages for block in message.content if "tool" in block]
+        return ", ".join([*map(self._text, texts), *(f"asks for {one_line(name, VALUE)}" for name in tools)])
+
+    def _answer(self, call: StepCall) -> str:
+        data = None if call.ended is None else self.why.event(call.ended).data
+        if isinstance(data, catalog.InterruptExpired):
+            return "nobody answered in time"
+        if not isinstance(data, catalog.InterruptResolved):
+            return "not answered"
+        # An answer of one part is shown as that part alone: "yes" instead of {text: yes}.
+        response = data.response
+        answer = {k: v for k, v in response.items() if v is not None} if isinstance(response, Mapping) else response
+        value = next(iter(answer.values())) if isinstance(answer, Mapping) and len(answer) == 1 else answer
+        return f"{self._shown('', value)}{f', by {one_line(data.answered_by, VALUE)}' if data.answered_by else ''}"
+
+    def _shown(self, name: str, value: Any) -> str:
+        clean = self._redactor.under(name, value)
+        return self._text(clean) if isinstance(clean, str) else self._clean(readable(clean))
+
+    def _text(self, text: str) -> str:
+        return f'"{self._clean(text)}"'
+
+    def _clean(self, text: str) -> str:
+        return one_line(self._redactor.text(text), VALUE)
+
+
 # --- transitive causes of a value -------------------------------------------------------------------------------------
 
 
@@ -264,159 +417,6 @@ _ANSWERS: Mapping[str, tuple[str, ...]] = {TOOL_CALL: ("result", "message"), AGE
 """Keys of the part of a call's result that is shown, by type of the operation."""
 MOST_LINES, MOST_CALLS, DEEPEST = 60, 4, 12
 """Maximum number of lines of a text, of calls shown for one step, and of levels of causes."""
-
-
-class ProvenanceText:
-    """Texts for the parts of a provenance, with secrets removed."""
-
-    def __init__(self, why: ProvenanceTree) -> None:
-        self.why = why
-        self._redactor: Redactor = shared().fresh()
-        first = why.event(1).data
-        if isinstance(first, catalog.ExecutionStarted):
-            self._redactor.learn(first.inputs)
-        workflow = first.definition if isinstance(first, catalog.ExecutionStarted) else None
-        self.types = {step["name"]: step.get("type", "") for step in (workflow or {}).get("steps", ())}
-
-    def head(self, origin: ValueOrigin) -> str:
-        """Return the line that describes a value or a choice."""
-        return {"choice": self._choice, "caught": self._caught}.get(origin.kind, self._value)(origin)
-
-    def _value(self, origin: ValueOrigin) -> str:
-        # Kinds that are not listed were set by a step; they share the last form.
-        name = one_line(origin.name, VALUE)
-        at = f"at event {origin.sequence:,}"
-        place = self._place(origin)
-        match origin.kind:
-            case "input":
-                when = f"changed by a fork {at}" if origin.sequence > 1 else "given at the start"
-                return f"{name} = {self.value(origin)}: {when}"
-            case "state":
-                return f"all variables {at}"
-            case "deleted":
-                return f"{name} was deleted by {place} {at}"
-            case "kept":
-                was = "stayed as it was" if origin.reads else "was not set"
-                return f"{name} {was} {at}: {place} {'did not change it' if origin.path else 'went another way'}"
-            case "output":
-                return f"{name} = {self.value(origin)}: the text of {place}"
-        return f"{name} = {self.value(origin)}: {place} {at}{self._kind(origin)}"
-
-    def _place(self, origin: ValueOrigin) -> str:
-        if not origin.step:
-            opening = self.why.event(origin.sequence).data
-            if isinstance(opening, catalog.ExecutionStarted):
-                return f"carried over from execution {opening.parent}"
-            return "changed by a fork"
-        item = "" if origin.item is None else f"[{origin.item}]"
-        visit = f", visit {origin.visit}" if origin.visit > 1 else ""
-        branch = branch_name(origin.path)
-        return f"step {one_line(origin.step, VALUE)}{item}{visit}{f', {branch}' if branch else ''}"
-
-    def _kind(self, origin: ValueOrigin) -> str:
-        kind = self.types.get(origin.step, "")
-        name = {"script": "script", "function": "function", "stage": "stage"}.get(kind, "")
-        return f" ({name})" if name else ""
-
-    def _choice(self, origin: ValueOrigin) -> str:
-        events = [self.why.event(sequence).data for sequence in origin.events]
-        parts = [
-            f"{self._clean(data.condition)} was {'true' if data.result else 'false'}"
-            for data in events
-            if isinstance(data, catalog.ConditionEvaluated)
-        ]
-        ways = [data.target for data in events if isinstance(data, catalog.ConditionEvaluated) and data.result]
-        went = f"went to {' and '.join(ways)}" if ways else "went to none of these"
-        return f"because {self._place(origin)} {went} at event {origin.sequence:,}: {', '.join(parts)}"
-
-    def _caught(self, origin: ValueOrigin) -> str:
-        data = self.why.event(origin.events[0]).data
-        if isinstance(data, catalog.StepCaught):
-            error = self._clean(data.error)
-            return (
-                f"because {self._place(origin)} failed at event {origin.sequence:,} and went to {data.target}: {error}"
-            )
-        return f"because {self._place(origin)} did not fail (event {origin.sequence:,})"
-
-    def value(self, origin: ValueOrigin) -> str:
-        """Return the value of an origin as a short text."""
-        return self._shown(origin.name.rpartition(".")[2], self.why.value(origin))
-
-    def calls(self, origin: ValueOrigin) -> Iterator[str]:
-        """Yield one line for each of the first calls of the step that set the value."""
-        calls = [call for call in origin.calls if call.type != SCRIPT_EXECUTION]
-        for call in calls[:MOST_CALLS]:
-            yield f"{'  ' if call.within is not None else ''}{self.call(call)}"
-        if len(calls) > MOST_CALLS:
-            yield f"... and {plural(len(calls) - MOST_CALLS, 'call')} more"
-        if self.types.get(origin.step) == "function" and origin.kind == "set":
-            yield "what the function did between its calls is not recorded"
-
-    def call(self, call: StepCall) -> str:
-        """Return a call as a line: its kind and name, its arguments, and its result or error."""
-        item = "" if call.item is None else f"item {call.item}: "
-        data = self.why.event(call.sequence).data
-        if isinstance(data, catalog.InterruptRaised):
-            question = f"question {self._text(data.question)}"
-            return f"{item}{question} -> {self._answer(call)}"
-        if not isinstance(data, catalog.OperationStarted):
-            return f"{item}{operation_kind(call.type)}"
-        arguments = self._arguments(call, data.parameters or {})
-        name = f" {one_line(call.name, VALUE)}" if call.name else ""
-        return f"{item}{operation_kind(call.type)}{name}{arguments} -> {self._end(call)}"
-
-    def _arguments(self, call: StepCall, parameters: Mapping[str, Any]) -> str:
-        arguments = operation_arguments(parameters)
-        if arguments is not None and call.type != CHILD_WORKFLOW:
-            text = ", ".join(f"{name}={self._shown(name, value)}" for name, value in arguments.items())
-            return f"({one_line(text, CALL)})"
-        prompt = parameters.get("prompt")
-        return f" {self._text(prompt)}" if isinstance(prompt, str) else ""
-
-    def _end(self, call: StepCall) -> str:
-        data = None if call.ended is None else self.why.event(call.ended).data
-        if isinstance(data, catalog.OperationFailed):
-            return f"failed: {self._clean(data.error)}"
-        if not isinstance(data, catalog.OperationCompleted):
-            return "not ended"
-        result = data.result
-        if call.type == CHILD_WORKFLOW and isinstance(result, Mapping):
-            child = result.get("execution_id", "")
-            return f"{self._shown('', result.get('outputs'))} (%dive why NAME {child} says where that came from)"
-        if isinstance(result, Mapping) and call.type == AGENT_RESPONSE:
-            return self._response_text(result)
-        if isinstance(result, Mapping):  # of a tool, and of a turn
-            result = next((result[name] for name in _ANSWERS.get(call.type, ()) if name in result), result)
-        return self._shown("", result)
-
-    def _response_text(self, response: Mapping[str, Any]) -> str:
-        """Return the text of a model's response, and the tools that the response calls."""
-        messages = people_messages([response])
-        texts = [message.text for message in messages if message.text]
-        tools = [str(block["tool"]) for message in messages for block in message.content if "tool" in block]
-        return ", ".join([*map(self._text, texts), *(f"asks for {one_line(name, VALUE)}" for name in tools)])
-
-    def _answer(self, call: StepCall) -> str:
-        data = None if call.ended is None else self.why.event(call.ended).data
-        if isinstance(data, catalog.InterruptExpired):
-            return "nobody answered in time"
-        if not isinstance(data, catalog.InterruptResolved):
-            return "not answered"
-        # An answer of one part is shown as that part alone: "yes" instead of {text: yes}.
-        response = data.response
-        answer = {k: v for k, v in response.items() if v is not None} if isinstance(response, Mapping) else response
-        value = next(iter(answer.values())) if isinstance(answer, Mapping) and len(answer) == 1 else answer
-        return f"{self._shown('', value)}{f', by {one_line(data.answered_by, VALUE)}' if data.answered_by else ''}"
-
-    def _shown(self, name: str, value: Any) -> str:
-        clean = self._redactor.under(name, value)
-        return self._text(clean) if isinstance(clean, str) else self._clean(readable(clean))
-
-    def _text(self, text: str) -> str:
-        return f'"{self._clean(text)}"'
-
-    def _clean(self, text: str) -> str:
-        return one_line(self._redactor.text(text), VALUE)
 
 
 def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:

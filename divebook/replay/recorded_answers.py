@@ -61,6 +61,256 @@ from divebook.runtime.operations import (
     WorkspaceRef,
 )
 
+
+class RecordedAnswers:
+    """Policy for operations of a what-if that its own log lacks: answers them from the log of the source.
+
+    Parameters
+    ----------
+    source
+        The whole log of the source execution.
+    events_of_fork
+        The log of the what-if up to now, including the events shared with the source.
+    forked
+        The event in the log of the what-if that started it.
+    reads_only
+        Function that returns True if a call without a recorded result is declared to change nothing.
+    clock
+        Clock of the environment.
+    stops_at_calls
+        True to stop the code at calls that would run; used to plan a what-if.
+    """
+
+    def __init__(
+        self,
+        source: Iterable[Event],
+        events_of_fork: Iterable[Event],
+        forked: Event,
+        reads_only: ReadsOnly,
+        clock: Clock,
+        *,
+        stops_at_calls: bool = False,
+    ) -> None:
+        fork = forked.data
+        assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
+        events = list(source)
+        self.pool = RecordedEnds(fork.source, events, fork.at)
+        self._tools = fork.tools or RECORDED
+        self._reads_only = reads_only
+        self._clock = clock
+        self._stops_at_calls = stops_at_calls
+        self._settings, self._children = _settings(events), _children(events)
+        self._files = RecordedFiles(events, fork.at)
+        self._seed = fork.seed or forked.execution_id
+        self._since = forked.recorded_at
+        self._moment = events[fork.at - 1].recorded_at if fork.at else 0
+        self._is_trial = fork.came_from == catalog.TRIAL
+        self._blocked = IN_A_TRIAL if self._is_trial else BLOCKED
+        self._turns: dict[str, int | None] = {}
+        """By id of a turn: number of the event that started the turn of the source from which this turn is answered.
+        None if an operation in the turn was answered in another way."""
+        self._restore(events_of_fork, fork)
+        self.unanswered: list[OperationRequest] = []
+        """Calls at which the code has stopped."""
+
+    @property
+    def writes(self) -> bool:
+        """True if logs of conversations are written. A what-if does not write them."""
+        return False
+
+    @property
+    def asks_models(self) -> bool:
+        """True if requests without a recorded answer are sent to models. A rehearsal sends none."""
+        return not self._stops_at_calls
+
+    # --- answering -------------------------------------------------------------------------------------------------
+
+    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
+        """Return the recorded answer of an operation, or how the operation runs without an answer."""
+        kind = request.operation_type
+        if kind in COMPUTED:
+            return NoAnswer.LIVE
+        if kind == TIMER:
+            return PolicyAnswer(_end(request, None))
+        if kind in (TIME_ACCESS, RANDOM_GENERATION):
+            return self._continued(request)
+        end = self._recorded_end(request, options)
+        if end is not None:
+            return self._policy_answer(end)
+        if self._may_run(request):
+            return self._run_or_stop(request)
+        if kind == TOOL_CALL and options.done is not None:  # its model is to hear of it, and may do something else
+            return PolicyAnswer(_end(request, options.done(self._blocked)), {"blocked": self._blocked})
+        failed = catalog.OperationFailed(request.operation_id, kind, error=self._blocked)
+        return PolicyAnswer(failed, {"blocked": self._blocked})
+
+    def settled(self, question: Question) -> Settled | None:
+        """Return the recorded answer to an equal question, with the id of the new question; None if there is none."""
+        content = question.content
+        request = question_content(
+            content["kind"], content["question"], *map(content.get, ("message", "data", "schema"))
+        )
+        end = self.pool.take(question.id, request)
+        if end is None:
+            return None
+        assert isinstance(end.data, catalog.InterruptResolved | catalog.InterruptExpired)  # noqa: S101 - a question's
+        return replace(end.data, interrupt_id=question.id, message=None, served=self._origin(end))
+
+    def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
+        """Return the initial files of a workspace that the source opened after the fork; None if it did not."""
+        return self._files.opened.get(workspace)
+
+    def child_like(self, request: OperationRequest) -> WhatIfSource | None:
+        """Return the source of a child what-if: the child execution that the source of this what-if started there.
+
+        The child at the same place is preferred to the first child of the same workflow. None if there is neither.
+
+        With equal inputs, the result of the child is reused as a whole; with other inputs, the child runs as a what-if
+        (test_another_workflow_with_other_inputs_is_a_what_if_itself).
+        """
+        children: dict[str, str] = self._children.get(request.parameters["workflow"], {})
+        child = children.get(request.operation_id) or next(iter(children.values()), None)
+        return None if child is None else WhatIfSource(child, self._tools)
+
+    def setting_of(self, operation_id: str) -> Mapping[str, Any]:
+        """Return the setting (model, instructions, tools) of an operation of the source; empty if unknown."""
+        return self._settings.get(operation_id, {})
+
+    def _origin(self, end: RecordedEnd) -> Mapping[str, Any]:
+        return {"execution": self.pool.execution_id, "sequence": end.sequence}
+
+    def _run_or_stop(self, request: OperationRequest) -> NoAnswer:
+        if not self._stops_at_calls:
+            return NoAnswer.LIVE
+        self.unanswered.append(request)
+        return NoAnswer.REST
+
+    def _may_run(self, request: OperationRequest) -> bool:
+        """Return True if a call without a recorded result may run in the what-if."""
+        kind = request.operation_type
+        parameters = request.parameters
+        if kind == CHILD_WORKFLOW:
+            return self.child_like(request) is not None  # else it would be a plain run, whose calls nobody answers
+        if self._tools == LIVE or kind in REQUESTS or kind in (SIGNAL_WAIT, DOCUMENT_READ, VERSION_DECISION):
+            return True
+        if kind == DYNAMIC_CONTENT:
+            return "script" in parameters  # in the sandbox; else it is a program
+        if kind == AGENT_STEP:
+            return "operation" not in parameters  # the arguments of a call are checked
+        return self._tools == READ_ONLY and self._reads_only(request)
+
+    # --- from the source -------------------------------------------------------------------------------------------
+
+    def _recorded_end(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
+        is_request = request.operation_type in REQUESTS
+        return self._request(request, options) if is_request else self._call(request, options)
+
+    def _policy_answer(self, end: RecordedEnd) -> PolicyAnswer:
+        assert isinstance(end.data, catalog.OperationCompleted | catalog.OperationFailed)  # noqa: S101 - a call's
+        return PolicyAnswer(end.data, self._origin(end), self._files.changed.get(end.sequence, ()))
+
+    def recorded_at(self, request: OperationRequest) -> RecordedEnd | None:
+        """Return the recorded time or random value of the source at the place of a request; None if there is none."""
+        end = self.pool.take_at(request.operation_id, content_of(request.operation_type, request.parameters))
+        return end if end is not None and isinstance(end.data, catalog.OperationCompleted) else None
+
+    def _request(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
+        """Return the recorded answer to a model request; None if the request must be sent to the model.
+
+        A later request of a turn may only be answered from the same turn of the source as the requests before it.
+
+        In a trial, requests are always sent to the model: a trial is made to get new answers.
+        """
+        if self._is_trial:
+            return None
+        setting = None if options.setting is None else normalize(options.setting.told, "setting")
+        content = content_of(request.operation_type, request.parameters, setting)
+        turn = options.within
+        if turn is None:
+            return self.pool.take(request.operation_id, content)
+        if turn in self._turns and self._turns[turn] is None:
+            return None
+        end = self.pool.take(request.operation_id, content, self._turns.get(turn))
+        self._note(turn, end)
+        return end
+
+    def _call(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
+        """Return the recorded end of an equal call, preferably from the turn of the source that answers this turn.
+
+        A call that works in a workspace is equal only if the recorded call ran with the same files.
+        """
+        content = content_of(request.operation_type, request.parameters)
+        turn = options.within
+        within = None if turn is None else self._turns.get(turn)
+        fits = None if options.workspace is None else self._files.fitting(options.workspace)
+        end = None if within is None else self.pool.take(request.operation_id, content, within, fits)
+        end = end or self.pool.take(request.operation_id, content, fits=fits)
+        if turn is not None and request.operation_type in _CONVERSATION:
+            self._note(turn, end)
+        return end
+
+    def _note(self, turn: str, end: RecordedEnd | None) -> None:
+        """Remember from which turn of the source a turn of the what-if is answered.
+
+        If its operations come from different turns, the turn has no source any more, and its later requests go to the
+        model.
+        """
+        source_turn = None if end is None else end.within
+        self._turns[turn] = source_turn if self._turns.get(turn, source_turn) == source_turn else None
+
+    def _continued(self, request: OperationRequest) -> PolicyAnswer:
+        """Return a time or random value: the recorded value at the place, else one derived from the recorded values."""
+        end = self.recorded_at(request)
+        if end is not None:
+            if request.operation_type == TIME_ACCESS:
+                assert isinstance(end.data, catalog.OperationCompleted)  # noqa: S101 - that is what was asked
+                self._moment = max(self._moment, end.data.result)
+            return self._policy_answer(end)
+        if request.operation_type == TIME_ACCESS:
+            now = self._clock.now()
+            self._moment = self._moment + max(0, now - self._since)
+            self._since = now
+            return PolicyAnswer(_end(request, self._moment))
+        count = request.parameters["count"]
+        digest = hashlib.shake_256(f"{self._seed}/{request.operation_id}".encode()).digest(count // 8 + 1)
+        return PolicyAnswer(_end(request, int.from_bytes(digest) % 2**count))
+
+    # --- after a restart -------------------------------------------------------------------------------------------
+
+    def _restore(self, events_of_fork: Iterable[Event], fork: catalog.ExecutionForked) -> None:
+        """Restore the state of this policy from the log of the what-if, after a restart of the process.
+
+        The ends that the what-if has already used are removed from the pool.
+        """
+        enclosing: dict[int, str] = {}
+        turns: dict[str, str] = {}
+        # The prefix of the fork is that of its source, so turns begun in it are answered from themselves. A turn with a
+        # changed result has no turn of the source any more, since its conversation differs from there on.
+        changed = (fork.change or {}).get("results", {})
+        for event in events_of_fork:
+            data = event.data
+            if isinstance(data, catalog.OperationStarted):
+                if data.operation_type in ENCLOSING:
+                    enclosing[event.sequence] = data.operation_id
+                    if event.sequence <= fork.at:
+                        self._turns[data.operation_id] = event.sequence
+                if data.within is not None:
+                    turns[data.operation_id] = enclosing[data.within]
+                    if data.operation_id in changed:
+                        self._turns[turns[data.operation_id]] = None
+            elif event.sequence > fork.at:
+                self._restore_end(data, turns)
+
+    def _restore_end(self, data: catalog.Payload, turns: Mapping[str, str]) -> None:
+        served = getattr(data, "served", None) or {}
+        end = self.pool.use(served["sequence"]) if served.get("execution") == self.pool.execution_id else None
+        if isinstance(data, catalog.OperationCompleted | catalog.OperationFailed):
+            if data.operation_type == TIME_ACCESS and isinstance(data, catalog.OperationCompleted):
+                self._moment = max(self._moment, data.result)
+            if data.operation_type in _CONVERSATION and data.operation_id in turns:
+                self._note(turns[data.operation_id], end)
+
+
 # --- pool of recorded ends --------------------------------------------------------------------------------------------
 #
 # Two calls are equal if type, name and arguments are equal: in any order of keys, and 1 equals 1.0. A missing key
@@ -313,255 +563,6 @@ _CONVERSATION = REQUESTS | {TOOL_CALL}
 
 ReadsOnly = Callable[[OperationRequest], bool]
 """Function that returns whether a call is declared to change nothing."""
-
-
-class RecordedAnswers:
-    """Policy for operations of a what-if that its own log lacks: answers them from the log of the source.
-
-    Parameters
-    ----------
-    source
-        The whole log of the source execution.
-    events_of_fork
-        The log of the what-if up to now, including the events shared with the source.
-    forked
-        The event in the log of the what-if that started it.
-    reads_only
-        Function that returns True if a call without a recorded result is declared to change nothing.
-    clock
-        Clock of the environment.
-    stops_at_calls
-        True to stop the code at calls that would run; used to plan a what-if.
-    """
-
-    def __init__(
-        self,
-        source: Iterable[Event],
-        events_of_fork: Iterable[Event],
-        forked: Event,
-        reads_only: ReadsOnly,
-        clock: Clock,
-        *,
-        stops_at_calls: bool = False,
-    ) -> None:
-        fork = forked.data
-        assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
-        events = list(source)
-        self.pool = RecordedEnds(fork.source, events, fork.at)
-        self._tools = fork.tools or RECORDED
-        self._reads_only = reads_only
-        self._clock = clock
-        self._stops_at_calls = stops_at_calls
-        self._settings, self._children = _settings(events), _children(events)
-        self._files = RecordedFiles(events, fork.at)
-        self._seed = fork.seed or forked.execution_id
-        self._since = forked.recorded_at
-        self._moment = events[fork.at - 1].recorded_at if fork.at else 0
-        self._is_trial = fork.came_from == catalog.TRIAL
-        self._blocked = IN_A_TRIAL if self._is_trial else BLOCKED
-        self._turns: dict[str, int | None] = {}
-        """By id of a turn: number of the event that started the turn of the source from which this turn is answered.
-        None if an operation in the turn was answered in another way."""
-        self._restore(events_of_fork, fork)
-        self.unanswered: list[OperationRequest] = []
-        """Calls at which the code has stopped."""
-
-    @property
-    def writes(self) -> bool:
-        """True if logs of conversations are written. A what-if does not write them."""
-        return False
-
-    @property
-    def asks_models(self) -> bool:
-        """True if requests without a recorded answer are sent to models. A rehearsal sends none."""
-        return not self._stops_at_calls
-
-    # --- answering -------------------------------------------------------------------------------------------------
-
-    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
-        """Return the recorded answer of an operation, or how the operation runs without an answer."""
-        kind = request.operation_type
-        if kind in COMPUTED:
-            return NoAnswer.LIVE
-        if kind == TIMER:
-            return PolicyAnswer(_end(request, None))
-        if kind in (TIME_ACCESS, RANDOM_GENERATION):
-            return self._continued(request)
-        end = self._recorded_end(request, options)
-        if end is not None:
-            return self._policy_answer(end)
-        if self._may_run(request):
-            return self._run_or_stop(request)
-        if kind == TOOL_CALL and options.done is not None:  # its model is to hear of it, and may do something else
-            return PolicyAnswer(_end(request, options.done(self._blocked)), {"blocked": self._blocked})
-        failed = catalog.OperationFailed(request.operation_id, kind, error=self._blocked)
-        return PolicyAnswer(failed, {"blocked": self._blocked})
-
-    def settled(self, question: Question) -> Settled | None:
-        """Return the recorded answer to an equal question, with the id of the new question; None if there is none."""
-        content = question.content
-        request = question_content(
-            content["kind"], content["question"], *map(content.get, ("message", "data", "schema"))
-        )
-        end = self.pool.take(question.id, request)
-        if end is None:
-            return None
-        assert isinstance(end.data, catalog.InterruptResolved | catalog.InterruptExpired)  # noqa: S101 - a question's
-        return replace(end.data, interrupt_id=question.id, message=None, served=self._origin(end))
-
-    def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
-        """Return the initial files of a workspace that the source opened after the fork; None if it did not."""
-        return self._files.opened.get(workspace)
-
-    def child_like(self, request: OperationRequest) -> WhatIfSource | None:
-        """Return the source of a child what-if: the child execution that the source of this what-if started there.
-
-        The child at the same place is preferred to the first child of the same workflow. None if there is neither.
-
-        With equal inputs, the result of the child is reused as a whole; with other inputs, the child runs as a what-if
-        (test_another_workflow_with_other_inputs_is_a_what_if_itself).
-        """
-        children: dict[str, str] = self._children.get(request.parameters["workflow"], {})
-        child = children.get(request.operation_id) or next(iter(children.values()), None)
-        return None if child is None else WhatIfSource(child, self._tools)
-
-    def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return the setting (model, instructions, tools) of an operation of the source; empty if unknown."""
-        return self._settings.get(operation_id, {})
-
-    def _origin(self, end: RecordedEnd) -> Mapping[str, Any]:
-        return {"execution": self.pool.execution_id, "sequence": end.sequence}
-
-    def _run_or_stop(self, request: OperationRequest) -> NoAnswer:
-        if not self._stops_at_calls:
-            return NoAnswer.LIVE
-        self.unanswered.append(request)
-        return NoAnswer.REST
-
-    def _may_run(self, request: OperationRequest) -> bool:
-        """Return True if a call without a recorded result may run in the what-if."""
-        kind = request.operation_type
-        parameters = request.parameters
-        if kind == CHILD_WORKFLOW:
-            return self.child_like(request) is not None  # else it would be a plain run, whose calls nobody answers
-        if self._tools == LIVE or kind in REQUESTS or kind in (SIGNAL_WAIT, DOCUMENT_READ, VERSION_DECISION):
-            return True
-        if kind == DYNAMIC_CONTENT:
-            return "script" in parameters  # in the sandbox; else it is a program
-        if kind == AGENT_STEP:
-            return "operation" not in parameters  # the arguments of a call are checked
-        return self._tools == READ_ONLY and self._reads_only(request)
-
-    # --- from the source -------------------------------------------------------------------------------------------
-
-    def _recorded_end(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
-        is_request = request.operation_type in REQUESTS
-        return self._request(request, options) if is_request else self._call(request, options)
-
-    def _policy_answer(self, end: RecordedEnd) -> PolicyAnswer:
-        assert isinstance(end.data, catalog.OperationCompleted | catalog.OperationFailed)  # noqa: S101 - a call's
-        return PolicyAnswer(end.data, self._origin(end), self._files.changed.get(end.sequence, ()))
-
-    def recorded_at(self, request: OperationRequest) -> RecordedEnd | None:
-        """Return the recorded time or random value of the source at the place of a request; None if there is none."""
-        end = self.pool.take_at(request.operation_id, content_of(request.operation_type, request.parameters))
-        return end if end is not None and isinstance(end.data, catalog.OperationCompleted) else None
-
-    def _request(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
-        """Return the recorded answer to a model request; None if the request must be sent to the model.
-
-        A later request of a turn may only be answered from the same turn of the source as the requests before it.
-
-        In a trial, requests are always sent to the model: a trial is made to get new answers.
-        """
-        if self._is_trial:
-            return None
-        setting = None if options.setting is None else normalize(options.setting.told, "setting")
-        content = content_of(request.operation_type, request.parameters, setting)
-        turn = options.within
-        if turn is None:
-            return self.pool.take(request.operation_id, content)
-        if turn in self._turns and self._turns[turn] is None:
-            return None
-        end = self.pool.take(request.operation_id, content, self._turns.get(turn))
-        self._note(turn, end)
-        return end
-
-    def _call(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
-        """Return the recorded end of an equal call, preferably from the turn of the source that answers this turn.
-
-        A call that works in a workspace is equal only if the recorded call ran with the same files.
-        """
-        content = content_of(request.operation_type, request.parameters)
-        turn = options.within
-        within = None if turn is None else self._turns.get(turn)
-        fits = None if options.workspace is None else self._files.fitting(options.workspace)
-        end = None if within is None else self.pool.take(request.operation_id, content, within, fits)
-        end = end or self.pool.take(request.operation_id, content, fits=fits)
-        if turn is not None and request.operation_type in _CONVERSATION:
-            self._note(turn, end)
-        return end
-
-    def _note(self, turn: str, end: RecordedEnd | None) -> None:
-        """Remember from which turn of the source a turn of the what-if is answered.
-
-        If its operations come from different turns, the turn has no source any more, and its later requests go to the
-        model.
-        """
-        source_turn = None if end is None else end.within
-        self._turns[turn] = source_turn if self._turns.get(turn, source_turn) == source_turn else None
-
-    def _continued(self, request: OperationRequest) -> PolicyAnswer:
-        """Return a time or random value: the recorded value at the place, else one derived from the recorded values."""
-        end = self.recorded_at(request)
-        if end is not None:
-            if request.operation_type == TIME_ACCESS:
-                assert isinstance(end.data, catalog.OperationCompleted)  # noqa: S101 - that is what was asked
-                self._moment = max(self._moment, end.data.result)
-            return self._policy_answer(end)
-        if request.operation_type == TIME_ACCESS:
-            now = self._clock.now()
-            self._moment = self._moment + max(0, now - self._since)
-            self._since = now
-            return PolicyAnswer(_end(request, self._moment))
-        count = request.parameters["count"]
-        digest = hashlib.shake_256(f"{self._seed}/{request.operation_id}".encode()).digest(count // 8 + 1)
-        return PolicyAnswer(_end(request, int.from_bytes(digest) % 2**count))
-
-    # --- after a restart -------------------------------------------------------------------------------------------
-
-    def _restore(self, events_of_fork: Iterable[Event], fork: catalog.ExecutionForked) -> None:
-        """Restore the state of this policy from the log of the what-if, after a restart of the process.
-
-        The ends that the what-if has already used are removed from the pool.
-        """
-        enclosing: dict[int, str] = {}
-        turns: dict[str, str] = {}
-        # The prefix of the fork is that of its source, so turns begun in it are answered from themselves. A turn with a
-        # changed result has no turn of the source any more, since its conversation differs from there on.
-        changed = (fork.change or {}).get("results", {})
-        for event in events_of_fork:
-            data = event.data
-            if isinstance(data, catalog.OperationStarted):
-                if data.operation_type in ENCLOSING:
-                    enclosing[event.sequence] = data.operation_id
-                    if event.sequence <= fork.at:
-                        self._turns[data.operation_id] = event.sequence
-                if data.within is not None:
-                    turns[data.operation_id] = enclosing[data.within]
-                    if data.operation_id in changed:
-                        self._turns[turns[data.operation_id]] = None
-            elif event.sequence > fork.at:
-                self._restore_end(data, turns)
-
-    def _restore_end(self, data: catalog.Payload, turns: Mapping[str, str]) -> None:
-        served = getattr(data, "served", None) or {}
-        end = self.pool.use(served["sequence"]) if served.get("execution") == self.pool.execution_id else None
-        if isinstance(data, catalog.OperationCompleted | catalog.OperationFailed):
-            if data.operation_type == TIME_ACCESS and isinstance(data, catalog.OperationCompleted):
-                self._moment = max(self._moment, data.result)
-            if data.operation_type in _CONVERSATION and data.operation_id in turns:
-                self._note(turns[data.operation_id], end)
 
 
 def _end(request: OperationRequest, result: Any) -> catalog.OperationCompleted:

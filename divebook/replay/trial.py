@@ -39,6 +39,92 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@dataclass(frozen=True, repr=False)
+class StepTrial:
+    """Recorded result of one step of a run, with the results of new runs of the step. The original run does not change.
+
+    `Run.try_step`, `Environment.try_step` and ``%dive try`` return trials. As the last value of a cell, a trial shows
+    all results side by side.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:")
+    >>> flow = Workflow("w", [Step("add", script="inputs.n + 1", store="sum")], inputs=["n"])
+    >>> run = environment.start(flow, {"n": 1}).wait()
+    >>> trial = environment.try_step(run.id, "add", {"Script": "inputs.n + 10"})
+    >>> trial.recorded.value, [tried.value for tried in trial.tries]
+    (2, [11])
+    """
+
+    source: str
+    """Id of the execution that contains the recorded result."""
+    entry: StepEntry
+    recorded: TrialResult
+    tries: Sequence[TrialResult]
+    workflow: Workflow
+    """The whole workflow, with the changed keys of the step."""
+    change: Change = field(default=Change())
+    """Other changes for the tries: variables, inputs, the model."""
+    written: str = ""
+    """Source text of the workflow of the run; empty if there is none."""
+    executions: Sequence[Execution] = field(default=())
+    """Executions of the tries, with the origin ``trial``."""
+
+    @property
+    def cost(self) -> float | None:
+        """Total cost of all tries in US dollars; None if no price is known."""
+        costs = [result.cost for result in self.tries if result.cost is not None]
+        return sum(costs) if costs else None
+
+    def frame(self) -> pd.DataFrame:
+        """Return a DataFrame with one row for the recorded result and one per try:
+        `divebook.analysis.lists.trial_frame`.
+        """
+        from divebook.analysis.lists import frame_of
+
+        return frame_of("trial", self)
+
+    @property
+    def definition(self) -> str:
+        """The whole workflow with the changed step, as the text of a cell that defines the workflow."""
+        return f"%%dive workflow {self.workflow.name}\n{workflow_text(self.workflow, self.written, self.entry.step)}"
+
+    def keep(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
+        """Write the workflow with the changed step into a new cell below the current one, or into a file; return its
+        path.
+
+        The new cell changes the workflow only when it is run. The run and the cell with the old definition stay
+        unchanged.
+
+        Parameters
+        ----------
+        file
+            Path of a YAML file with definitions, such as ``draft.yaml``.
+        """
+        from divebook.notebook.session import keep
+
+        return keep(self, file, overwrite=overwrite)
+
+    @property
+    def _title(self) -> str:
+        changes: dict[str, Any] = dict(self.change.variables)
+        changes |= {f"inputs.{name}": value for name, value in self.change.inputs.items()}
+        if self.change.model is not None:
+            changes["model"] = self.change.model
+        text = ", ".join(f"{name} = {one_line(readable(value), 60)}" for name, value in changes.items())
+        return f"{self.entry.label} of {self.source}" + (f" with {text}" if text else "")
+
+    def __str__(self) -> str:
+        return as_text(self._title, self.recorded, self.tries)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self._title, self.recorded, self.tries)
+
+
 # --- the visit to a step, and the workflow of a trial -----------------------------------------------------------------
 
 
@@ -499,89 +585,3 @@ def _outcome(recorded: TrialResult, result: TrialResult) -> str:
         return safe(_shown(result.text))
     difference = pieces(_shown(recorded.text), _shown(result.text))
     return "".join(piece_of(piece.sign, piece.text) for piece in difference if piece.sign != REMOVED)
-
-
-@dataclass(frozen=True, repr=False)
-class StepTrial:
-    """Recorded result of one step of a run, with the results of new runs of the step. The original run does not change.
-
-    `Run.try_step`, `Environment.try_step` and ``%dive try`` return trials. As the last value of a cell, a trial shows
-    all results side by side.
-
-    Examples
-    --------
-    >>> from divebook import Environment, Step, Workflow
-    >>> environment = Environment(store="memory:")
-    >>> flow = Workflow("w", [Step("add", script="inputs.n + 1", store="sum")], inputs=["n"])
-    >>> run = environment.start(flow, {"n": 1}).wait()
-    >>> trial = environment.try_step(run.id, "add", {"Script": "inputs.n + 10"})
-    >>> trial.recorded.value, [tried.value for tried in trial.tries]
-    (2, [11])
-    """
-
-    source: str
-    """Id of the execution that contains the recorded result."""
-    entry: StepEntry
-    recorded: TrialResult
-    tries: Sequence[TrialResult]
-    workflow: Workflow
-    """The whole workflow, with the changed keys of the step."""
-    change: Change = field(default=Change())
-    """Other changes for the tries: variables, inputs, the model."""
-    written: str = ""
-    """Source text of the workflow of the run; empty if there is none."""
-    executions: Sequence[Execution] = field(default=())
-    """Executions of the tries, with the origin ``trial``."""
-
-    @property
-    def cost(self) -> float | None:
-        """Total cost of all tries in US dollars; None if no price is known."""
-        costs = [result.cost for result in self.tries if result.cost is not None]
-        return sum(costs) if costs else None
-
-    def frame(self) -> pd.DataFrame:
-        """Return a DataFrame with one row for the recorded result and one per try:
-        `divebook.analysis.lists.trial_frame`.
-        """
-        from divebook.analysis.lists import frame_of
-
-        return frame_of("trial", self)
-
-    @property
-    def definition(self) -> str:
-        """The whole workflow with the changed step, as the text of a cell that defines the workflow."""
-        return f"%%dive workflow {self.workflow.name}\n{workflow_text(self.workflow, self.written, self.entry.step)}"
-
-    def keep(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
-        """Write the workflow with the changed step into a new cell below the current one, or into a file; return its
-        path.
-
-        The new cell changes the workflow only when it is run. The run and the cell with the old definition stay
-        unchanged.
-
-        Parameters
-        ----------
-        file
-            Path of a YAML file with definitions, such as ``draft.yaml``.
-        """
-        from divebook.notebook.session import keep
-
-        return keep(self, file, overwrite=overwrite)
-
-    @property
-    def _title(self) -> str:
-        changes: dict[str, Any] = dict(self.change.variables)
-        changes |= {f"inputs.{name}": value for name, value in self.change.inputs.items()}
-        if self.change.model is not None:
-            changes["model"] = self.change.model
-        text = ", ".join(f"{name} = {one_line(readable(value), 60)}" for name, value in changes.items())
-        return f"{self.entry.label} of {self.source}" + (f" with {text}" if text else "")
-
-    def __str__(self) -> str:
-        return as_text(self._title, self.recorded, self.tries)
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self._title, self.recorded, self.tries)

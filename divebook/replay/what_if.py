@@ -35,6 +35,93 @@ from divebook.text.format import AS_TEXT, plural, price
 from divebook.text.redaction import one_line, shared
 from divebook.workflow.definition import Workflow
 
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WhatIf:
+    """Result of a what-if: an execution that ran again with one change, compared with its source.
+
+    Examples
+    --------
+    ::
+
+        found = environment.what_if(run.id, {"inputs": {"city": "Bonn"}})
+        found.outputs, found.served, found.blocked, str(found.diff)
+    """
+
+    execution: Execution
+    """Execution of the what-if, with the origin ``what-if``."""
+    source: str
+    """Id of the execution that it was forked from."""
+    at: int
+    """Number of the last event that it shares with its source."""
+    change: Change
+    tally: Tally
+    comparison: Comparison
+    """Comparison of source and what-if, place by place."""
+    calls: Sequence[UnreusedCall] = ()
+    """The calls that were not answered from the log: live, or blocked."""
+    unchecked: Sequence[str] = ()
+    """Parts of the source that could not be verified before the change, with reasons."""
+
+    @property
+    def served(self) -> int:
+        """Number of operations and questions that were answered from the log of the source."""
+        return self.tally.served
+
+    @property
+    def live(self) -> int:
+        """Number of calls that ran: model calls, and the tools that the option `tools` allows."""
+        return self.tally.live
+
+    @property
+    def blocked(self) -> int:
+        """Number of calls that did not run, because they have no recorded result."""
+        return self.tally.blocked
+
+    @property
+    def unused(self) -> int:
+        """Number of recorded results of the source that were not used."""
+        return self.tally.unused
+
+    @property
+    def cost(self) -> float:
+        """Cost of the model calls that the what-if made, in dollars."""
+        return self.execution.state.own_usage.cost / NANODOLLARS
+
+    @property
+    def comparable(self) -> str:
+        """``full``, or ``partly`` if calls were blocked or the what-if has not ended."""
+        return FULL if self.execution.state.is_over and not self.blocked else PARTLY
+
+    @property
+    def diff(self) -> Divergence | None:
+        """First difference between the results of source and what-if; None if there is none."""
+        return self.comparison.first
+
+    @property
+    def outputs(self) -> Mapping[str, Any]:
+        """Outputs of the execution of the what-if."""
+        return self.execution.outputs
+
+    def __repr__(self) -> str:
+        tally = self.tally
+        text = f"{tally.served} served, {tally.live} live, {tally.blocked} blocked, {tally.unused} unused"
+        return f"<what-if {self.execution.id} of {self.source}: {self.execution.status}, {text}>"
+
+    def __str__(self) -> str:
+        return _as_text(self)
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001 - as IPython calls it
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        return _as_html(self)
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
+        """Return the data with which divebook's JupyterLab extension steps through the differences."""
+        return self.comparison._repr_mimebundle_()
+
+
 # --- rehearsal --------------------------------------------------------------------------------------------------------
 #
 # Rehearsal: a fork runs in memory without external calls, to find out what it would do.
@@ -344,92 +431,6 @@ _OF_EACH = ("what-if", "status", "served", "live", "blocked", "unused", "cost", 
 
 FULL = "full"
 PARTLY = "partly"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class WhatIf:
-    """Result of a what-if: an execution that ran again with one change, compared with its source.
-
-    Examples
-    --------
-    ::
-
-        found = environment.what_if(run.id, {"inputs": {"city": "Bonn"}})
-        found.outputs, found.served, found.blocked, str(found.diff)
-    """
-
-    execution: Execution
-    """Execution of the what-if, with the origin ``what-if``."""
-    source: str
-    """Id of the execution that it was forked from."""
-    at: int
-    """Number of the last event that it shares with its source."""
-    change: Change
-    tally: Tally
-    comparison: Comparison
-    """Comparison of source and what-if, place by place."""
-    calls: Sequence[UnreusedCall] = ()
-    """The calls that were not answered from the log: live, or blocked."""
-    unchecked: Sequence[str] = ()
-    """Parts of the source that could not be verified before the change, with reasons."""
-
-    @property
-    def served(self) -> int:
-        """Number of operations and questions that were answered from the log of the source."""
-        return self.tally.served
-
-    @property
-    def live(self) -> int:
-        """Number of calls that ran: model calls, and the tools that the option `tools` allows."""
-        return self.tally.live
-
-    @property
-    def blocked(self) -> int:
-        """Number of calls that did not run, because they have no recorded result."""
-        return self.tally.blocked
-
-    @property
-    def unused(self) -> int:
-        """Number of recorded results of the source that were not used."""
-        return self.tally.unused
-
-    @property
-    def cost(self) -> float:
-        """Cost of the model calls that the what-if made, in dollars."""
-        return self.execution.state.own_usage.cost / NANODOLLARS
-
-    @property
-    def comparable(self) -> str:
-        """``full``, or ``partly`` if calls were blocked or the what-if has not ended."""
-        return FULL if self.execution.state.is_over and not self.blocked else PARTLY
-
-    @property
-    def diff(self) -> Divergence | None:
-        """First difference between the results of source and what-if; None if there is none."""
-        return self.comparison.first
-
-    @property
-    def outputs(self) -> Mapping[str, Any]:
-        """Outputs of the execution of the what-if."""
-        return self.execution.outputs
-
-    def __repr__(self) -> str:
-        tally = self.tally
-        text = f"{tally.served} served, {tally.live} live, {tally.blocked} blocked, {tally.unused} unused"
-        return f"<what-if {self.execution.id} of {self.source}: {self.execution.status}, {text}>"
-
-    def __str__(self) -> str:
-        return _as_text(self)
-
-    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001 - as IPython calls it
-        printer.text(str(self))
-
-    def _repr_html_(self) -> str:
-        return _as_html(self)
-
-    def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        """Return the data with which divebook's JupyterLab extension steps through the differences."""
-        return self.comparison._repr_mimebundle_()
 
 
 def _as_text(what_if: WhatIf) -> str:

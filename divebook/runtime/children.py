@@ -56,6 +56,152 @@ from divebook.store.append import Durability, ExecutionRecord
 from divebook.store.base import EventStore
 from divebook.workflow.definition import Workflow
 
+
+class Children:
+    """Child executions of one execution: starts and drives them, and records their results as operations of the parent.
+
+    The id of a child is random and recorded before the child starts. The child is therefore started once, even if the
+    process dies or the parent gets another id.
+    """
+
+    def __init__(self, operations: OperationLog, waits: Waits, chance: Chance) -> None:
+        self._operations = operations
+        self._waits = waits
+        self._ids = Ids(operations.journal.clock, chance)
+
+    async def run(self, place: Place, workflow: str, inputs: Mapping[str, Any], drive: DriveChild) -> Any:
+        """Run another workflow as a child execution, and return the result of the child. The child is started only
+        once.
+
+        Raises
+        ------
+        OperationError
+            The child did not complete.
+        Suspended
+            The child waits for something from outside, and nothing else can happen here.
+        """
+        request = self._request(place, workflow, inputs)
+        child_id = request.parameters["signal"]
+
+        async def carry_out(record: OperationRecord | None) -> Any:
+            journal = self._operations.journal
+            if record is None:
+                share = reserved_for(share_of(remaining_bounds(journal.state), self._spending_tasks()))
+                reserved: Reserved | None = share.plus(self._restored_reservation(place, child_id))
+                started_record = self._operations.begin(request, reserved)
+            else:
+                started_record = record
+                reserved = record.reserved
+            bounds = bounds_with_reservation(journal.state, reserved)
+            child = Child(
+                child_id,
+                journal.execution_id,
+                workflow,
+                inputs,
+                bounds,
+                self._counted_usage(child_id),
+                journal.state.model,
+            )
+            if self._operations.miss_policy is not None:
+                child = child._replace(like=self._operations.miss_policy.child_like(request))
+            await journal.durable()
+            try:
+                child_state = await self._run_to_end(place.path, child, drive, is_new=record is None)
+            except (DefinitionError, InputError, NotFoundError, SetupError) as error:
+                # The child did not start. Without a recorded end its operation would seem to be running, also to a
+                # verification (test_a_function_that_fails_is_equal_wherever_it_stands).
+                raise self._operations.fail(
+                    place, started_record, clean_text(error), names_of(error), raised=error
+                ) from error
+            except BoundExceededError as error:  # recorded, so that a replay takes the same branch
+                raise self._operations.fail(place, started_record, str(error), names_of(error), raised=error) from error
+            return self._record_end(place, started_record, child_state)
+
+        return await self._operations.run(request, carry_out)
+
+    def _restored_reservation(self, place: Place, child: str) -> Reserved | None:
+        """Return the budget reserved for a child when its previous operation ended, or None. A child that is resumed
+        gets this budget again.
+        """
+        earlier = self._operations.record_of(place, place.operation_id)
+        return earlier.reserved if earlier is not None and earlier.signal == child else None
+
+    def _spending_tasks(self) -> int:
+        """Return the number of concurrent tasks that may spend the remaining budget, at least 1: the present task and
+        all tasks that do not wait for a child.
+
+        Dividing by it keeps the sum of the shares of concurrent children within the remaining budget
+        (test_children_side_by_side_never_overshoot).
+        """
+        state = self._operations.journal.state
+        strands = sum(self._waits.count(path.id) for path in state.active_paths() if path.phase != JOINING)
+        return max(1, strands - len(running_children(state)))
+
+    def _request(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
+        """Return the operation request of a child. It contains the child's id: the recorded id if the log has one (also
+        of a failed child), else a new id.
+        """
+        record = self._operations.known_at(place)
+        recorded_id = None if record is None else record.signal
+        parameters = {"workflow": workflow, "inputs": inputs, "signal": recorded_id or self._ids.execution()}
+        request = OperationRequest.of(place, CHILD_WORKFLOW, parameters)
+        if record is None or record.status != PENDING or record.parameters_hash == request.digest:
+            return request
+        return OperationRequest.of(place, CHILD_WORKFLOW, {**request.parameters, "signal": self._ids.execution()})
+
+    async def _run_to_end(self, path: str, child: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
+        """Drive a child until it has ended, and return its last state. Meanwhile the parent may be parked.
+
+        The process that drives the child to its end sends a signal to the parent.
+        """
+
+        def count_signals() -> int:
+            return len(self._operations.journal.state.signals.get(child.id, ()))
+
+        signal_count = count_signals()
+        state = await drive(child, again=is_new or not signal_count)
+        while not state.is_over or _ended_with(child.parent, state):
+
+            def is_ready(before: int = signal_count) -> bool:
+                return count_signals() > before
+
+            if not state.is_over:
+                await self._waits.until(path, is_ready)
+            signal_count = count_signals()
+            was_over = state.is_over
+            state = await drive(child, again=was_over)
+            if was_over and _ended_with(child.parent, state):
+                raise Suspended  # another process ended this execution; its next write fails
+        return state
+
+    def _record_end(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
+        """Record the result or error of an ended child, and the part of its consumption that the parent has not counted
+        yet. Return the result, or raise the error.
+        """
+        usage = self._uncounted_usage(child)
+        reservation = reservations_to_restore(child).to_dict() or None
+        if child.lifecycle == COMPLETED:
+            result = {"execution_id": child.execution_id, "status": child.lifecycle, "outputs": child.outputs}
+            self._operations.complete(place, record, result, usage, held=reservation)
+            return result
+        which = f"child execution {child.execution_id} of {child.workflow_name!r}"
+        message = f"{child.error}, in {which}"
+        error = ExecutionError(message if child.lifecycle == FAILED else f"{which} is {child.lifecycle}: {child.error}")
+        raise self._operations.fail(
+            place, record, str(error), names_of(error), usage, held=reservation, final=child.is_final or None
+        )
+
+    def _uncounted_usage(self, child: ExecutionState) -> dict[str, int] | None:
+        counted_usage = self._counted_usage(child.execution_id)
+        usage = child.usage._replace(requests=child.ledger.llm_calls)
+        return (
+            Usage(*(max(0, now - before) for now, before in zip(usage, counted_usage, strict=True))).to_dict() or None
+        )
+
+    def _counted_usage(self, child: str) -> Usage:
+        return self._operations.journal.state.ledger.children.get(child, NO_USAGE)
+
+
 # --- parents and children in the store -------------------------------------------------------------------------------
 #
 # A child ends with its parent. When an execution is cancelled or fails, its children are cancelled next, level by
@@ -290,148 +436,3 @@ def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str
             name = operation_name(CHILD_WORKFLOW, getattr(event.data, "parameters", None))
             if name is not None:
                 yield name
-
-
-class Children:
-    """Child executions of one execution: starts and drives them, and records their results as operations of the parent.
-
-    The id of a child is random and recorded before the child starts. The child is therefore started once, even if the
-    process dies or the parent gets another id.
-    """
-
-    def __init__(self, operations: OperationLog, waits: Waits, chance: Chance) -> None:
-        self._operations = operations
-        self._waits = waits
-        self._ids = Ids(operations.journal.clock, chance)
-
-    async def run(self, place: Place, workflow: str, inputs: Mapping[str, Any], drive: DriveChild) -> Any:
-        """Run another workflow as a child execution, and return the result of the child. The child is started only
-        once.
-
-        Raises
-        ------
-        OperationError
-            The child did not complete.
-        Suspended
-            The child waits for something from outside, and nothing else can happen here.
-        """
-        request = self._request(place, workflow, inputs)
-        child_id = request.parameters["signal"]
-
-        async def carry_out(record: OperationRecord | None) -> Any:
-            journal = self._operations.journal
-            if record is None:
-                share = reserved_for(share_of(remaining_bounds(journal.state), self._spending_tasks()))
-                reserved: Reserved | None = share.plus(self._restored_reservation(place, child_id))
-                started_record = self._operations.begin(request, reserved)
-            else:
-                started_record = record
-                reserved = record.reserved
-            bounds = bounds_with_reservation(journal.state, reserved)
-            child = Child(
-                child_id,
-                journal.execution_id,
-                workflow,
-                inputs,
-                bounds,
-                self._counted_usage(child_id),
-                journal.state.model,
-            )
-            if self._operations.miss_policy is not None:
-                child = child._replace(like=self._operations.miss_policy.child_like(request))
-            await journal.durable()
-            try:
-                child_state = await self._run_to_end(place.path, child, drive, is_new=record is None)
-            except (DefinitionError, InputError, NotFoundError, SetupError) as error:
-                # The child did not start. Without a recorded end its operation would seem to be running, also to a
-                # verification (test_a_function_that_fails_is_equal_wherever_it_stands).
-                raise self._operations.fail(
-                    place, started_record, clean_text(error), names_of(error), raised=error
-                ) from error
-            except BoundExceededError as error:  # recorded, so that a replay takes the same branch
-                raise self._operations.fail(place, started_record, str(error), names_of(error), raised=error) from error
-            return self._record_end(place, started_record, child_state)
-
-        return await self._operations.run(request, carry_out)
-
-    def _restored_reservation(self, place: Place, child: str) -> Reserved | None:
-        """Return the budget reserved for a child when its previous operation ended, or None. A child that is resumed
-        gets this budget again.
-        """
-        earlier = self._operations.record_of(place, place.operation_id)
-        return earlier.reserved if earlier is not None and earlier.signal == child else None
-
-    def _spending_tasks(self) -> int:
-        """Return the number of concurrent tasks that may spend the remaining budget, at least 1: the present task and
-        all tasks that do not wait for a child.
-
-        Dividing by it keeps the sum of the shares of concurrent children within the remaining budget
-        (test_children_side_by_side_never_overshoot).
-        """
-        state = self._operations.journal.state
-        strands = sum(self._waits.count(path.id) for path in state.active_paths() if path.phase != JOINING)
-        return max(1, strands - len(running_children(state)))
-
-    def _request(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
-        """Return the operation request of a child. It contains the child's id: the recorded id if the log has one (also
-        of a failed child), else a new id.
-        """
-        record = self._operations.known_at(place)
-        recorded_id = None if record is None else record.signal
-        parameters = {"workflow": workflow, "inputs": inputs, "signal": recorded_id or self._ids.execution()}
-        request = OperationRequest.of(place, CHILD_WORKFLOW, parameters)
-        if record is None or record.status != PENDING or record.parameters_hash == request.digest:
-            return request
-        return OperationRequest.of(place, CHILD_WORKFLOW, {**request.parameters, "signal": self._ids.execution()})
-
-    async def _run_to_end(self, path: str, child: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
-        """Drive a child until it has ended, and return its last state. Meanwhile the parent may be parked.
-
-        The process that drives the child to its end sends a signal to the parent.
-        """
-
-        def count_signals() -> int:
-            return len(self._operations.journal.state.signals.get(child.id, ()))
-
-        signal_count = count_signals()
-        state = await drive(child, again=is_new or not signal_count)
-        while not state.is_over or _ended_with(child.parent, state):
-
-            def is_ready(before: int = signal_count) -> bool:
-                return count_signals() > before
-
-            if not state.is_over:
-                await self._waits.until(path, is_ready)
-            signal_count = count_signals()
-            was_over = state.is_over
-            state = await drive(child, again=was_over)
-            if was_over and _ended_with(child.parent, state):
-                raise Suspended  # another process ended this execution; its next write fails
-        return state
-
-    def _record_end(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
-        """Record the result or error of an ended child, and the part of its consumption that the parent has not counted
-        yet. Return the result, or raise the error.
-        """
-        usage = self._uncounted_usage(child)
-        reservation = reservations_to_restore(child).to_dict() or None
-        if child.lifecycle == COMPLETED:
-            result = {"execution_id": child.execution_id, "status": child.lifecycle, "outputs": child.outputs}
-            self._operations.complete(place, record, result, usage, held=reservation)
-            return result
-        which = f"child execution {child.execution_id} of {child.workflow_name!r}"
-        message = f"{child.error}, in {which}"
-        error = ExecutionError(message if child.lifecycle == FAILED else f"{which} is {child.lifecycle}: {child.error}")
-        raise self._operations.fail(
-            place, record, str(error), names_of(error), usage, held=reservation, final=child.is_final or None
-        )
-
-    def _uncounted_usage(self, child: ExecutionState) -> dict[str, int] | None:
-        counted_usage = self._counted_usage(child.execution_id)
-        usage = child.usage._replace(requests=child.ledger.llm_calls)
-        return (
-            Usage(*(max(0, now - before) for now, before in zip(usage, counted_usage, strict=True))).to_dict() or None
-        )
-
-    def _counted_usage(self, child: str) -> Usage:
-        return self._operations.journal.state.ledger.children.get(child, NO_USAGE)

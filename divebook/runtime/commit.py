@@ -34,291 +34,6 @@ from divebook.store.base import EventStore
 from divebook.text.format import in_parts
 from divebook.text.redaction import logger
 
-# --- shared disk syncs -----------------------------------------------------------------------------------------------
-#
-# A single execution waits for the disk on the loop: a thread would cost it more than it gains. As soon as a second
-# execution runs, a thread syncs the commits of the loop, one sync at a time. Everything committed during one sync
-# shares the next one (tests/runtime/test_syncs.py).
-
-
-_STOPPED = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
-
-
-class Durable(Protocol):
-    """Protocol of a journal that is notified when its events are durable."""
-
-    def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
-        not.
-        """
-
-
-J = TypeVar("J", bound=Durable)
-
-
-class _Round(Generic[J]):
-    """The journals whose written events one disk sync makes durable, and the futures that wait for this sync."""
-
-    def __init__(self) -> None:
-        self.sequences: dict[J, int] = {}
-        self.waiting: list[asyncio.Future[None]] = []
-
-
-class Syncs(Generic[J]):
-    """Disk syncs of one store, each shared by the commits of several executions. Lives on the engine's event loop."""
-
-    def __init__(self, store: EventStore) -> None:
-        self._store = store
-        self._running: weakref.WeakSet[J] = weakref.WeakSet()
-        """Journals of running executions with full durability, if the store supports separate syncs."""
-        self._present: _Round[J] | None = None
-        self._next: _Round[J] = _Round()
-
-    @property
-    def are_shared(self) -> bool:
-        """True if several running executions would wait for the disk, so that a shared sync saves time."""
-        return len(self._running) > 1
-
-    def must_sync_later(self, batches: Mapping[J, Batch]) -> bool:
-        """Return whether some batches are committed without a disk sync, and a thread syncs them afterwards.
-
-        That requires a store with separate syncs, a batch with full durability, and several running executions or a
-        sync in progress. Also updates the set of running journals.
-        """
-        if not self._store.syncs_apart:
-            return False
-        are_full = False
-        usual = self._store.durability
-        for journal, batch in batches.items():
-            if (batch.durability or usual) == FULL:
-                are_full = True
-                if batch.status == RUNNING:
-                    self._running.add(journal)
-                else:
-                    self._running.discard(journal)
-        return are_full and (self.are_shared or self._present is not None)
-
-    def wait_for(self, sequences: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
-        """Add written events to the next disk sync. Complete the `waiting` futures after that sync."""
-        # Only the next round covers these events: a sync in progress may have begun before they were written.
-        self._next.sequences |= sequences
-        self._next.waiting += waiting
-        if self._present is None:
-            self._begin()
-
-    def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
-        """Set the result of the future `done` once all written events of a journal are durable."""
-        present = self._next if self._present is None or journal in self._next.sequences else self._present
-        present.waiting.append(done)
-
-    def _begin(self) -> None:
-        self._present = self._next
-        self._next = _Round()
-        task = asyncio.get_running_loop().create_task(run_engine_call(self._store.sync), name="divebook-sync")
-        task.add_done_callback(functools.partial(self._end, self._present))
-
-    def _end(self, disk_sync: _Round[J], task: asyncio.Task[None]) -> None:
-        # The next sync starts before callbacks of this one run, so that the disk is not idle meanwhile.
-        self._present = None
-        if self._next.sequences:
-            self._begin()
-        error = _STOPPED if task.cancelled() else task.exception()
-        failure = error if error is None or isinstance(error, Exception) else StoreError(repr(error))
-        for journal, sequence in disk_sync.sequences.items():
-            journal.synced(sequence, failure)
-        wake(disk_sync.waiting)
-
-
-def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    """Set the result of all futures that wait for a write or a disk sync.
-
-    The code that awaits them checks its condition again; some of it then waits for the next write as well.
-    """
-    for done in waiting:
-        if not done.done():  # the future of a cancelled path is done already
-            done.set_result(None)
-
-
-# --- calls of the store from the event loop --------------------------------------------------------------------------
-#
-# A local store is called on the loop, any other in a thread. Nothing else in `divebook.runtime` calls a store on the
-# loop. A commit to SQLite takes less time than handing it to a thread (``benchmarks/floor.py``). A commit over a
-# network would block every other execution (``tests/runtime/test_remote_stores.py``).
-#
-# If a store cannot be written to at present (locked by another process, full disk, unreachable), the call is repeated:
-# no run fails because of it (``tests/runtime/test_held_up.py``). Pauses grow only to one second, because a lock is
-# often short.
-
-
-_log = logger(__name__)
-T = TypeVar("T")
-FIRST_PAUSE = 0.05
-"""Seconds between the first two attempts."""
-LONGEST_PAUSE = 1.0
-"""Maximum number of seconds between two attempts."""
-CALL_PATIENCE_SECONDS = 10.0
-"""Seconds after which a waiting call is logged, for example one that waits for a free session of a pool."""
-CALL_THREADS = 16
-"""Maximum number of threads for single calls."""
-WORK_THREADS = 64
-"""Maximum number of threads for functions passed to `StoreCalls.work`. Such a function waits for the loop, which makes
-single calls, so single calls have threads of their own and never wait for such a function.
-"""
-
-_calls: RunVar[anyio.CapacityLimiter] = RunVar("divebook store calls")
-_works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
-
-
-def longer(pause: float) -> float:
-    """Return the pause before the next attempt: twice the last pause, at most `LONGEST_PAUSE` seconds."""
-    return min(LONGEST_PAUSE, pause * 2)
-
-
-class StoreCalls:
-    """Access to one store for code on the engine's event loop, without blocking the loop.
-
-    A local store is called directly on the loop, any other store in a thread.
-    """
-
-    def __init__(self, store: EventStore) -> None:
-        self.store = store
-
-    @property
-    def are_direct(self) -> bool:
-        """True if functions that call the store run on the event loop itself, because the store is local."""
-        return self.store.local
-
-    async def once(self, call: Callable[[], T]) -> T:
-        """Run a function that calls the store, and return its result. A local store is called on the loop, any other in
-        a thread.
-        """
-        return call() if self.store.local else await self.in_thread(call)
-
-    async def in_thread(self, call: Callable[[], T]) -> T:
-        """Run a function that calls the store in a thread, even if the store is local, and return its result.
-
-        The loop continues meanwhile.
-        """
-        return await _in_thread(call, _calls, CALL_THREADS)
-
-    def start(self, call: Callable[[], object]) -> ThreadCall:
-        """Start a function in a thread, even if the store is local. Return a handle on which the loop can wait briefly,
-        or await.
-        """
-        return start_engine_call(call)
-
-    async def patiently(self, call: Callable[[], T]) -> T:
-        """Run a function that calls the store, and repeat it while the store is busy. Return its result. The loop
-        continues meanwhile.
-
-        The function may run several times, so it must be repeatable.
-        """
-        return await _patiently(lambda: self.once(call))
-
-    async def work(self, function: Callable[[], T]) -> T:
-        """Run a function that calls the store several times and may wait for the engine's loop in between. Return its
-        result.
-
-        Like the function of `patiently`, it may run several times.
-        """
-        if self.store.local:
-            return await self.patiently(function)
-        return await _patiently(lambda: _in_thread(function, _works, WORK_THREADS))
-
-
-async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
-    # One warning per call, and only after a while: short locks are normal where several processes share a file.
-    pause = FIRST_PAUSE
-    since = time.monotonic()
-    is_logged = False
-    while True:
-        try:
-            return await call()
-        except StoreBusyError as error:
-            if not is_logged and time.monotonic() - since >= CALL_PATIENCE_SECONDS:
-                is_logged = True
-                _log.warning("%s. An execution waits for it, and goes on by itself", error)
-            await asyncio.sleep(pause)
-            pause = longer(pause)
-
-
-async def _in_thread(function: Callable[[], T], limiter: RunVar[anyio.CapacityLimiter], limit: int) -> T:
-    # Limiters belong to one event loop, so they are created in it on first use instead of at import.
-    try:
-        places = limiter.get()
-    except LookupError:
-        places = anyio.CapacityLimiter(limit)
-        limiter.set(places)
-    return await anyio.to_thread.run_sync(function, limiter=places)
-
-
-PATIENCE_SECONDS = 2.0
-"""Seconds until a busy store is logged. `Execution.held_up` shows it at once."""
-MOST_IN_A_ROW = 16
-"""Maximum number of commits of a single path on the loop between two of its turns."""
-MOST_ELSEWHERE = 4
-"""Maximum number of commits of a single path through a thread between two turns of the loop."""
-MOMENT = 0.002
-"""Seconds that the loop waits at most for a commit in a thread."""
-LATEST = 0.01
-"""Seconds after which deferred records are written at the latest."""
-
-
-class Committing(Protocol):
-    """Protocol of a journal whose records `GroupCommit` writes."""
-
-    is_heavy: bool
-    """True if a pending record takes long to write."""
-
-    def take_batch(self, *, is_heavy: bool = False) -> Batch:
-        """Return the pending records as a batch. From now on they count as passed to the store."""
-
-    def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
-        """Handle the outcome of a batch: None if it was written, else the error. If `is_durable` is False, a call of
-        `synced` follows.
-        """
-
-    def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
-        not.
-        """
-
-    @property
-    def is_checkpoint_due(self) -> bool:
-        """True if a checkpoint of the state should be stored now."""
-
-    def put_checkpoint(self) -> None:
-        """Store a checkpoint of the execution's state after the latest batch."""
-
-
-class StoreUnavailable(NamedTuple):
-    """Reason why a store cannot be written to at present, and the time since when."""
-
-    reason: str
-    since: float
-    """Time at which the store became unavailable, in seconds of the loop's clock (`time.monotonic`)."""
-    resource: str = "disk"
-
-    def __str__(self) -> str:
-        """Return a text for people: ``waiting for the disk since 12 s: ...``, or ``waiting for the server ...``."""
-        return f"waiting for the {self.resource} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
-
-
-class PendingCommit:
-    """Batches that a thread is writing or has written. If `call` is None, they were written on the loop already.
-
-    `seconds_on_loop` is the time in seconds that the loop spent on them before the thread started.
-    """
-
-    def __init__(
-        self, batches: Mapping[Committing, Batch], call: ThreadCall | None, seconds_on_loop: float = 0.0
-    ) -> None:
-        self.batches = batches
-        self.call = call
-        self.seconds_on_loop = seconds_on_loop
-        self.is_over = call is None
-        """True once the journals have received the outcomes."""
-
 
 class GroupCommit:
     """Writer of the records of all executions of one store. Writes at most once per turn of the engine's event loop.
@@ -626,6 +341,292 @@ class GroupCommit:
         self.held_up = None
         self._pause = FIRST_PAUSE
         self._is_logged = False
+
+
+# --- shared disk syncs -----------------------------------------------------------------------------------------------
+#
+# A single execution waits for the disk on the loop: a thread would cost it more than it gains. As soon as a second
+# execution runs, a thread syncs the commits of the loop, one sync at a time. Everything committed during one sync
+# shares the next one (tests/runtime/test_syncs.py).
+
+
+_STOPPED = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
+
+
+class Durable(Protocol):
+    """Protocol of a journal that is notified when its events are durable."""
+
+    def synced(self, sequence: int, error: Exception | None) -> None:
+        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
+        not.
+        """
+
+
+J = TypeVar("J", bound=Durable)
+
+
+class _Round(Generic[J]):
+    """The journals whose written events one disk sync makes durable, and the futures that wait for this sync."""
+
+    def __init__(self) -> None:
+        self.sequences: dict[J, int] = {}
+        self.waiting: list[asyncio.Future[None]] = []
+
+
+class Syncs(Generic[J]):
+    """Disk syncs of one store, each shared by the commits of several executions. Lives on the engine's event loop."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._running: weakref.WeakSet[J] = weakref.WeakSet()
+        """Journals of running executions with full durability, if the store supports separate syncs."""
+        self._present: _Round[J] | None = None
+        self._next: _Round[J] = _Round()
+
+    @property
+    def are_shared(self) -> bool:
+        """True if several running executions would wait for the disk, so that a shared sync saves time."""
+        return len(self._running) > 1
+
+    def must_sync_later(self, batches: Mapping[J, Batch]) -> bool:
+        """Return whether some batches are committed without a disk sync, and a thread syncs them afterwards.
+
+        That requires a store with separate syncs, a batch with full durability, and several running executions or a
+        sync in progress. Also updates the set of running journals.
+        """
+        if not self._store.syncs_apart:
+            return False
+        are_full = False
+        usual = self._store.durability
+        for journal, batch in batches.items():
+            if (batch.durability or usual) == FULL:
+                are_full = True
+                if batch.status == RUNNING:
+                    self._running.add(journal)
+                else:
+                    self._running.discard(journal)
+        return are_full and (self.are_shared or self._present is not None)
+
+    def wait_for(self, sequences: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
+        """Add written events to the next disk sync. Complete the `waiting` futures after that sync."""
+        # Only the next round covers these events: a sync in progress may have begun before they were written.
+        self._next.sequences |= sequences
+        self._next.waiting += waiting
+        if self._present is None:
+            self._begin()
+
+    def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
+        """Set the result of the future `done` once all written events of a journal are durable."""
+        present = self._next if self._present is None or journal in self._next.sequences else self._present
+        present.waiting.append(done)
+
+    def _begin(self) -> None:
+        self._present = self._next
+        self._next = _Round()
+        task = asyncio.get_running_loop().create_task(run_engine_call(self._store.sync), name="divebook-sync")
+        task.add_done_callback(functools.partial(self._end, self._present))
+
+    def _end(self, disk_sync: _Round[J], task: asyncio.Task[None]) -> None:
+        # The next sync starts before callbacks of this one run, so that the disk is not idle meanwhile.
+        self._present = None
+        if self._next.sequences:
+            self._begin()
+        error = _STOPPED if task.cancelled() else task.exception()
+        failure = error if error is None or isinstance(error, Exception) else StoreError(repr(error))
+        for journal, sequence in disk_sync.sequences.items():
+            journal.synced(sequence, failure)
+        wake(disk_sync.waiting)
+
+
+def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
+    """Set the result of all futures that wait for a write or a disk sync.
+
+    The code that awaits them checks its condition again; some of it then waits for the next write as well.
+    """
+    for done in waiting:
+        if not done.done():  # the future of a cancelled path is done already
+            done.set_result(None)
+
+
+# --- calls of the store from the event loop --------------------------------------------------------------------------
+#
+# A local store is called on the loop, any other in a thread. Nothing else in `divebook.runtime` calls a store on the
+# loop. A commit to SQLite takes less time than handing it to a thread (``benchmarks/floor.py``). A commit over a
+# network would block every other execution (``tests/runtime/test_remote_stores.py``).
+#
+# If a store cannot be written to at present (locked by another process, full disk, unreachable), the call is repeated:
+# no run fails because of it (``tests/runtime/test_held_up.py``). Pauses grow only to one second, because a lock is
+# often short.
+
+
+_log = logger(__name__)
+T = TypeVar("T")
+FIRST_PAUSE = 0.05
+"""Seconds between the first two attempts."""
+LONGEST_PAUSE = 1.0
+"""Maximum number of seconds between two attempts."""
+CALL_PATIENCE_SECONDS = 10.0
+"""Seconds after which a waiting call is logged, for example one that waits for a free session of a pool."""
+CALL_THREADS = 16
+"""Maximum number of threads for single calls."""
+WORK_THREADS = 64
+"""Maximum number of threads for functions passed to `StoreCalls.work`. Such a function waits for the loop, which makes
+single calls, so single calls have threads of their own and never wait for such a function.
+"""
+
+_calls: RunVar[anyio.CapacityLimiter] = RunVar("divebook store calls")
+_works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
+
+
+def longer(pause: float) -> float:
+    """Return the pause before the next attempt: twice the last pause, at most `LONGEST_PAUSE` seconds."""
+    return min(LONGEST_PAUSE, pause * 2)
+
+
+class StoreCalls:
+    """Access to one store for code on the engine's event loop, without blocking the loop.
+
+    A local store is called directly on the loop, any other store in a thread.
+    """
+
+    def __init__(self, store: EventStore) -> None:
+        self.store = store
+
+    @property
+    def are_direct(self) -> bool:
+        """True if functions that call the store run on the event loop itself, because the store is local."""
+        return self.store.local
+
+    async def once(self, call: Callable[[], T]) -> T:
+        """Run a function that calls the store, and return its result. A local store is called on the loop, any other in
+        a thread.
+        """
+        return call() if self.store.local else await self.in_thread(call)
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Run a function that calls the store in a thread, even if the store is local, and return its result.
+
+        The loop continues meanwhile.
+        """
+        return await _in_thread(call, _calls, CALL_THREADS)
+
+    def start(self, call: Callable[[], object]) -> ThreadCall:
+        """Start a function in a thread, even if the store is local. Return a handle on which the loop can wait briefly,
+        or await.
+        """
+        return start_engine_call(call)
+
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Run a function that calls the store, and repeat it while the store is busy. Return its result. The loop
+        continues meanwhile.
+
+        The function may run several times, so it must be repeatable.
+        """
+        return await _patiently(lambda: self.once(call))
+
+    async def work(self, function: Callable[[], T]) -> T:
+        """Run a function that calls the store several times and may wait for the engine's loop in between. Return its
+        result.
+
+        Like the function of `patiently`, it may run several times.
+        """
+        if self.store.local:
+            return await self.patiently(function)
+        return await _patiently(lambda: _in_thread(function, _works, WORK_THREADS))
+
+
+async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
+    # One warning per call, and only after a while: short locks are normal where several processes share a file.
+    pause = FIRST_PAUSE
+    since = time.monotonic()
+    is_logged = False
+    while True:
+        try:
+            return await call()
+        except StoreBusyError as error:
+            if not is_logged and time.monotonic() - since >= CALL_PATIENCE_SECONDS:
+                is_logged = True
+                _log.warning("%s. An execution waits for it, and goes on by itself", error)
+            await asyncio.sleep(pause)
+            pause = longer(pause)
+
+
+async def _in_thread(function: Callable[[], T], limiter: RunVar[anyio.CapacityLimiter], limit: int) -> T:
+    # Limiters belong to one event loop, so they are created in it on first use instead of at import.
+    try:
+        places = limiter.get()
+    except LookupError:
+        places = anyio.CapacityLimiter(limit)
+        limiter.set(places)
+    return await anyio.to_thread.run_sync(function, limiter=places)
+
+
+PATIENCE_SECONDS = 2.0
+"""Seconds until a busy store is logged. `Execution.held_up` shows it at once."""
+MOST_IN_A_ROW = 16
+"""Maximum number of commits of a single path on the loop between two of its turns."""
+MOST_ELSEWHERE = 4
+"""Maximum number of commits of a single path through a thread between two turns of the loop."""
+MOMENT = 0.002
+"""Seconds that the loop waits at most for a commit in a thread."""
+LATEST = 0.01
+"""Seconds after which deferred records are written at the latest."""
+
+
+class Committing(Protocol):
+    """Protocol of a journal whose records `GroupCommit` writes."""
+
+    is_heavy: bool
+    """True if a pending record takes long to write."""
+
+    def take_batch(self, *, is_heavy: bool = False) -> Batch:
+        """Return the pending records as a batch. From now on they count as passed to the store."""
+
+    def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
+        """Handle the outcome of a batch: None if it was written, else the error. If `is_durable` is False, a call of
+        `synced` follows.
+        """
+
+    def synced(self, sequence: int, error: Exception | None) -> None:
+        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
+        not.
+        """
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """True if a checkpoint of the state should be stored now."""
+
+    def put_checkpoint(self) -> None:
+        """Store a checkpoint of the execution's state after the latest batch."""
+
+
+class StoreUnavailable(NamedTuple):
+    """Reason why a store cannot be written to at present, and the time since when."""
+
+    reason: str
+    since: float
+    """Time at which the store became unavailable, in seconds of the loop's clock (`time.monotonic`)."""
+    resource: str = "disk"
+
+    def __str__(self) -> str:
+        """Return a text for people: ``waiting for the disk since 12 s: ...``, or ``waiting for the server ...``."""
+        return f"waiting for the {self.resource} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
+
+
+class PendingCommit:
+    """Batches that a thread is writing or has written. If `call` is None, they were written on the loop already.
+
+    `seconds_on_loop` is the time in seconds that the loop spent on them before the thread started.
+    """
+
+    def __init__(
+        self, batches: Mapping[Committing, Batch], call: ThreadCall | None, seconds_on_loop: float = 0.0
+    ) -> None:
+        self.batches = batches
+        self.call = call
+        self.seconds_on_loop = seconds_on_loop
+        self.is_over = call is None
+        """True once the journals have received the outcomes."""
 
 
 def _outcomes(append: Callable[[], Sequence[Exception | None]], count: int) -> Sequence[Exception | None]:

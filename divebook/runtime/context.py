@@ -48,225 +48,6 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.json_schemas import FITTING
 from divebook.workflow.step import Retry, Step
 
-# --- recorded time and random bits -----------------------------------------------------------------------------------
-
-
-Operation: TypeAlias = Callable[..., Awaitable[Any]]
-"""Type of the method `StepContext.operation`."""
-
-
-async def recorded_now(operation: Operation, clock: Clock, key: str | None) -> datetime:
-    """Return the current time in UTC. The time is recorded, so that a replay returns the same time."""
-
-    async def read() -> int:
-        return clock.now()
-
-    def extra_event(value: int) -> catalog.Payload:
-        return catalog.TimeAccessed(to_datetime(value).isoformat(), to_datetime(value).isoformat())
-
-    parameters = {"access_type": "now"}
-    value = await operation(TIME_ACCESS, parameters, read, key=key, repeatable=True, noted=extra_event)
-    return to_datetime(value)
-
-
-async def recorded_bits(operation: Operation, chance: Chance, count: int, method: str) -> int:
-    """Return `count` random bits. They are recorded, so that a replay returns the same bits. `method` is their purpose:
-    ``bits``, ``float`` or ``seed``.
-    """
-
-    async def draw() -> int:
-        return chance.bits(count)
-
-    def extra_event(bits: int) -> catalog.Payload:
-        value = bits / float(2**count) if method == "float" else bits
-        return catalog.RandomGenerated(method, value, bits if method == "seed" else None)
-
-    parameters = {"type": "bits", "count": count}
-    return int(await operation(RANDOM_GENERATION, parameters, draw, repeatable=True, noted=extra_event))
-
-
-# --- time limits of steps and calls, measured with the clock of the execution ----------------------------------------
-
-
-T = TypeVar("T")
-
-
-async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]], error: TimedOutError) -> T:
-    """Await a call for at most `seconds`, measured with the clock of the execution.
-
-    Raises
-    ------
-    TimedOutError
-        The object `error`, if the call took longer. It is a `TimeoutError`, so the outcome of a non-repeatable call is
-        then unknown.
-    """
-    with anyio.CancelScope() as scope:
-        alarm = asyncio.create_task(_ring(clock, seconds, scope))
-        try:
-            return await call()
-        finally:
-            alarm.cancel()
-    raise error
-
-
-async def _ring(clock: Clock, seconds: float, scope: anyio.CancelScope) -> None:
-    with engine_code():  # a clock may be user code
-        await clock.sleep(seconds)
-    scope.cancel()
-
-
-class TimeLimit:
-    """Time limits of the calls of a step: each call may have its own limit, and all calls share the limit of the
-    step.
-    """
-
-    def __init__(self, step: Step, journal: StepLog) -> None:
-        self._whole = step.timeout
-        self._name = f"step {step.name!r}"
-        self._journal = journal
-        self._began_at = 0 if step.timeout is None else journal.clock.now()
-
-    def of(
-        self, call: Callable[..., Awaitable[T]], timeout: float | None, called: str | None = None
-    ) -> Callable[..., Awaitable[T]]:
-        """Return a function that makes a call with a time limit. `called` is the name of the called function in the
-        error.
-        """
-
-        async def limited(*arguments: Any) -> T:
-            seconds, error = self._left(timeout, called)
-            return await within(self._journal.clock, seconds, functools.partial(call, *arguments), error)
-
-        return limited
-
-    def _left(self, timeout: float | None, called: str | None) -> tuple[float, TimedOutError]:
-        """Return the seconds that a call may take, and the error to raise after them. The shorter limit applies: that
-        of the call, or the rest of the step's.
-        """
-        limit_of_step = self._whole
-        limit_of_call = math.inf if timeout is None else timeout
-        spent = self._journal.seconds_since(self._began_at)
-        remaining = math.inf if limit_of_step is None else max(0.0, limit_of_step - spent)
-        if limit_of_step is None or limit_of_call < remaining:
-            return limit_of_call, TimedOutError(
-                f"a call of {self._name if called is None else repr(called)}", limit_of_call
-            )
-        return remaining, TimedOutError(self._name, limit_of_step)
-
-
-# --- attempts --------------------------------------------------------------------------------------------------------
-#
-# `retried` is the only retry loop, for steps, their items and single calls. The log has the failures and the pause
-# before the next attempt, so a restart waits only for the remaining time.
-
-
-JITTER_BITS = 32
-
-
-def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool:
-    """Return whether a call needs no retry loop: no retry policy applies, and no attempt has failed so far.
-
-    This check runs for every step, because it is cheaper than `retried` and its arguments.
-    """
-    if policy is not None:
-        return False
-    if path in recorder.operations.fresh:
-        return True
-    open_step = recorder.journal.present.paths[path].open
-    return open_step is None or not open_step.failures
-
-
-async def retried(
-    recorder: Recorder,
-    place: Place,
-    policy: Retry | None,
-    make: Callable[[int], Awaitable[T]],
-    *,
-    key: str | None = None,
-    within: str | None = None,
-    place_of: Callable[[int], Place] | None = None,
-) -> T:
-    """Make attempts at a step, an item or a call until an attempt succeeds or the retry policy allows no further
-    attempt. Return the result.
-
-    Parameters
-    ----------
-    place
-        Place of the step, item or call. The timers between the attempts use it as well.
-    policy
-        None for a single attempt.
-    make
-        Makes one attempt; receives the number of failed ones before it.
-    key
-        Name of the call within the step, if a single call is retried instead of the step or item.
-    within
-        Id of the operation that encloses the timers between the attempts, if any.
-    place_of
-        Returns the place of the operation of an attempt, if each attempt is an operation.
-
-    Raises
-    ------
-    Exception
-        The exception of the last attempt.
-    """
-    item = place.iteration_index if key is None else key
-    if place_of is not None:
-        _skip_attempts(recorder, place, key, _failures(recorder, place, item)[0], place_of)
-    while True:
-        # Read from the log: after a restart, the attempts and the pause continue where they were.
-        failures, delay = _failures(recorder, place, item)
-        if failures:
-            with recorder.waits.concurrent_calls(place.path).before_attempt():
-                if delay > 0:
-                    await recorder.signals.sleep(place._replace(key=pause_key(key, failures)), delay, within)
-        try:
-            return await make(failures)
-        except Exception as error:
-            if not _will_try_again(recorder, place, policy, error, key):
-                raise
-
-
-def _skip_attempts(
-    recorder: Recorder, place: Place, key: str | None, failures: int, place_of: Callable[[int], Place]
-) -> None:
-    """Mark the operations of failed attempts, and the pauses between them, as operations that the code does not request
-    again.
-
-    Otherwise their records would count as history ahead: recorded operations that replayed code has not reached yet
-    (test_attempts_that_failed_are_not_history_ahead).
-    """
-    for attempt in range(failures):
-        recorder.operations.skip(place_of(attempt).operation_id)
-        recorder.operations.skip(place._replace(key=pause_key(key, attempt)).operation_id)
-
-
-def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:
-    open_step: OpenStep | None = recorder.journal.present.paths[place.path].open
-    return NO_FAILURE if open_step is None else open_step.failures.get(item, NO_FAILURE)
-
-
-def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, error: Exception, key: str | None) -> bool:
-    """Record that another attempt follows, if the retry policy allows one and the log can still be written. Return
-    whether another attempt follows.
-    """
-    journal = recorder.journal
-    index = place.iteration_index
-    if policy is None or journal.error is not None or place.path in recorder.operations.diverged:
-        return False
-    failures = _failures(recorder, place, index if key is None else key)[0] + 1
-    failure = fault_of(error)
-    delay = retry_delay(policy, failures, failure, recorder.chance.bits(JITTER_BITS) / 2**JITTER_BITS)
-    if delay is not None:
-        event = catalog.StepRetried(failures, failure.message, delay, None if key else index, key)
-        journal.record(event, place.path, place.step)
-    return delay is not None
-
-
-STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
-"""Position of the running code among nested `gather` calls, such as ``gather-1.0-``; empty outside of any `gather`. It
-is part of the keys of operations.
-"""
-
 
 class StepContext:
     """API of one attempt of a step, or of one item of its `Each`, for step handlers.
@@ -706,3 +487,223 @@ class StepContext:
         ``seed``.
         """
         return await recorded_bits(self.operation, self._recorder.chance, count, method)
+
+
+# --- recorded time and random bits -----------------------------------------------------------------------------------
+
+
+Operation: TypeAlias = Callable[..., Awaitable[Any]]
+"""Type of the method `StepContext.operation`."""
+
+
+async def recorded_now(operation: Operation, clock: Clock, key: str | None) -> datetime:
+    """Return the current time in UTC. The time is recorded, so that a replay returns the same time."""
+
+    async def read() -> int:
+        return clock.now()
+
+    def extra_event(value: int) -> catalog.Payload:
+        return catalog.TimeAccessed(to_datetime(value).isoformat(), to_datetime(value).isoformat())
+
+    parameters = {"access_type": "now"}
+    value = await operation(TIME_ACCESS, parameters, read, key=key, repeatable=True, noted=extra_event)
+    return to_datetime(value)
+
+
+async def recorded_bits(operation: Operation, chance: Chance, count: int, method: str) -> int:
+    """Return `count` random bits. They are recorded, so that a replay returns the same bits. `method` is their purpose:
+    ``bits``, ``float`` or ``seed``.
+    """
+
+    async def draw() -> int:
+        return chance.bits(count)
+
+    def extra_event(bits: int) -> catalog.Payload:
+        value = bits / float(2**count) if method == "float" else bits
+        return catalog.RandomGenerated(method, value, bits if method == "seed" else None)
+
+    parameters = {"type": "bits", "count": count}
+    return int(await operation(RANDOM_GENERATION, parameters, draw, repeatable=True, noted=extra_event))
+
+
+# --- time limits of steps and calls, measured with the clock of the execution ----------------------------------------
+
+
+T = TypeVar("T")
+
+
+async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]], error: TimedOutError) -> T:
+    """Await a call for at most `seconds`, measured with the clock of the execution.
+
+    Raises
+    ------
+    TimedOutError
+        The object `error`, if the call took longer. It is a `TimeoutError`, so the outcome of a non-repeatable call is
+        then unknown.
+    """
+    with anyio.CancelScope() as scope:
+        alarm = asyncio.create_task(_ring(clock, seconds, scope))
+        try:
+            return await call()
+        finally:
+            alarm.cancel()
+    raise error
+
+
+async def _ring(clock: Clock, seconds: float, scope: anyio.CancelScope) -> None:
+    with engine_code():  # a clock may be user code
+        await clock.sleep(seconds)
+    scope.cancel()
+
+
+class TimeLimit:
+    """Time limits of the calls of a step: each call may have its own limit, and all calls share the limit of the
+    step.
+    """
+
+    def __init__(self, step: Step, journal: StepLog) -> None:
+        self._whole = step.timeout
+        self._name = f"step {step.name!r}"
+        self._journal = journal
+        self._began_at = 0 if step.timeout is None else journal.clock.now()
+
+    def of(
+        self, call: Callable[..., Awaitable[T]], timeout: float | None, called: str | None = None
+    ) -> Callable[..., Awaitable[T]]:
+        """Return a function that makes a call with a time limit. `called` is the name of the called function in the
+        error.
+        """
+
+        async def limited(*arguments: Any) -> T:
+            seconds, error = self._left(timeout, called)
+            return await within(self._journal.clock, seconds, functools.partial(call, *arguments), error)
+
+        return limited
+
+    def _left(self, timeout: float | None, called: str | None) -> tuple[float, TimedOutError]:
+        """Return the seconds that a call may take, and the error to raise after them. The shorter limit applies: that
+        of the call, or the rest of the step's.
+        """
+        limit_of_step = self._whole
+        limit_of_call = math.inf if timeout is None else timeout
+        spent = self._journal.seconds_since(self._began_at)
+        remaining = math.inf if limit_of_step is None else max(0.0, limit_of_step - spent)
+        if limit_of_step is None or limit_of_call < remaining:
+            return limit_of_call, TimedOutError(
+                f"a call of {self._name if called is None else repr(called)}", limit_of_call
+            )
+        return remaining, TimedOutError(self._name, limit_of_step)
+
+
+# --- attempts --------------------------------------------------------------------------------------------------------
+#
+# `retried` is the only retry loop, for steps, their items and single calls. The log has the failures and the pause
+# before the next attempt, so a restart waits only for the remaining time.
+
+
+JITTER_BITS = 32
+
+
+def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool:
+    """Return whether a call needs no retry loop: no retry policy applies, and no attempt has failed so far.
+
+    This check runs for every step, because it is cheaper than `retried` and its arguments.
+    """
+    if policy is not None:
+        return False
+    if path in recorder.operations.fresh:
+        return True
+    open_step = recorder.journal.present.paths[path].open
+    return open_step is None or not open_step.failures
+
+
+async def retried(
+    recorder: Recorder,
+    place: Place,
+    policy: Retry | None,
+    make: Callable[[int], Awaitable[T]],
+    *,
+    key: str | None = None,
+    within: str | None = None,
+    place_of: Callable[[int], Place] | None = None,
+) -> T:
+    """Make attempts at a step, an item or a call until an attempt succeeds or the retry policy allows no further
+    attempt. Return the result.
+
+    Parameters
+    ----------
+    place
+        Place of the step, item or call. The timers between the attempts use it as well.
+    policy
+        None for a single attempt.
+    make
+        Makes one attempt; receives the number of failed ones before it.
+    key
+        Name of the call within the step, if a single call is retried instead of the step or item.
+    within
+        Id of the operation that encloses the timers between the attempts, if any.
+    place_of
+        Returns the place of the operation of an attempt, if each attempt is an operation.
+
+    Raises
+    ------
+    Exception
+        The exception of the last attempt.
+    """
+    item = place.iteration_index if key is None else key
+    if place_of is not None:
+        _skip_attempts(recorder, place, key, _failures(recorder, place, item)[0], place_of)
+    while True:
+        # Read from the log: after a restart, the attempts and the pause continue where they were.
+        failures, delay = _failures(recorder, place, item)
+        if failures:
+            with recorder.waits.concurrent_calls(place.path).before_attempt():
+                if delay > 0:
+                    await recorder.signals.sleep(place._replace(key=pause_key(key, failures)), delay, within)
+        try:
+            return await make(failures)
+        except Exception as error:
+            if not _will_try_again(recorder, place, policy, error, key):
+                raise
+
+
+def _skip_attempts(
+    recorder: Recorder, place: Place, key: str | None, failures: int, place_of: Callable[[int], Place]
+) -> None:
+    """Mark the operations of failed attempts, and the pauses between them, as operations that the code does not request
+    again.
+
+    Otherwise their records would count as history ahead: recorded operations that replayed code has not reached yet
+    (test_attempts_that_failed_are_not_history_ahead).
+    """
+    for attempt in range(failures):
+        recorder.operations.skip(place_of(attempt).operation_id)
+        recorder.operations.skip(place._replace(key=pause_key(key, attempt)).operation_id)
+
+
+def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:
+    open_step: OpenStep | None = recorder.journal.present.paths[place.path].open
+    return NO_FAILURE if open_step is None else open_step.failures.get(item, NO_FAILURE)
+
+
+def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, error: Exception, key: str | None) -> bool:
+    """Record that another attempt follows, if the retry policy allows one and the log can still be written. Return
+    whether another attempt follows.
+    """
+    journal = recorder.journal
+    index = place.iteration_index
+    if policy is None or journal.error is not None or place.path in recorder.operations.diverged:
+        return False
+    failures = _failures(recorder, place, index if key is None else key)[0] + 1
+    failure = fault_of(error)
+    delay = retry_delay(policy, failures, failure, recorder.chance.bits(JITTER_BITS) / 2**JITTER_BITS)
+    if delay is not None:
+        event = catalog.StepRetried(failures, failure.message, delay, None if key else index, key)
+        journal.record(event, place.path, place.step)
+    return delay is not None
+
+
+STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
+"""Position of the running code among nested `gather` calls, such as ``gather-1.0-``; empty outside of any `gather`. It
+is part of the keys of operations.
+"""

@@ -170,14 +170,6 @@ class ReadExecution(FramedLog):
         return frame_of("questions", ((self.id, question) for question in self.asked.values()))
 
 
-def _restored(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: opened(value, lenient=True) for name, value in values.items()}
-
-
-MOST_STANDING = 140
-"""Maximum number of characters of `standing`."""
-
-
 class Execution(ReadExecution):
     """One run of a workflow, live or past: its state and results, and methods to wait for it, answer, resume or cancel
     it.
@@ -581,3 +573,11 @@ class Execution(ReadExecution):
         if self.status == catalog.CANCELLED:
             raise ExecutionCancelledError(self.id)
         return self
+
+
+def _restored(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: opened(value, lenient=True) for name, value in values.items()}
+
+
+MOST_STANDING = 140
+"""Maximum number of characters of `standing`."""

@@ -43,185 +43,6 @@ from divebook.store.append import FIRST_TOKEN, Batch, Durability
 from divebook.store.leases import Owner
 from divebook.text.redaction import logger
 
-# --- grouping of facts into records ----------------------------------------------------------------------------------
-#
-# Facts that follow each other at once form one record: one row of the store and one change of the state.
-#
-# The grouping depends only on order, place and time of the facts, not on when the state is read in between. Readers of
-# the log see single events (tests/runtime/test_gathering.py).
-
-
-SAME_MOMENT = 1000
-"""Microseconds within which consecutive facts count as simultaneous."""
-MAY_FOLLOW: Mapping[type[Payload], frozenset[type[Payload]]] = {
-    catalog.PathStarted: frozenset({catalog.StepStarted}),
-    catalog.StepStarted: frozenset({catalog.OperationStarted, catalog.IterationStarted}),
-    catalog.IterationStarted: frozenset({catalog.StateMutated, catalog.OperationStarted}),
-    catalog.OperationCompleted: frozenset(
-        {
-            catalog.StateMutated,
-            catalog.RollbackAdded,
-            catalog.StepCompleted,
-            catalog.IterationCompleted,
-            catalog.OperationStarted,
-        }
-    ),
-    catalog.StateMutated: frozenset({catalog.StepCompleted, catalog.OperationStarted, catalog.RollbackAdded}),
-    catalog.RollbackAdded: frozenset({catalog.StepCompleted, catalog.IterationCompleted}),
-    catalog.IterationCompleted: frozenset({catalog.IterationStarted, catalog.StepCompleted}),
-    catalog.StepCompleted: frozenset({catalog.PathCompleted}),
-}
-"""For each type of fact, the types that may directly follow it on the same path within one record."""
-_NOTHING: frozenset[type[Payload]] = frozenset()
-
-
-class RecordBuilder:
-    """Builder of the latest record of a log. A record is one row of the store, and holds events that follow each other
-    at once.
-
-    The journal reuses one object for all records.
-
-    Attributes
-    ----------
-    facts
-        The facts of the record so far; empty once no fact may join any more.
-    folded
-        Number of these facts that are folded into the state.
-    recorded_at
-        Time of the record, in microseconds since 1970.
-    """
-
-    __slots__ = (
-        "_execution_id",
-        "_id",
-        "_ids",
-        "_may_follow",
-        "_path",
-        "_record",
-        "_sequence",
-        "_step",
-        "facts",
-        "folded",
-        "recorded_at",
-    )
-
-    def __init__(self, execution_id: str, ids: Ids, recorded_at: int) -> None:
-        self._execution_id = execution_id
-        self._ids = ids
-        self.recorded_at = recorded_at
-        self._path = self._step = self._id = ""
-        self._sequence = 0
-        self.folded = 0
-        self._record: Record | None = None
-        self.facts: list[Payload] = []
-        self._may_follow = _NOTHING
-
-    def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
-        """Start a new record with its first event."""
-        self._id = self._ids.event(now)
-        self._sequence = sequence
-        self.recorded_at = now
-        self._path = path
-        self._step = step
-        self._record = None
-        self.facts = [data]
-        self.folded = 0
-        self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
-
-    def join(self, data: Payload, path: str, step: str, now: int) -> bool:
-        """Add an event to the record, if it follows at once on the same path. Return whether it was added."""
-        if type(data) not in self._may_follow or path != self._path:
-            return False
-        if step and self._step and step != self._step:  # a record belongs to one step
-            return False
-        # The last condition uses up an id, so it comes after all others.
-        if not 0 <= now - self.recorded_at < SAME_MOMENT or not self._ids.follow():
-            return False
-        self.facts.append(data)
-        self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
-        self._record = None
-        if step:
-            self._step = step
-        return True
-
-    def record(self) -> Record:
-        """Return a `Record` with the events added so far."""
-        record = self._record
-        if record is None:
-            facts = tuple(self.facts)
-            record = self._record = Record(
-                self._id, self._execution_id, self._sequence, self.recorded_at, facts, self._path, self._step
-            )
-        return record
-
-    def end(self) -> None:
-        """Close the record, so that no further event joins it."""
-        self.facts = []
-        self._may_follow = _NOTHING
-
-
-# --- detection of large facts ----------------------------------------------------------------------------------------
-#
-# Large values take long to write. The check is an estimate that looks at few parts of a value, because it runs for
-# every fact.
-
-
-HEAVY = 1024 * 1024
-"""Characters or bytes above which handing a commit to a thread pays off."""
-_MANY = 16 * 1024
-"""Number of parts of a list or mapping that counts as large."""
-_FEW = 16
-"""Number of parts up to which each part is inspected."""
-_LEVELS = 3
-_LIGHT = ATOMS - {str}
-_LARGE_FIELDS = {
-    catalog.ExecutionStarted: attrgetter("inputs"),
-    catalog.ExecutionCompleted: attrgetter("outputs"),
-    catalog.OperationStarted: attrgetter("parameters"),
-    catalog.OperationCompleted: attrgetter("result"),
-    catalog.StepCompleted: attrgetter("output"),
-    catalog.IterationStarted: attrgetter("item"),
-    catalog.EventEmitted: attrgetter("data"),
-}
-"""The field of each type of fact that may be large. A variable needs no entry: its value was the result of a call
-before."""
-
-
-def is_heavy(fact: catalog.Payload) -> bool:
-    """Return whether an event holds a value so large that it should be encoded and written in a thread. An estimate."""
-    get_value = _LARGE_FIELDS.get(type(fact))
-    if get_value is None:
-        return False
-    value = get_value(fact)
-    return type(value) not in _LIGHT and _is_heavy(value, _LEVELS)
-
-
-def _is_heavy(value: Any, levels: int) -> bool:
-    # An estimate that must be cheap: it runs for each record. It looks only a few levels deep, and does not look into
-    # long containers, whose length decides.
-    kind = type(value)
-    if kind is str or kind is bytes:
-        return len(value) > HEAVY
-    if kind is dict or kind is list:
-        if len(value) > _FEW or not levels:
-            return len(value) > _MANY
-        for part in value.values() if kind is dict else value:  # noqa: SIM110 - a generator takes twice as long
-            if _is_heavy(part, levels - 1):
-                return True
-        return False
-    return kind not in _LIGHT and isinstance(value, Recorded) and value.least_bytes() > HEAVY
-
-
-CHECKPOINT_EVENTS = 500
-"""Events after which a checkpoint of the state is stored, so that a reader need not fold the whole log."""
-CHECKPOINT_BYTES = 50
-"""Bytes of a checkpoint that take as long to write as one event takes to read and fold, with a safety factor of ten."""
-
-MOST_UNSEALED = 64
-"""Records kept for a second folding attempt, in case one of them does not follow from the state."""
-
-_log = logger(__name__)
-
 
 class Journal:
     """Event log of one execution while it runs: records events, folds them into the state, and passes them to
@@ -587,6 +408,186 @@ class Journal:
             place = self.execution_id, state.last_sequence
             _log.warning("execution %s has no checkpoint at event %s: %s", *place, error)
         self._next_checkpoint = _checkpoint_after(state.last_sequence, size)
+
+
+# --- grouping of facts into records ----------------------------------------------------------------------------------
+#
+# Facts that follow each other at once form one record: one row of the store and one change of the state.
+#
+# The grouping depends only on order, place and time of the facts, not on when the state is read in between. Readers of
+# the log see single events (tests/runtime/test_gathering.py).
+
+
+SAME_MOMENT = 1000
+"""Microseconds within which consecutive facts count as simultaneous."""
+MAY_FOLLOW: Mapping[type[Payload], frozenset[type[Payload]]] = {
+    catalog.PathStarted: frozenset({catalog.StepStarted}),
+    catalog.StepStarted: frozenset({catalog.OperationStarted, catalog.IterationStarted}),
+    catalog.IterationStarted: frozenset({catalog.StateMutated, catalog.OperationStarted}),
+    catalog.OperationCompleted: frozenset(
+        {
+            catalog.StateMutated,
+            catalog.RollbackAdded,
+            catalog.StepCompleted,
+            catalog.IterationCompleted,
+            catalog.OperationStarted,
+        }
+    ),
+    catalog.StateMutated: frozenset({catalog.StepCompleted, catalog.OperationStarted, catalog.RollbackAdded}),
+    catalog.RollbackAdded: frozenset({catalog.StepCompleted, catalog.IterationCompleted}),
+    catalog.IterationCompleted: frozenset({catalog.IterationStarted, catalog.StepCompleted}),
+    catalog.StepCompleted: frozenset({catalog.PathCompleted}),
+}
+"""For each type of fact, the types that may directly follow it on the same path within one record."""
+_NOTHING: frozenset[type[Payload]] = frozenset()
+
+
+class RecordBuilder:
+    """Builder of the latest record of a log. A record is one row of the store, and holds events that follow each other
+    at once.
+
+    The journal reuses one object for all records.
+
+    Attributes
+    ----------
+    facts
+        The facts of the record so far; empty once no fact may join any more.
+    folded
+        Number of these facts that are folded into the state.
+    recorded_at
+        Time of the record, in microseconds since 1970.
+    """
+
+    __slots__ = (
+        "_execution_id",
+        "_id",
+        "_ids",
+        "_may_follow",
+        "_path",
+        "_record",
+        "_sequence",
+        "_step",
+        "facts",
+        "folded",
+        "recorded_at",
+    )
+
+    def __init__(self, execution_id: str, ids: Ids, recorded_at: int) -> None:
+        self._execution_id = execution_id
+        self._ids = ids
+        self.recorded_at = recorded_at
+        self._path = self._step = self._id = ""
+        self._sequence = 0
+        self.folded = 0
+        self._record: Record | None = None
+        self.facts: list[Payload] = []
+        self._may_follow = _NOTHING
+
+    def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
+        """Start a new record with its first event."""
+        self._id = self._ids.event(now)
+        self._sequence = sequence
+        self.recorded_at = now
+        self._path = path
+        self._step = step
+        self._record = None
+        self.facts = [data]
+        self.folded = 0
+        self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
+
+    def join(self, data: Payload, path: str, step: str, now: int) -> bool:
+        """Add an event to the record, if it follows at once on the same path. Return whether it was added."""
+        if type(data) not in self._may_follow or path != self._path:
+            return False
+        if step and self._step and step != self._step:  # a record belongs to one step
+            return False
+        # The last condition uses up an id, so it comes after all others.
+        if not 0 <= now - self.recorded_at < SAME_MOMENT or not self._ids.follow():
+            return False
+        self.facts.append(data)
+        self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
+        self._record = None
+        if step:
+            self._step = step
+        return True
+
+    def record(self) -> Record:
+        """Return a `Record` with the events added so far."""
+        record = self._record
+        if record is None:
+            facts = tuple(self.facts)
+            record = self._record = Record(
+                self._id, self._execution_id, self._sequence, self.recorded_at, facts, self._path, self._step
+            )
+        return record
+
+    def end(self) -> None:
+        """Close the record, so that no further event joins it."""
+        self.facts = []
+        self._may_follow = _NOTHING
+
+
+# --- detection of large facts ----------------------------------------------------------------------------------------
+#
+# Large values take long to write. The check is an estimate that looks at few parts of a value, because it runs for
+# every fact.
+
+
+HEAVY = 1024 * 1024
+"""Characters or bytes above which handing a commit to a thread pays off."""
+_MANY = 16 * 1024
+"""Number of parts of a list or mapping that counts as large."""
+_FEW = 16
+"""Number of parts up to which each part is inspected."""
+_LEVELS = 3
+_LIGHT = ATOMS - {str}
+_LARGE_FIELDS = {
+    catalog.ExecutionStarted: attrgetter("inputs"),
+    catalog.ExecutionCompleted: attrgetter("outputs"),
+    catalog.OperationStarted: attrgetter("parameters"),
+    catalog.OperationCompleted: attrgetter("result"),
+    catalog.StepCompleted: attrgetter("output"),
+    catalog.IterationStarted: attrgetter("item"),
+    catalog.EventEmitted: attrgetter("data"),
+}
+"""The field of each type of fact that may be large. A variable needs no entry: its value was the result of a call
+before."""
+
+
+def is_heavy(fact: catalog.Payload) -> bool:
+    """Return whether an event holds a value so large that it should be encoded and written in a thread. An estimate."""
+    get_value = _LARGE_FIELDS.get(type(fact))
+    if get_value is None:
+        return False
+    value = get_value(fact)
+    return type(value) not in _LIGHT and _is_heavy(value, _LEVELS)
+
+
+def _is_heavy(value: Any, levels: int) -> bool:
+    # An estimate that must be cheap: it runs for each record. It looks only a few levels deep, and does not look into
+    # long containers, whose length decides.
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return len(value) > HEAVY
+    if kind is dict or kind is list:
+        if len(value) > _FEW or not levels:
+            return len(value) > _MANY
+        for part in value.values() if kind is dict else value:  # noqa: SIM110 - a generator takes twice as long
+            if _is_heavy(part, levels - 1):
+                return True
+        return False
+    return kind not in _LIGHT and isinstance(value, Recorded) and value.least_bytes() > HEAVY
+
+
+CHECKPOINT_EVENTS = 500
+"""Events after which a checkpoint of the state is stored, so that a reader need not fold the whole log."""
+CHECKPOINT_BYTES = 50
+"""Bytes of a checkpoint that take as long to write as one event takes to read and fold, with a safety factor of ten."""
+
+MOST_UNSEALED = 64
+"""Records kept for a second folding attempt, in case one of them does not follow from the state."""
+
+_log = logger(__name__)
 
 
 def _checkpoint_after(sequence: int, size: int = 0) -> int:

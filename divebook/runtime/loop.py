@@ -28,133 +28,6 @@ from divebook.runtime.waiting import guard
 from divebook.store.base import EventStore
 from divebook.store.registry import leave_open
 
-# --- delivery of messages --------------------------------------------------------------------------------------------
-#
-# `InboxDelivery` passes on messages from the store to the executions that this process drives. There is one per
-# store, on the engine's loop. Messages from this process are delivered at once. The store notifies about messages from
-# other processes while an execution runs.
-
-
-INTERVAL = 0.05
-"""Seconds until the inbox delivery subscribes to the store's news. Most executions are parked before that."""
-
-
-class InboxDelivery:
-    """Delivery of messages (answers, signals) from the store's inbox to the executions that this process drives."""
-
-    def __init__(self, calls: StoreCalls) -> None:
-        self._calls = calls
-        self._store = calls.store
-        self._runners: dict[str, Runner] = {}
-        self._last_number: int | None = None
-        """Number of the last message that was read, or None before the first read."""
-        self._task: asyncio.Task[None] | None = None
-        self._has_news = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._unsubscribe: Callable[[], None] | None = None
-        """Ends the subscription to the store's news, if there is one."""
-
-    def add(self, execution_id: str, runner: Runner) -> None:
-        """Deliver the messages of an execution to its runner from now on.
-
-        The runner reads earlier messages itself when it starts.
-        """
-        if not self._runners:
-            self._last_number = None
-        self._runners[execution_id] = runner
-        if self._unsubscribe is None and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
-
-    def remove(self, execution_id: str) -> None:
-        """Stop delivering the messages of an execution."""
-        self._runners.pop(execution_id, None)
-        if self._runners:
-            return
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
-        if self._timer is not None:  # the pending timer would keep this object alive
-            self._timer.cancel()
-            self._timer = None
-
-    def has(self, execution_id: str) -> bool:
-        """Return whether messages of an execution are delivered here. Callable from any thread."""
-        return execution_id in self._runners
-
-    async def deliver(self, execution_id: str) -> bool:
-        """Make the runner of an execution read its inbox now. Return False if no runner of this process reads it."""
-        runner = self._runners.get(execution_id)
-        if runner is None:
-            return False
-        try:
-            return await runner.take()
-        except FencedError:  # another process drives it and reads its inbox; the local driver raises
-            return False
-
-    def _listen(self) -> None:
-        self._timer = None
-        if not self._runners or self._unsubscribe is not None:
-            return
-        loop = asyncio.get_running_loop()
-
-        def on_news() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._start_reading)
-
-        self._unsubscribe = self._store.on_news(on_news)
-
-    def _start_reading(self) -> None:
-        self._has_news = True
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._read_news(), name="divebook-inbox")
-
-    async def _read_news(self) -> None:
-        try:
-            while self._has_news and self._runners:
-                self._has_news = False
-                self._last_number, addressed = await self._calls.patiently(self._new_messages)
-                for execution_id in addressed:
-                    await self.deliver(execution_id)
-        except StoreError:  # the store is gone or damaged: the code that uses it raises
-            return
-        finally:
-            self._task = None
-
-    def _new_messages(self) -> tuple[int, set[str]]:
-        """Return the number of the last message in the store, and the ids of executions that may have unread messages.
-
-        The first read names all runners, because a message may have arrived after its runner started
-        (test_a_signal_from_elsewhere_before_the_first_look_is_found).
-        """
-        if self._last_number is None:
-            return self._store.last_message(), set(self._runners)
-        messages = self._store.new_messages(self._last_number)
-        last = max((message.number for message in messages), default=self._last_number)
-        return last, {message.execution_id for message in messages}
-
-
-T = TypeVar("T")
-PATIENCE = 1.0
-"""Seconds for which a short wait, such as that for the start of a run, ignores a keyboard interrupt."""
-LEFT = "it was left as it was when its environment was closed; resume it, in an environment that is open"
-STOP_SECONDS = 5.0
-"""Seconds that the tasks of the loop have to end when the loop is stopped."""
-
-
-class StoreSession:
-    """Objects on the event loop that all executions of one store share: store calls, group commit, leases, inbox
-    delivery.
-
-    The session is freed with the last execution that references it.
-    """
-
-    def __init__(self, store: EventStore) -> None:
-        self.store = store
-        self.calls = StoreCalls(store)
-        self.commit = GroupCommit(self.calls)
-        self.lease_keeper = LeaseKeeper(self.calls)
-        self.inbox = InboxDelivery(self.calls)
-
 
 class EngineThread:
     """Daemon thread with one asyncio event loop, on which the executions of this process run.
@@ -404,6 +277,134 @@ class EngineThread:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+
+# --- delivery of messages --------------------------------------------------------------------------------------------
+#
+# `InboxDelivery` passes on messages from the store to the executions that this process drives. There is one per
+# store, on the engine's loop. Messages from this process are delivered at once. The store notifies about messages from
+# other processes while an execution runs.
+
+
+INTERVAL = 0.05
+"""Seconds until the inbox delivery subscribes to the store's news. Most executions are parked before that."""
+
+
+class InboxDelivery:
+    """Delivery of messages (answers, signals) from the store's inbox to the executions that this process drives."""
+
+    def __init__(self, calls: StoreCalls) -> None:
+        self._calls = calls
+        self._store = calls.store
+        self._runners: dict[str, Runner] = {}
+        self._last_number: int | None = None
+        """Number of the last message that was read, or None before the first read."""
+        self._task: asyncio.Task[None] | None = None
+        self._has_news = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        """Ends the subscription to the store's news, if there is one."""
+
+    def add(self, execution_id: str, runner: Runner) -> None:
+        """Deliver the messages of an execution to its runner from now on.
+
+        The runner reads earlier messages itself when it starts.
+        """
+        if not self._runners:
+            self._last_number = None
+        self._runners[execution_id] = runner
+        if self._unsubscribe is None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
+
+    def remove(self, execution_id: str) -> None:
+        """Stop delivering the messages of an execution."""
+        self._runners.pop(execution_id, None)
+        if self._runners:
+            return
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._timer is not None:  # the pending timer would keep this object alive
+            self._timer.cancel()
+            self._timer = None
+
+    def has(self, execution_id: str) -> bool:
+        """Return whether messages of an execution are delivered here. Callable from any thread."""
+        return execution_id in self._runners
+
+    async def deliver(self, execution_id: str) -> bool:
+        """Make the runner of an execution read its inbox now. Return False if no runner of this process reads it."""
+        runner = self._runners.get(execution_id)
+        if runner is None:
+            return False
+        try:
+            return await runner.take()
+        except FencedError:  # another process drives it and reads its inbox; the local driver raises
+            return False
+
+    def _listen(self) -> None:
+        self._timer = None
+        if not self._runners or self._unsubscribe is not None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def on_news() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._start_reading)
+
+        self._unsubscribe = self._store.on_news(on_news)
+
+    def _start_reading(self) -> None:
+        self._has_news = True
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._read_news(), name="divebook-inbox")
+
+    async def _read_news(self) -> None:
+        try:
+            while self._has_news and self._runners:
+                self._has_news = False
+                self._last_number, addressed = await self._calls.patiently(self._new_messages)
+                for execution_id in addressed:
+                    await self.deliver(execution_id)
+        except StoreError:  # the store is gone or damaged: the code that uses it raises
+            return
+        finally:
+            self._task = None
+
+    def _new_messages(self) -> tuple[int, set[str]]:
+        """Return the number of the last message in the store, and the ids of executions that may have unread messages.
+
+        The first read names all runners, because a message may have arrived after its runner started
+        (test_a_signal_from_elsewhere_before_the_first_look_is_found).
+        """
+        if self._last_number is None:
+            return self._store.last_message(), set(self._runners)
+        messages = self._store.new_messages(self._last_number)
+        last = max((message.number for message in messages), default=self._last_number)
+        return last, {message.execution_id for message in messages}
+
+
+T = TypeVar("T")
+PATIENCE = 1.0
+"""Seconds for which a short wait, such as that for the start of a run, ignores a keyboard interrupt."""
+LEFT = "it was left as it was when its environment was closed; resume it, in an environment that is open"
+STOP_SECONDS = 5.0
+"""Seconds that the tasks of the loop have to end when the loop is stopped."""
+
+
+class StoreSession:
+    """Objects on the event loop that all executions of one store share: store calls, group commit, leases, inbox
+    delivery.
+
+    The session is freed with the last execution that references it.
+    """
+
+    def __init__(self, store: EventStore) -> None:
+        self.store = store
+        self.calls = StoreCalls(store)
+        self.commit = GroupCommit(self.calls)
+        self.lease_keeper = LeaseKeeper(self.calls)
+        self.inbox = InboxDelivery(self.calls)
 
 
 def copy_outcome(target: Future[T], source: Future[T]) -> None:

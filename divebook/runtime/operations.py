@@ -216,95 +216,6 @@ class CallOptions(NamedTuple):
 PLAIN = CallOptions()
 
 
-class NoAnswer(Enum):
-    """Ways to continue with an operation for which the miss policy has no answer."""
-
-    LIVE = "live"
-    """Run the operation."""
-    REST = "rest"
-    """Suspend the code that requested the operation, because the results of later operations are unknown."""
-
-
-class PolicyAnswer(NamedTuple):
-    """Result or error with which a miss policy answers an operation, so that the operation is not run."""
-
-    end: catalog.OperationCompleted | catalog.OperationFailed
-    """Its result or error."""
-    origin: Mapping[str, Any] | None = None
-    """Origin of the end, as recorded in the field `served` of the event."""
-    files: FileEvents = ()
-    """File changes that the operation made in workspaces."""
-
-
-Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
-
-
-class WhatIfSource(NamedTuple):
-    """Execution whose log answers the operations of a what-if, and the tools that the what-if may run."""
-
-    source: str
-    tools: str
-    """The actions and tools that may run, with the values of `divebook.events.catalog.ExecutionForked`."""
-
-
-class MissPolicy(Protocol):
-    """Protocol of the policy that decides about operations which are not in the log of an execution. Only a what-if has
-    one.
-
-    All methods are called on the engine's event loop and must not block.
-    """
-
-    @property
-    def writes(self) -> bool:
-        """True if conversations and approval rules, which are kept outside the log, may be written."""
-
-    @property
-    def asks_models(self) -> bool:
-        """True if a model request without an answer may be sent to its model, which then needs its key and library."""
-
-    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
-        """Return the result or error to record for an operation instead of running it, or a `NoAnswer`."""
-
-    def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
-        """Return the event with which the source execution opened a workspace, which lists the files there.
-
-        Return None if the source did not open it. The workspace then starts from its present files.
-        """
-
-    def settled(self, question: Question) -> Settled | None:
-        """Return the event that answers a question, with the id of the question, or None if a person has to answer."""
-
-    def child_like(self, request: OperationRequest) -> WhatIfSource | None:
-        """Return the source execution from which a requested child execution is answered, or None if the child runs
-        normally.
-        """
-
-    def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return the settings with which the source execution ran an operation; empty if it did not run the
-        operation.
-        """
-
-
-FindMissPolicy: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitable[MissPolicy | None]"]
-"""Return the miss policy of an execution that is a what-if."""
-
-
-async def refuse_what_if(state: ExecutionState, calls: StoreCalls) -> NoReturn:
-    """Raise ExecutionError, because an execution that is a what-if cannot be driven without a miss policy.
-
-    Raises
-    ------
-    ExecutionError
-        Always: without a miss policy the calls would really run.
-    """
-    del calls
-    raise ExecutionError(f"execution {state.execution_id} is a what-if, which only an environment can go on with")
-
-
-CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
-"""Run an operation that is not in the log (None), or that is recorded as started."""
-
-
 class OperationLog:
     """Recorded operations of one execution: looks up an operation, and records its start, result or failure."""
 
@@ -673,6 +584,95 @@ class OperationLog:
     def _duration(self, record: OperationRecord, since: int | None) -> int:
         """Return the duration of an operation in nanoseconds."""
         return max(0, self.journal.clock.now() - (record.started_at if since is None else since)) * 1000
+
+
+class NoAnswer(Enum):
+    """Ways to continue with an operation for which the miss policy has no answer."""
+
+    LIVE = "live"
+    """Run the operation."""
+    REST = "rest"
+    """Suspend the code that requested the operation, because the results of later operations are unknown."""
+
+
+class PolicyAnswer(NamedTuple):
+    """Result or error with which a miss policy answers an operation, so that the operation is not run."""
+
+    end: catalog.OperationCompleted | catalog.OperationFailed
+    """Its result or error."""
+    origin: Mapping[str, Any] | None = None
+    """Origin of the end, as recorded in the field `served` of the event."""
+    files: FileEvents = ()
+    """File changes that the operation made in workspaces."""
+
+
+Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
+
+
+class WhatIfSource(NamedTuple):
+    """Execution whose log answers the operations of a what-if, and the tools that the what-if may run."""
+
+    source: str
+    tools: str
+    """The actions and tools that may run, with the values of `divebook.events.catalog.ExecutionForked`."""
+
+
+class MissPolicy(Protocol):
+    """Protocol of the policy that decides about operations which are not in the log of an execution. Only a what-if has
+    one.
+
+    All methods are called on the engine's event loop and must not block.
+    """
+
+    @property
+    def writes(self) -> bool:
+        """True if conversations and approval rules, which are kept outside the log, may be written."""
+
+    @property
+    def asks_models(self) -> bool:
+        """True if a model request without an answer may be sent to its model, which then needs its key and library."""
+
+    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
+        """Return the result or error to record for an operation instead of running it, or a `NoAnswer`."""
+
+    def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
+        """Return the event with which the source execution opened a workspace, which lists the files there.
+
+        Return None if the source did not open it. The workspace then starts from its present files.
+        """
+
+    def settled(self, question: Question) -> Settled | None:
+        """Return the event that answers a question, with the id of the question, or None if a person has to answer."""
+
+    def child_like(self, request: OperationRequest) -> WhatIfSource | None:
+        """Return the source execution from which a requested child execution is answered, or None if the child runs
+        normally.
+        """
+
+    def setting_of(self, operation_id: str) -> Mapping[str, Any]:
+        """Return the settings with which the source execution ran an operation; empty if it did not run the
+        operation.
+        """
+
+
+FindMissPolicy: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitable[MissPolicy | None]"]
+"""Return the miss policy of an execution that is a what-if."""
+
+
+async def refuse_what_if(state: ExecutionState, calls: StoreCalls) -> NoReturn:
+    """Raise ExecutionError, because an execution that is a what-if cannot be driven without a miss policy.
+
+    Raises
+    ------
+    ExecutionError
+        Always: without a miss policy the calls would really run.
+    """
+    del calls
+    raise ExecutionError(f"execution {state.execution_id} is a what-if, which only an environment can go on with")
+
+
+CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
+"""Run an operation that is not in the log (None), or that is recorded as started."""
 
 
 def _nothing() -> None:

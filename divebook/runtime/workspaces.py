@@ -55,258 +55,6 @@ from divebook.workspace.snapshots.tree import (
 )
 from divebook.workspace.workspace import CURRENT_WORKSPACE, Workspace
 
-# --- entered workspaces ----------------------------------------------------------------------------------------------
-
-
-OnEgress: TypeAlias = Callable[[EgressAnswer], None]
-"""Called for each network request to a host from a workspace, with the decision on it."""
-
-
-class WorkspaceProvider(Protocol):
-    """Protocol of the environment's part that provides executions with workspaces (folders in which agents and commands
-    work).
-    """
-
-    def definition(self, name: str) -> WorkspaceDefinition:
-        """Return the definition of a workspace; raises `NotFoundError`."""
-
-    def may_go_unasked(self, name: str, fingerprint: str) -> bool:
-        """Return whether a workflow with this fingerprint may apply changes of a workspace to its source folder without
-        a question.
-        """
-
-    def folder_for(self, execution_id: str, name: str) -> Path:
-        """Return the folder in which an execution keeps its copy of a workspace. Create the folder if necessary."""
-
-    def is_of_another(self, folder: Path, execution_id: str) -> bool:
-        """Return whether a workspace folder belongs to an execution other than this one."""
-
-    def source_of(self, definition: WorkspaceDefinition) -> Path | None:
-        """Return the folder from which the files of a workspace are copied, or None if the workspace starts empty."""
-
-    def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
-        """Create a workspace over a folder, not entered yet. `on_egress` is called for each network request to a
-        host.
-        """
-
-    def content(self, digest: str) -> bytes:
-        """Return the content of a file from the store, by the digest of the content."""
-
-
-class OpenWorkspace:
-    """An entered workspace of an execution, with the recorded and the actual state of its files."""
-
-    def __init__(self, workspace: Workspace, snapshots: Snapshots | None, *, is_copy: bool) -> None:
-        self.workspace = workspace
-        self.snapshots = snapshots
-        self.is_copy = is_copy
-        self.recorded: Tree | None = None
-        """The files according to the log."""
-        self.at: int | None = None
-        """Sequence number of the event with these files."""
-        self.actual: TreeSnapshot | None = None
-        """The actual files, if they differ from the log, until the difference is settled."""
-        self.unrecorded: dict[str, bytes] = {}
-        """Contents of files by digest that were read and are not in the log yet."""
-        self.running_calls: dict[str, Place] = {}
-        """Places of the calls that run in the workspace, by operation id."""
-        self.lock = asyncio.Lock()
-        self.is_behind = False
-        """True if the log has changes made elsewhere that are not applied to these files yet."""
-
-
-class WorkspaceLease:
-    """Use of an open workspace by one call. Records the file changes of the call.
-
-    Parameters
-    ----------
-    events_after
-        Return the events to record about the files after the call with an operation id has ended.
-    """
-
-    def __init__(self, opened: OpenWorkspace, events_after: Callable[[str], Awaitable[list[catalog.Payload]]]) -> None:
-        self._open = opened
-        self.events_after = events_after
-
-    def wrap(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-        """Return a function that makes the call inside the workspace."""
-
-        async def run_inside() -> Any:
-            # Set in the call and not around it: the call may run in another task, which has a copy of the context.
-            token = CURRENT_WORKSPACE.set(self._open.workspace)
-            try:
-                return await call()
-            finally:
-                CURRENT_WORKSPACE.reset(token)
-
-        return run_inside
-
-    def wrap_streamed(self, call: Callable[[], Awaitable[Any]]) -> StreamedCall:
-        """Return a function that makes the call inside the workspace, and streams the output of its commands."""
-        inside = self.wrap(call)
-
-        async def run_streamed(write: Write) -> Any:
-            token = PRINTED.set(lambda _, text: write(text, OUTPUT))
-            try:
-                return await inside()
-            finally:
-                PRINTED.reset(token)
-
-        return run_streamed
-
-    @contextmanager
-    def mark_running(self, operation_id: str, place: Place) -> Iterator[None]:
-        """Register the call as running in the workspace inside the `with` block."""
-        self._open.running_calls[operation_id] = place
-        try:
-            yield
-        finally:
-            del self._open.running_calls[operation_id]
-
-
-async def enter_workspace(
-    provider: WorkspaceProvider, definition: WorkspaceDefinition, on_egress: OnEgress, folder: Path, *, is_copy: bool
-) -> OpenWorkspace:
-    """Create a workspace over a folder and enter it. Return it as an `OpenWorkspace`."""
-    workspace = provider.made(definition, folder, on_egress)
-    await workspace.__aenter__()
-    # A store that snapshots its own files would double in size with each run.
-    exclude = [*definition.exclude, *patterns_of_stores(folder)]
-    snapshots = Snapshots(workspace.root, exclude=exclude) if definition.snapshots else None
-    return OpenWorkspace(workspace, snapshots, is_copy=is_copy)
-
-
-async def snapshot_of(opened: OpenWorkspace, *, everything: bool = False) -> TreeSnapshot | None:
-    """Take a snapshot of a workspace's files. Return None if the workspace has snapshots switched off."""
-    if opened.snapshots is None:
-        return None
-    snapshot = await asyncio.to_thread(opened.snapshots.take, everything=everything)
-    opened.unrecorded |= snapshot.contents  # the caller may have been cancelled before it recorded these contents
-    return snapshot._replace(contents=opened.unrecorded)
-
-
-# --- recorded file changes -------------------------------------------------------------------------------------------
-#
-# All functions of this part block.
-
-
-MOST_CHANGES = 1_000
-"""Maximum number of file changes that an event lists by name."""
-
-
-def copy_files(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
-    """Copy the files of a folder to an execution's folder. Stores of divebook in the folder are left out."""
-    root = Root(source)
-    target = Root(folder)
-    try:
-        # The protection of stores would not cover a copy.
-        exclude = [*definition.exclude, JOURNAL_FOLDER, *patterns_of_stores(source)]
-        with Snapshots(root, exclude=exclude, watch=False) as snapshots:
-            snapshot = snapshots.take()
-        with Snapshots(target, watch=False) as copies:
-            copies.restore(snapshot.tree, snapshot.contents.__getitem__)
-    finally:
-        root.close()
-        target.close()
-
-
-class OwnChanges(NamedTuple):
-    """Changes of the files in a workspace, compared with the folder from which the files were copied."""
-
-    folder: Path
-    """The source folder."""
-    tree: str
-    """Digest of the files."""
-    changes: list[FileChange]
-    meanwhile: Meanwhile
-    content: Callable[[str], bytes]
-    """Return the content of a file by its digest."""
-
-    @classmethod
-    def of(cls, folder: Path, tree: str, manifests: Sequence[Manifest], content: Callable[[str], bytes]) -> OwnChanges:
-        """Compute the changes between the first of some manifests and all of them together."""
-        changes = changes_between(tree_of(manifests[:1]).entries, tree_of(manifests).entries)
-        return cls(folder, tree, changes, versions_in(manifests), content)
-
-    def diffs(self) -> list[FileDiff]:
-        """Return the diff of each changed file."""
-        return diffs_of(self.changes, self.content)
-
-    def protected(self) -> set[str]:
-        """Return the changed paths that are protected, so that they are applied only if they are named."""
-        _, left_out = without_protected(self.changes, str(self.folder), ())
-        return {shown_path(change.path) for change in left_out}
-
-    def take_over(self, paths: Sequence[str] | None, by_name: Collection[str] = ()) -> Applied:
-        """Apply the changes of some paths, or of all paths, to the source folder. Raises like `apply_changes`.
-
-        Parameters
-        ----------
-        by_name
-            Protected paths to apply in addition to those of `paths`.
-        """
-        root = Root(self.folder)
-        try:
-            changes = select_changes(self.changes, paths)
-            return apply_changes(root, changes, self.content, self.meanwhile, by_name=[*(paths or ()), *by_name])
-        finally:
-            root.close()
-
-
-class ChangeSummary(NamedTuple):
-    """Changes of a workspace's files in the form in which an event records them."""
-
-    changes: list[dict[str, Any]]
-    """The first of the changes, for readers."""
-    number: int
-    files: list[list[Any]]
-    """The changes in the form of a manifest."""
-
-
-def summary_of_changes(recorded: Tree, snapshot: TreeSnapshot, content: Callable[[str], bytes]) -> ChangeSummary:
-    """Return the changes between the recorded files and a snapshot: as rows for readers, and as a manifest."""
-    entries = snapshot.tree.entries
-    changes = changes_between(recorded.entries, entries)
-    paths = {path for change in changes for path in (change.path, change.was) if path is not None}
-    # Files whose time alone has changed are in the manifest, so that a restored file has the recorded time. Readers do
-    # not see them as changes.
-    mtimes = {path for path in snapshot.delta if recorded.entries.get(path) != entries.get(path)}
-    delta = {path: entries.get(path) for path in paths | mtimes}
-
-    def get(digest: str) -> bytes:
-        return snapshot.contents[digest] if digest in snapshot.contents else content(digest)
-
-    summary = summary_of(changes[:MOST_CHANGES], get)
-    return ChangeSummary(summary, len(changes), manifest_of(delta, snapshot.contents))
-
-
-def change_data(change: FileChange) -> dict[str, Any]:
-    """Return path and kind of a file change as plain data, for an event or a question."""
-    data = {"path": shown_path(change.path), "kind": change.kind}
-    return data if change.was is None else {**data, "was": shown_path(change.was)}
-
-
-def problems(snapshot: TreeSnapshot) -> list[dict[str, Any]] | None:
-    """Return the files that a snapshot could not include, with the reasons, as plain data. None if there are no such
-    files.
-    """
-    rows = [{"path": shown_path(path), "reason": reason} for path, reason in snapshot.tree.problems]
-    return rows or None
-
-
-RESTORE = "restore"
-KEEP = "keep"
-"""Treatments of files that differ from the log."""
-MOST_ANSWERS = 1_000
-"""Maximum number of recorded network requests per opening."""
-MOST_OF_HOST = 255
-"""Maximum number of characters of a recorded host name."""
-Enter: TypeAlias = Callable[..., Awaitable[OpenWorkspace]]
-"""Function that enters a workspace over a folder, and receives whether the folder is a copy."""
-OUTSIDE = "outside"
-RESTORED = "restored"
-"""Causes of file changes that no recorded call made."""
-
 
 class Workspaces:
     """All workspaces of one execution in this process. Lives on the engine's event loop."""
@@ -732,3 +480,256 @@ class Workspaces:
                 opened = self._opened[data.workspace]
                 opened.at = self._journal.recorded
                 opened.unrecorded = {}
+
+
+# --- entered workspaces ----------------------------------------------------------------------------------------------
+
+
+OnEgress: TypeAlias = Callable[[EgressAnswer], None]
+"""Called for each network request to a host from a workspace, with the decision on it."""
+
+
+class WorkspaceProvider(Protocol):
+    """Protocol of the environment's part that provides executions with workspaces (folders in which agents and commands
+    work).
+    """
+
+    def definition(self, name: str) -> WorkspaceDefinition:
+        """Return the definition of a workspace; raises `NotFoundError`."""
+
+    def may_go_unasked(self, name: str, fingerprint: str) -> bool:
+        """Return whether a workflow with this fingerprint may apply changes of a workspace to its source folder without
+        a question.
+        """
+
+    def folder_for(self, execution_id: str, name: str) -> Path:
+        """Return the folder in which an execution keeps its copy of a workspace. Create the folder if necessary."""
+
+    def is_of_another(self, folder: Path, execution_id: str) -> bool:
+        """Return whether a workspace folder belongs to an execution other than this one."""
+
+    def source_of(self, definition: WorkspaceDefinition) -> Path | None:
+        """Return the folder from which the files of a workspace are copied, or None if the workspace starts empty."""
+
+    def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
+        """Create a workspace over a folder, not entered yet. `on_egress` is called for each network request to a
+        host.
+        """
+
+    def content(self, digest: str) -> bytes:
+        """Return the content of a file from the store, by the digest of the content."""
+
+
+class OpenWorkspace:
+    """An entered workspace of an execution, with the recorded and the actual state of its files."""
+
+    def __init__(self, workspace: Workspace, snapshots: Snapshots | None, *, is_copy: bool) -> None:
+        self.workspace = workspace
+        self.snapshots = snapshots
+        self.is_copy = is_copy
+        self.recorded: Tree | None = None
+        """The files according to the log."""
+        self.at: int | None = None
+        """Sequence number of the event with these files."""
+        self.actual: TreeSnapshot | None = None
+        """The actual files, if they differ from the log, until the difference is settled."""
+        self.unrecorded: dict[str, bytes] = {}
+        """Contents of files by digest that were read and are not in the log yet."""
+        self.running_calls: dict[str, Place] = {}
+        """Places of the calls that run in the workspace, by operation id."""
+        self.lock = asyncio.Lock()
+        self.is_behind = False
+        """True if the log has changes made elsewhere that are not applied to these files yet."""
+
+
+class WorkspaceLease:
+    """Use of an open workspace by one call. Records the file changes of the call.
+
+    Parameters
+    ----------
+    events_after
+        Return the events to record about the files after the call with an operation id has ended.
+    """
+
+    def __init__(self, opened: OpenWorkspace, events_after: Callable[[str], Awaitable[list[catalog.Payload]]]) -> None:
+        self._open = opened
+        self.events_after = events_after
+
+    def wrap(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+        """Return a function that makes the call inside the workspace."""
+
+        async def run_inside() -> Any:
+            # Set in the call and not around it: the call may run in another task, which has a copy of the context.
+            token = CURRENT_WORKSPACE.set(self._open.workspace)
+            try:
+                return await call()
+            finally:
+                CURRENT_WORKSPACE.reset(token)
+
+        return run_inside
+
+    def wrap_streamed(self, call: Callable[[], Awaitable[Any]]) -> StreamedCall:
+        """Return a function that makes the call inside the workspace, and streams the output of its commands."""
+        inside = self.wrap(call)
+
+        async def run_streamed(write: Write) -> Any:
+            token = PRINTED.set(lambda _, text: write(text, OUTPUT))
+            try:
+                return await inside()
+            finally:
+                PRINTED.reset(token)
+
+        return run_streamed
+
+    @contextmanager
+    def mark_running(self, operation_id: str, place: Place) -> Iterator[None]:
+        """Register the call as running in the workspace inside the `with` block."""
+        self._open.running_calls[operation_id] = place
+        try:
+            yield
+        finally:
+            del self._open.running_calls[operation_id]
+
+
+async def enter_workspace(
+    provider: WorkspaceProvider, definition: WorkspaceDefinition, on_egress: OnEgress, folder: Path, *, is_copy: bool
+) -> OpenWorkspace:
+    """Create a workspace over a folder and enter it. Return it as an `OpenWorkspace`."""
+    workspace = provider.made(definition, folder, on_egress)
+    await workspace.__aenter__()
+    # A store that snapshots its own files would double in size with each run.
+    exclude = [*definition.exclude, *patterns_of_stores(folder)]
+    snapshots = Snapshots(workspace.root, exclude=exclude) if definition.snapshots else None
+    return OpenWorkspace(workspace, snapshots, is_copy=is_copy)
+
+
+async def snapshot_of(opened: OpenWorkspace, *, everything: bool = False) -> TreeSnapshot | None:
+    """Take a snapshot of a workspace's files. Return None if the workspace has snapshots switched off."""
+    if opened.snapshots is None:
+        return None
+    snapshot = await asyncio.to_thread(opened.snapshots.take, everything=everything)
+    opened.unrecorded |= snapshot.contents  # the caller may have been cancelled before it recorded these contents
+    return snapshot._replace(contents=opened.unrecorded)
+
+
+# --- recorded file changes -------------------------------------------------------------------------------------------
+#
+# All functions of this part block.
+
+
+MOST_CHANGES = 1_000
+"""Maximum number of file changes that an event lists by name."""
+
+
+def copy_files(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
+    """Copy the files of a folder to an execution's folder. Stores of divebook in the folder are left out."""
+    root = Root(source)
+    target = Root(folder)
+    try:
+        # The protection of stores would not cover a copy.
+        exclude = [*definition.exclude, JOURNAL_FOLDER, *patterns_of_stores(source)]
+        with Snapshots(root, exclude=exclude, watch=False) as snapshots:
+            snapshot = snapshots.take()
+        with Snapshots(target, watch=False) as copies:
+            copies.restore(snapshot.tree, snapshot.contents.__getitem__)
+    finally:
+        root.close()
+        target.close()
+
+
+class OwnChanges(NamedTuple):
+    """Changes of the files in a workspace, compared with the folder from which the files were copied."""
+
+    folder: Path
+    """The source folder."""
+    tree: str
+    """Digest of the files."""
+    changes: list[FileChange]
+    meanwhile: Meanwhile
+    content: Callable[[str], bytes]
+    """Return the content of a file by its digest."""
+
+    @classmethod
+    def of(cls, folder: Path, tree: str, manifests: Sequence[Manifest], content: Callable[[str], bytes]) -> OwnChanges:
+        """Compute the changes between the first of some manifests and all of them together."""
+        changes = changes_between(tree_of(manifests[:1]).entries, tree_of(manifests).entries)
+        return cls(folder, tree, changes, versions_in(manifests), content)
+
+    def diffs(self) -> list[FileDiff]:
+        """Return the diff of each changed file."""
+        return diffs_of(self.changes, self.content)
+
+    def protected(self) -> set[str]:
+        """Return the changed paths that are protected, so that they are applied only if they are named."""
+        _, left_out = without_protected(self.changes, str(self.folder), ())
+        return {shown_path(change.path) for change in left_out}
+
+    def take_over(self, paths: Sequence[str] | None, by_name: Collection[str] = ()) -> Applied:
+        """Apply the changes of some paths, or of all paths, to the source folder. Raises like `apply_changes`.
+
+        Parameters
+        ----------
+        by_name
+            Protected paths to apply in addition to those of `paths`.
+        """
+        root = Root(self.folder)
+        try:
+            changes = select_changes(self.changes, paths)
+            return apply_changes(root, changes, self.content, self.meanwhile, by_name=[*(paths or ()), *by_name])
+        finally:
+            root.close()
+
+
+class ChangeSummary(NamedTuple):
+    """Changes of a workspace's files in the form in which an event records them."""
+
+    changes: list[dict[str, Any]]
+    """The first of the changes, for readers."""
+    number: int
+    files: list[list[Any]]
+    """The changes in the form of a manifest."""
+
+
+def summary_of_changes(recorded: Tree, snapshot: TreeSnapshot, content: Callable[[str], bytes]) -> ChangeSummary:
+    """Return the changes between the recorded files and a snapshot: as rows for readers, and as a manifest."""
+    entries = snapshot.tree.entries
+    changes = changes_between(recorded.entries, entries)
+    paths = {path for change in changes for path in (change.path, change.was) if path is not None}
+    # Files whose time alone has changed are in the manifest, so that a restored file has the recorded time. Readers do
+    # not see them as changes.
+    mtimes = {path for path in snapshot.delta if recorded.entries.get(path) != entries.get(path)}
+    delta = {path: entries.get(path) for path in paths | mtimes}
+
+    def get(digest: str) -> bytes:
+        return snapshot.contents[digest] if digest in snapshot.contents else content(digest)
+
+    summary = summary_of(changes[:MOST_CHANGES], get)
+    return ChangeSummary(summary, len(changes), manifest_of(delta, snapshot.contents))
+
+
+def change_data(change: FileChange) -> dict[str, Any]:
+    """Return path and kind of a file change as plain data, for an event or a question."""
+    data = {"path": shown_path(change.path), "kind": change.kind}
+    return data if change.was is None else {**data, "was": shown_path(change.was)}
+
+
+def problems(snapshot: TreeSnapshot) -> list[dict[str, Any]] | None:
+    """Return the files that a snapshot could not include, with the reasons, as plain data. None if there are no such
+    files.
+    """
+    rows = [{"path": shown_path(path), "reason": reason} for path, reason in snapshot.tree.problems]
+    return rows or None
+
+
+RESTORE = "restore"
+KEEP = "keep"
+"""Treatments of files that differ from the log."""
+MOST_ANSWERS = 1_000
+"""Maximum number of recorded network requests per opening."""
+MOST_OF_HOST = 255
+"""Maximum number of characters of a recorded host name."""
+Enter: TypeAlias = Callable[..., Awaitable[OpenWorkspace]]
+"""Function that enters a workspace over a folder, and receives whether the folder is a copy."""
+OUTSIDE = "outside"
+RESTORED = "restored"
+"""Causes of file changes that no recorded call made."""

@@ -24,6 +24,35 @@ from divebook.events.recorded import BigInt, NonFinite, Recorded, TaggedDict
 from divebook.scripting.values import plain
 from divebook.text.arguments import same_name
 
+
+class Host(Protocol):
+    """Interface for functions outside the sandbox that a script step may call: clock, random bytes, documents and
+    others.
+
+    The functions run in the thread that runs the script. An exception of a function ends the script, which cannot catch
+    it, and reaches the caller of `Interpreter.run_script` unchanged. There is one exception: a script may catch the
+    FileNotFoundError of `document`.
+    """
+
+    def now(self) -> float:
+        """Return the current time as seconds since 1970, UTC."""
+
+    def entropy(self) -> bytes:
+        """Return at least 16 random bytes. All random numbers of the script are derived from them."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for a number of seconds."""
+
+    def document(self, path: str) -> Mapping[str, Any]:
+        """Return the document at `path`, with its text under ``content``."""
+
+    def mutate(self, change: str, key: Any, value: Any) -> None:
+        """Record that the script has set or deleted a variable. `change` is ``set`` or ``delete``."""
+
+    def printed(self, text: str) -> None:
+        """Receive the whole output of the script. Called once, after its end."""
+
+
 # --- contexts, limits and names -------------------------------------------------------------------------------------
 
 
@@ -251,34 +280,6 @@ def prelude(code: str | None = None) -> str:
 
 
 # --- calls from the sandbox to the host -----------------------------------------------------------------------------
-
-
-class Host(Protocol):
-    """Interface for functions outside the sandbox that a script step may call: clock, random bytes, documents and
-    others.
-
-    The functions run in the thread that runs the script. An exception of a function ends the script, which cannot catch
-    it, and reaches the caller of `Interpreter.run_script` unchanged. There is one exception: a script may catch the
-    FileNotFoundError of `document`.
-    """
-
-    def now(self) -> float:
-        """Return the current time as seconds since 1970, UTC."""
-
-    def entropy(self) -> bytes:
-        """Return at least 16 random bytes. All random numbers of the script are derived from them."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait for a number of seconds."""
-
-    def document(self, path: str) -> Mapping[str, Any]:
-        """Return the document at `path`, with its text under ``content``."""
-
-    def mutate(self, change: str, key: Any, value: Any) -> None:
-        """Record that the script has set or deleted a variable. `change` is ``set`` or ``delete``."""
-
-    def printed(self, text: str) -> None:
-        """Receive the whole output of the script. Called once, after its end."""
 
 
 _REFUSED = "scripts are sandboxed: {name} is not available; read text with documents.get(path), write it with an action"

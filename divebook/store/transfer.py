@@ -65,6 +65,20 @@ FACTS_OF_MESSAGES = (InterruptResolved, InterruptExpired, SignalReceived, Approv
 """Classes of facts that are created from a message and contain the message's number."""
 
 
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """Numbers of executions, events and messages that `copy` copied."""
+
+    executions: int
+    """Number of executions that were copied."""
+    already: int
+    """Number of executions that the target already had in equal form."""
+    events: int
+    messages: int
+    unended: int
+    """Number of executions that have not ended and could therefore continue in either store."""
+
+
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
@@ -454,20 +468,6 @@ A lease of this process would end with it, and the incomplete log would look lik
 """
 COPY_LEASE_SECONDS = 366 * 86400.0
 """Duration in seconds of the lease of an incompletely copied log."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyReport:
-    """Numbers of executions, events and messages that `copy` copied."""
-
-    executions: int
-    """Number of executions that were copied."""
-    already: int
-    """Number of executions that the target already had in equal form."""
-    events: int
-    messages: int
-    unended: int
-    """Number of executions that have not ended and could therefore continue in either store."""
 
 
 def copy(source: EventStore, target: EventStore, on_copied: Callable[[str], object] = lambda _: None) -> CopyReport:

@@ -37,6 +37,74 @@ _TOKEN = re.compile(
 )
 
 
+class WildcardMatcher:
+    """Matcher for a wildcard pattern, compiled from a sequence of characters and wildcards.
+
+    Parameters
+    ----------
+    items
+        A character, which matches itself; a test, which matches one character; `Repeated`; or `OPTIONAL_PAIR`.
+    """
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self._characters: dict[str, int] = {}
+        self._tests: dict[Test, int] = {}
+        self._loops: dict[Test, int] = {}
+        self._pairs = self._empty = 0
+        bit = 1
+        previous: Item = OPTIONAL_PAIR
+        for item in items:
+            if isinstance(item, Repeated) and item == previous:
+                continue  # a run of equal wildcards is one item; else each character would pass through all of them
+            if item is OPTIONAL_PAIR:
+                self._pairs |= bit
+            elif isinstance(item, Repeated):
+                self._loops[item.test] = self._loops.get(item.test, 0) | bit
+            elif isinstance(item, str):
+                self._characters[item] = self._characters.get(item, 0) | bit
+            else:
+                self._tests[item] = self._tests.get(item, 0) | bit
+            self._empty |= bit if item is OPTIONAL_PAIR or isinstance(item, Repeated) else 0
+            bit = bit << 1
+            previous = item
+        self._end = bit
+        self._masks: dict[str, tuple[int, int]] = {}
+
+    def matches(self, text: str) -> bool:
+        """Return True if the wildcard pattern matches the whole text."""
+        # Bit `i` of `states` is set if part `i` of the pattern may match the next character.
+        states = self._with_skipped(1)
+        for character in text:
+            once, looping = self._masks.get(character) or self._mask(character)
+            states = self._with_skipped((states & once) << 1 | (states & looping))
+            if not states:
+                return False
+        return bool(states & self._end)
+
+    def _mask(self, character: str) -> tuple[int, int]:
+        """Return two bit sets for a character: parts of the pattern that match it once, and parts that match it
+        repeatedly.
+
+        The result is cached.
+        """
+        once = self._characters.get(character, 0)
+        looping = 0
+        for test, bits in self._tests.items():
+            once |= bits if test(character) else 0
+        for test, bits in self._loops.items():
+            looping |= bits if test(character) else 0
+        self._masks[character] = once, looping
+        return once, looping
+
+    def _with_skipped(self, states: int) -> int:
+        """Add the parts that follow an optional part to a set of parts that may match next. The set is a bit set."""
+        while True:
+            more = states | (states & self._empty) << 1 | (states & self._pairs) << 3
+            if more == states:
+                return states
+            states = more
+
+
 @functools.lru_cache(maxsize=512)
 def compiled(pattern: str) -> regex.Pattern[str]:
     """Return a regular expression compiled by the library `regex`. The result is cached.
@@ -176,71 +244,3 @@ def is_any_character(_character: str) -> bool:
 def is_not_slash(character: str) -> bool:
     """Return True if a character is not a slash. This is the test of a wildcard that matches within one folder."""
     return character != "/"
-
-
-class WildcardMatcher:
-    """Matcher for a wildcard pattern, compiled from a sequence of characters and wildcards.
-
-    Parameters
-    ----------
-    items
-        A character, which matches itself; a test, which matches one character; `Repeated`; or `OPTIONAL_PAIR`.
-    """
-
-    def __init__(self, items: Sequence[Item]) -> None:
-        self._characters: dict[str, int] = {}
-        self._tests: dict[Test, int] = {}
-        self._loops: dict[Test, int] = {}
-        self._pairs = self._empty = 0
-        bit = 1
-        previous: Item = OPTIONAL_PAIR
-        for item in items:
-            if isinstance(item, Repeated) and item == previous:
-                continue  # a run of equal wildcards is one item; else each character would pass through all of them
-            if item is OPTIONAL_PAIR:
-                self._pairs |= bit
-            elif isinstance(item, Repeated):
-                self._loops[item.test] = self._loops.get(item.test, 0) | bit
-            elif isinstance(item, str):
-                self._characters[item] = self._characters.get(item, 0) | bit
-            else:
-                self._tests[item] = self._tests.get(item, 0) | bit
-            self._empty |= bit if item is OPTIONAL_PAIR or isinstance(item, Repeated) else 0
-            bit = bit << 1
-            previous = item
-        self._end = bit
-        self._masks: dict[str, tuple[int, int]] = {}
-
-    def matches(self, text: str) -> bool:
-        """Return True if the wildcard pattern matches the whole text."""
-        # Bit `i` of `states` is set if part `i` of the pattern may match the next character.
-        states = self._with_skipped(1)
-        for character in text:
-            once, looping = self._masks.get(character) or self._mask(character)
-            states = self._with_skipped((states & once) << 1 | (states & looping))
-            if not states:
-                return False
-        return bool(states & self._end)
-
-    def _mask(self, character: str) -> tuple[int, int]:
-        """Return two bit sets for a character: parts of the pattern that match it once, and parts that match it
-        repeatedly.
-
-        The result is cached.
-        """
-        once = self._characters.get(character, 0)
-        looping = 0
-        for test, bits in self._tests.items():
-            once |= bits if test(character) else 0
-        for test, bits in self._loops.items():
-            looping |= bits if test(character) else 0
-        self._masks[character] = once, looping
-        return once, looping
-
-    def _with_skipped(self, states: int) -> int:
-        """Add the parts that follow an optional part to a set of parts that may match next. The set is a bit set."""
-        while True:
-            more = states | (states & self._empty) << 1 | (states & self._pairs) << 3
-            if more == states:
-                return states
-            states = more

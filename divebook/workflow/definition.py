@@ -121,96 +121,6 @@ class Written:
 UNWRITTEN = Written()
 
 
-# --- fingerprints: equal for two definitions exactly if they behave alike ---------------------------------------------
-#
-# Descriptions, the source text and triggers do not count. Every prompt, script, edge, condition, loop, agent name,
-# piece of content and default does.
-
-
-SILENT_FIELDS = frozenset({"source", "description", "triggers", "form"})
-SILENT_PART_FIELDS = frozenset({"description"})
-
-
-def fingerprint_of(definition: Mapping[str, Any]) -> str:
-    """Return the fingerprint of a definition in the form of `Workflow.to_dict`: a SHA-256 in hex.
-
-    Descriptions and the source text do not count. Two definitions that behave alike have equal fingerprints.
-    """
-    semantic = {key: value for key, value in definition.items() if key not in SILENT_FIELDS}
-    for part in ("inputs", "outputs"):
-        semantic[part] = [_without_silent(item) for item in semantic.get(part, ())]
-    # The content of files counts, not the time of their last change.
-    if "steps" in semantic:
-        semantic["steps"] = [_without_sources(step) for step in semantic["steps"]]
-    text = json.dumps(semantic, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _without_sources(step: Mapping[str, Any]) -> Mapping[str, Any]:
-    content = step.get("content")
-    return {**step, "content": ContentEntry.without_fingerprints(content)} if content else step
-
-
-def _without_silent(part: Mapping[str, Any]) -> dict[str, Any]:
-    semantic = {key: value for key, value in part.items() if key not in SILENT_PART_FIELDS}
-    if "default" in semantic:  # a default may be a date or another value that JSON does not have
-        semantic["default"] = parse(encode(semantic["default"]))
-    return semantic
-
-
-FORMS: Sequence[Change] = (with_present_templates,)
-"""Functions that upgrade older forms of `Workflow.to_dict`, the oldest first, like the upcasts of events."""
-
-
-@dataclass(frozen=True, slots=True)
-class InputDefinition(Definition):
-    """Definition of one input of a workflow. An input is required unless it has a default or `required` is False."""
-
-    names = ("name",)
-    short = (str,)
-    name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required", example="topic")]
-    type: Annotated[
-        str | None, Key("The type of its value; without it any value fits.", kind=table.InputType(), example="string")
-    ] = None
-    description: Annotated[
-        str, Key("A description for people; the error for a missing input shows it.", example="What to write about")
-    ] = ""
-    required: Annotated[bool | None, Key("Whether it must be given; by default yes, unless it has a Default.")] = None
-    default: Annotated[Any, Key("Its value if none is given.", example="rivers")] = None
-    has_default: bool = False
-    as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
-    """Former key ``As``, accepted in the dialect ``dive``. It has no effect."""
-    annotated: ParameterType | None = field(default=None, init=False, compare=False, repr=False)
-    """Annotation of a parameter of a workflow function, if `type` has no name for it. It is not recorded."""
-
-    def __post_init__(self) -> None:
-        Definition.__post_init__(self)
-        default = recorded_default(self.default, f"default of input {self.name!r}")
-        self._put(default=default, has_default=self.has_default or self.default is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class OutputDefinition(Definition):
-    """Definition of one output of a workflow: the value of the variable of that name when the execution ends."""
-
-    names = ("name",)
-    short = (str,)
-    name: Annotated[str, Key("The variable it shows.", example="report")]
-    type: Annotated[str | None, Key("Its type, for people.", example="string")] = None
-    description: Annotated[str, Key("A description for people.", example="The finished report")] = ""
-    format: Annotated[str | None, Key("How it is written, for people.", example="markdown")] = None
-    default: Annotated[Any, Key("Its value where the variable does not exist.", example="nothing found")] = None
-    has_default: bool = False
-    document: Annotated[
-        str | None, Key("A document to write it to.", ignored="write it with a Document.Write step")
-    ] = None
-
-    def __post_init__(self) -> None:
-        Definition.__post_init__(self)
-        default = recorded_default(self.default, f"default of output {self.name!r}")
-        self._put(default=default, has_default=self.has_default or self.default is not None)
-
-
 @dataclass(frozen=True, slots=True, init=False)
 class Workflow(Definition):
     """A workflow: steps and the edges between them. The first listed step is the start.
@@ -384,6 +294,96 @@ class Workflow(Definition):
         if not self._fingerprint:
             self._put(_fingerprint=fingerprint_of(self.stored))
         return self._fingerprint
+
+
+# --- fingerprints: equal for two definitions exactly if they behave alike ---------------------------------------------
+#
+# Descriptions, the source text and triggers do not count. Every prompt, script, edge, condition, loop, agent name,
+# piece of content and default does.
+
+
+SILENT_FIELDS = frozenset({"source", "description", "triggers", "form"})
+SILENT_PART_FIELDS = frozenset({"description"})
+
+
+def fingerprint_of(definition: Mapping[str, Any]) -> str:
+    """Return the fingerprint of a definition in the form of `Workflow.to_dict`: a SHA-256 in hex.
+
+    Descriptions and the source text do not count. Two definitions that behave alike have equal fingerprints.
+    """
+    semantic = {key: value for key, value in definition.items() if key not in SILENT_FIELDS}
+    for part in ("inputs", "outputs"):
+        semantic[part] = [_without_silent(item) for item in semantic.get(part, ())]
+    # The content of files counts, not the time of their last change.
+    if "steps" in semantic:
+        semantic["steps"] = [_without_sources(step) for step in semantic["steps"]]
+    text = json.dumps(semantic, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _without_sources(step: Mapping[str, Any]) -> Mapping[str, Any]:
+    content = step.get("content")
+    return {**step, "content": ContentEntry.without_fingerprints(content)} if content else step
+
+
+def _without_silent(part: Mapping[str, Any]) -> dict[str, Any]:
+    semantic = {key: value for key, value in part.items() if key not in SILENT_PART_FIELDS}
+    if "default" in semantic:  # a default may be a date or another value that JSON does not have
+        semantic["default"] = parse(encode(semantic["default"]))
+    return semantic
+
+
+FORMS: Sequence[Change] = (with_present_templates,)
+"""Functions that upgrade older forms of `Workflow.to_dict`, the oldest first, like the upcasts of events."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputDefinition(Definition):
+    """Definition of one input of a workflow. An input is required unless it has a default or `required` is False."""
+
+    names = ("name",)
+    short = (str,)
+    name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required", example="topic")]
+    type: Annotated[
+        str | None, Key("The type of its value; without it any value fits.", kind=table.InputType(), example="string")
+    ] = None
+    description: Annotated[
+        str, Key("A description for people; the error for a missing input shows it.", example="What to write about")
+    ] = ""
+    required: Annotated[bool | None, Key("Whether it must be given; by default yes, unless it has a Default.")] = None
+    default: Annotated[Any, Key("Its value if none is given.", example="rivers")] = None
+    has_default: bool = False
+    as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
+    """Former key ``As``, accepted in the dialect ``dive``. It has no effect."""
+    annotated: ParameterType | None = field(default=None, init=False, compare=False, repr=False)
+    """Annotation of a parameter of a workflow function, if `type` has no name for it. It is not recorded."""
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        default = recorded_default(self.default, f"default of input {self.name!r}")
+        self._put(default=default, has_default=self.has_default or self.default is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDefinition(Definition):
+    """Definition of one output of a workflow: the value of the variable of that name when the execution ends."""
+
+    names = ("name",)
+    short = (str,)
+    name: Annotated[str, Key("The variable it shows.", example="report")]
+    type: Annotated[str | None, Key("Its type, for people.", example="string")] = None
+    description: Annotated[str, Key("A description for people.", example="The finished report")] = ""
+    format: Annotated[str | None, Key("How it is written, for people.", example="markdown")] = None
+    default: Annotated[Any, Key("Its value where the variable does not exist.", example="nothing found")] = None
+    has_default: bool = False
+    document: Annotated[
+        str | None, Key("A document to write it to.", ignored="write it with a Document.Write step")
+    ] = None
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        default = recorded_default(self.default, f"default of output {self.name!r}")
+        self._put(default=default, has_default=self.has_default or self.default is not None)
 
 
 def _listed(value: Any, name: str, example: str) -> list[Any]:

@@ -14,6 +14,35 @@ from typing import Any, Literal
 
 from divebook.text.syntax import each_text, literal, parse_python, with_literal_depths
 
+
+@dataclass(frozen=True, slots=True)
+class DialectRules:
+    """Rules of execution in which the dialects differ. The defaults are the rules of ``divebook``."""
+
+    is_strict: bool = True
+    """True if keys and settings that would fail or have no effect are reported as errors when a definition is read."""
+    has_extensions: bool = True
+    """True if waits, questions, retries and other features that the legacy system lacks are available."""
+    keeps_text: bool = False
+    """True if the result of an action or an item is stored as text, and errors do not contain their place."""
+    flattens_items: bool = False
+    """True if nested items of ``Each`` are flattened recursively."""
+    numbers_all_branches: bool = False
+    """True if new paths are numbered over the whole execution. Otherwise they are numbered below each path."""
+    writes_state: bool = True
+    """True if scripts may change any variable, not only the variable that `Store` of their step names."""
+    converts_inputs: bool = True
+    """True if a string for an input is converted to the `Type` of the input, such as a number or a list."""
+    confirmation_mode: str = ""
+    """Approval mode of tools without rules or settings. Empty if each tool decides."""
+    qualifies_tools: bool = True
+    """True if tools of equal names get the name of their MCP server as a prefix. If False, an agent cannot have
+    both.
+    """
+    null_text: str = ""
+    """Output text of a script without a value."""
+
+
 # --- translation of the legacy script language ----------------------------------------------------------------------
 #
 # Legacy scripts use ``:=``, ``&&``, ``c ? a : b``, ``nil``, ``time.now()`` and ``rand.intn(9)``. Files may contain
@@ -243,34 +272,6 @@ Dialect = Literal["divebook", "dive"]
 
 OWN: Dialect = "divebook"
 """The default dialect."""
-
-
-@dataclass(frozen=True, slots=True)
-class DialectRules:
-    """Rules of execution in which the dialects differ. The defaults are the rules of ``divebook``."""
-
-    is_strict: bool = True
-    """True if keys and settings that would fail or have no effect are reported as errors when a definition is read."""
-    has_extensions: bool = True
-    """True if waits, questions, retries and other features that the legacy system lacks are available."""
-    keeps_text: bool = False
-    """True if the result of an action or an item is stored as text, and errors do not contain their place."""
-    flattens_items: bool = False
-    """True if nested items of ``Each`` are flattened recursively."""
-    numbers_all_branches: bool = False
-    """True if new paths are numbered over the whole execution. Otherwise they are numbered below each path."""
-    writes_state: bool = True
-    """True if scripts may change any variable, not only the variable that `Store` of their step names."""
-    converts_inputs: bool = True
-    """True if a string for an input is converted to the `Type` of the input, such as a number or a list."""
-    confirmation_mode: str = ""
-    """Approval mode of tools without rules or settings. Empty if each tool decides."""
-    qualifies_tools: bool = True
-    """True if tools of equal names get the name of their MCP server as a prefix. If False, an agent cannot have
-    both.
-    """
-    null_text: str = ""
-    """Output text of a script without a value."""
 
 
 DIALECT_RULES: Mapping[Dialect, DialectRules] = {

@@ -39,116 +39,6 @@ _BY_TRIGGER = "a trigger is fired by its Name: environment.fire(name)"
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSettings(Definition):
-    """Settings for requests to the model of an agent. None means the default of the provider."""
-
-    temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
-    presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.", example="0.5")] = None
-    frequency_penalty: Annotated[float | None, Key("How much repeated words are avoided.", example="0.5")] = None
-    reasoning_budget: Annotated[int | None, Key("Tokens for thinking.", ignored="write ReasoningEffort")] = None
-    reasoning_effort: Annotated[
-        str | None, Key("How much it thinks, in the words of its provider.", example="high")
-    ] = None
-    max_tokens: Annotated[
-        int | None, Key("The most tokens of an answer.", kind=table.Number(ranges.COUNT), example="4096")
-    ] = None
-    tool_choice: Annotated[
-        Mapping[str, Any] | None,
-        Key(
-            "Which tool it must call first: `{type: tool, name: search}`, or type `any`, `auto` or `none`.",
-            example="{Mode: auto}",
-        ),
-    ] = None
-    parallel_tool_calls: Annotated[bool | None, Key("Whether it may call several tools at once.")] = None
-    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
-    request_headers: Annotated[
-        Mapping[str, Sequence[str]], Key("HTTP headers of each request.", example="{X-Team: docs}")
-    ] = field(default_factory=dict)
-    caching: Annotated[bool | None, Key("Whether prompts are cached.", ignored=_NO_CACHING)] = None
-
-    def __post_init__(self) -> None:
-        require_numbers(self)
-        require_whole_characters(self)
-        choice = self.tool_choice
-        if choice is None:
-            return
-        hint = "write {type: auto}, {type: any}, {type: none} or {type: tool, name: search}"
-        if choice.get("type") not in TOOL_CHOICES or not choice.keys() <= {"type", "name"}:
-            raise DefinitionError([Problem(f"ToolChoice cannot be {dict(choice)}", key="tool_choice", hint=hint)])
-        if (choice["type"] == "tool") is not bool(choice.get("name")):
-            message = "ToolChoice names a tool with the type tool, and only then"
-            raise DefinitionError([Problem(message, key="tool_choice", hint=hint)])
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderSettings(Definition):
-    """Settings for all agents of one provider. The settings of an agent have priority."""
-
-    name: Annotated[
-        str, Key("The provider that these settings are for.", required="provider name is required", example="openai")
-    ]
-    caching: Annotated[bool | None, Key("Whether it caches prompts.", ignored=_NO_CACHING)] = None
-    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
-    request_headers: Annotated[
-        Mapping[str, Sequence[str]],
-        Key("HTTP headers of each request; those of an agent are added.", example="{X-Team: docs}"),
-    ] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Config(Definition):
-    """Settings of a whole environment. An empty string means that the setting is not set."""
-
-    names = ("default_workflow",)
-    default_provider: Annotated[str, Key("The provider of agents that name none.", example="anthropic")] = ""
-    default_model: Annotated[str, Key("The model of agents that name none.", example="claude-sonnet-5-5")] = ""
-    default_workflow: Annotated[str, Key("The workflow of a run that names none.", example="audit")] = ""
-    confirmation_mode: Annotated[
-        str,
-        Key(
-            "Which tools ask before they run.",
-            kind=table.Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
-            example="if-destructive",
-        ),
-    ] = ""
-    approvals: Annotated[
-        tuple[ApprovalRule, ...],
-        Key("Rules for calls of tools; of those that match the strictest holds.", extension=True),
-    ] = ()
-    log_level: Annotated[
-        str,
-        Key(
-            "How much is logged.",
-            kind=table.Text(choices=LOG_LEVELS, complaint="invalid log level: {}"),
-            ignored="the log of an execution has all; set the level of Python's own logging",
-        ),
-    ] = ""
-    durability: Annotated[
-        str,
-        Key(
-            "Whether each event is safe on disk at once (full), or soon after (relaxed).",
-            kind=table.Text(choices=DURABILITIES, complaint="invalid durability: {}"),
-        ),
-    ] = ""
-    recover: Annotated[
-        str,
-        Key(
-            "What happens to executions whose process has died, when a notebook loads.",
-            kind=table.Text(choices=RECOVERIES, complaint="invalid way to recover: {}"),
-            example="auto",
-        ),
-    ] = ""
-    notebook_data: Annotated[
-        str,
-        Key(
-            "Whether outputs in notebooks carry the data of their run.",
-            kind=table.Text(choices=NOTEBOOK_DATA, complaint="invalid setting for notebook data: {}"),
-        ),
-    ] = ""
-    providers: Annotated[tuple[ProviderSettings, ...], Key("Settings for all agents of one provider.")] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class AgentDefinition(Definition):
     """Definition of an agent: a model with a role, instructions and tools.
 
@@ -283,6 +173,116 @@ class AgentDefinition(Definition):
         require_numbers(self)
         require_whole_characters(self)
         self._put(output=declared_answer(self.output))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings(Definition):
+    """Settings for requests to the model of an agent. None means the default of the provider."""
+
+    temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
+    presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.", example="0.5")] = None
+    frequency_penalty: Annotated[float | None, Key("How much repeated words are avoided.", example="0.5")] = None
+    reasoning_budget: Annotated[int | None, Key("Tokens for thinking.", ignored="write ReasoningEffort")] = None
+    reasoning_effort: Annotated[
+        str | None, Key("How much it thinks, in the words of its provider.", example="high")
+    ] = None
+    max_tokens: Annotated[
+        int | None, Key("The most tokens of an answer.", kind=table.Number(ranges.COUNT), example="4096")
+    ] = None
+    tool_choice: Annotated[
+        Mapping[str, Any] | None,
+        Key(
+            "Which tool it must call first: `{type: tool, name: search}`, or type `any`, `auto` or `none`.",
+            example="{Mode: auto}",
+        ),
+    ] = None
+    parallel_tool_calls: Annotated[bool | None, Key("Whether it may call several tools at once.")] = None
+    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
+    request_headers: Annotated[
+        Mapping[str, Sequence[str]], Key("HTTP headers of each request.", example="{X-Team: docs}")
+    ] = field(default_factory=dict)
+    caching: Annotated[bool | None, Key("Whether prompts are cached.", ignored=_NO_CACHING)] = None
+
+    def __post_init__(self) -> None:
+        require_numbers(self)
+        require_whole_characters(self)
+        choice = self.tool_choice
+        if choice is None:
+            return
+        hint = "write {type: auto}, {type: any}, {type: none} or {type: tool, name: search}"
+        if choice.get("type") not in TOOL_CHOICES or not choice.keys() <= {"type", "name"}:
+            raise DefinitionError([Problem(f"ToolChoice cannot be {dict(choice)}", key="tool_choice", hint=hint)])
+        if (choice["type"] == "tool") is not bool(choice.get("name")):
+            message = "ToolChoice names a tool with the type tool, and only then"
+            raise DefinitionError([Problem(message, key="tool_choice", hint=hint)])
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings(Definition):
+    """Settings for all agents of one provider. The settings of an agent have priority."""
+
+    name: Annotated[
+        str, Key("The provider that these settings are for.", required="provider name is required", example="openai")
+    ]
+    caching: Annotated[bool | None, Key("Whether it caches prompts.", ignored=_NO_CACHING)] = None
+    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
+    request_headers: Annotated[
+        Mapping[str, Sequence[str]],
+        Key("HTTP headers of each request; those of an agent are added.", example="{X-Team: docs}"),
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Config(Definition):
+    """Settings of a whole environment. An empty string means that the setting is not set."""
+
+    names = ("default_workflow",)
+    default_provider: Annotated[str, Key("The provider of agents that name none.", example="anthropic")] = ""
+    default_model: Annotated[str, Key("The model of agents that name none.", example="claude-sonnet-5-5")] = ""
+    default_workflow: Annotated[str, Key("The workflow of a run that names none.", example="audit")] = ""
+    confirmation_mode: Annotated[
+        str,
+        Key(
+            "Which tools ask before they run.",
+            kind=table.Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
+            example="if-destructive",
+        ),
+    ] = ""
+    approvals: Annotated[
+        tuple[ApprovalRule, ...],
+        Key("Rules for calls of tools; of those that match the strictest holds.", extension=True),
+    ] = ()
+    log_level: Annotated[
+        str,
+        Key(
+            "How much is logged.",
+            kind=table.Text(choices=LOG_LEVELS, complaint="invalid log level: {}"),
+            ignored="the log of an execution has all; set the level of Python's own logging",
+        ),
+    ] = ""
+    durability: Annotated[
+        str,
+        Key(
+            "Whether each event is safe on disk at once (full), or soon after (relaxed).",
+            kind=table.Text(choices=DURABILITIES, complaint="invalid durability: {}"),
+        ),
+    ] = ""
+    recover: Annotated[
+        str,
+        Key(
+            "What happens to executions whose process has died, when a notebook loads.",
+            kind=table.Text(choices=RECOVERIES, complaint="invalid way to recover: {}"),
+            example="auto",
+        ),
+    ] = ""
+    notebook_data: Annotated[
+        str,
+        Key(
+            "Whether outputs in notebooks carry the data of their run.",
+            kind=table.Text(choices=NOTEBOOK_DATA, complaint="invalid setting for notebook data: {}"),
+        ),
+    ] = ""
+    providers: Annotated[tuple[ProviderSettings, ...], Key("Settings for all agents of one provider.")] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,154 @@ from divebook.text.ranges import INTEGER, NUMBER, SECONDS, NumberRange
 from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect, DialectRules
 from divebook.workflow.stored_form import Definition, defaults, without_none
 
+
+@dataclass(frozen=True)
+class Table:
+    """Keys of one definition class. Reads a definition from a mapping node, and writes a definition as a mapping.
+
+    `advice` has hints for keys that people write but that do not exist: ``{"Backstory": "write it into
+    Instructions"}``.
+    """
+
+    label: str
+    definition: type[Definition]
+    make: Maker | None = None
+    """Function that creates the definition from the read values; by default the constructor."""
+    example: str = ""
+    """Example of a mapping with these keys."""
+    text_key: str = ""
+    """Key to which a plain string in place of the mapping is assigned; empty if a string is an error."""
+    advice: Mapping[str, str] = field(default_factory=dict)
+    more: tuple[Key, ...] = ()
+    """Additional keys that do not fill a field of the definition."""
+
+    def __post_init__(self) -> None:
+        _TABLES[self.definition] = self
+
+    @cached_property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of the definition class, in the order of its fields."""
+        hints = get_type_hints(self.definition, include_extras=True)
+        return (*(_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint)), *self.more)
+
+    @cached_property
+    def _spellings(self) -> dict[str, Key]:
+        former = {name: key for key in self.keys for name in key.formerly}
+        former |= {snake_case(name): key for name, key in former.items()}
+        present = {key.name: key for key in self.keys}
+        return {**former, **present, **{snake_case(name): key for name, key in present.items()}}
+
+    @cached_property
+    def _folded(self) -> dict[str, Key]:
+        return {spelling.casefold(): key for spelling, key in self._spellings.items()}
+
+    def read(self, node: MappingNode, place: Place, reading: Reading) -> Any:
+        """Create the definition that a mapping node describes. Return `INVALID` if that is impossible.
+
+        All keys are read even if some fail. The definition is then created from the valid values. If its constructor
+        refuses them, its problems get the positions of their keys.
+        """
+        before = len(reading.errors)
+        values: dict[str, Any] = {}
+        key_nodes: dict[str, Scalar] = {}
+        for key_node, item in node.entries:
+            key = self._find(key_node, place, reading)
+            if key is None or not self._is_new(key, key_node, key_nodes, place, reading):
+                continue
+            where = (*place, key.name)
+            reading.locate(where, key_node.start, item.start)
+            # A key without a value counts as omitted.
+            if not (isinstance(item, Scalar) and item.value is None):
+                self._note_effect(key, key_node, where, reading)
+                values[key.field] = key.kind.read(item, where, reading)
+        # The definition is created even if keys have failed, so that its constructor can report further problems.
+        failed = {key.field for key in self.keys if values.get(key.field) is INVALID}
+        failed |= self._missing(values, node, place, reading)
+        values = {name: value for name, value in values.items() if name not in failed}
+        make = self.make or self._construct
+        parsed = ParsedMapping(values, node, place, frozenset(failed), len(reading.errors) == before)
+        try:
+            return make(parsed, reading)
+        except DefinitionError as error:  # the constructor refuses the values
+            reading.refused.add(place)
+            for problem in error.problems:
+                if problem.place:
+                    reading.add_located([problem.below(*place)])
+                else:
+                    where = (*place, problem.key or "")
+                    reading.add(problem.message, node.start, where, key=problem.key, hint=problem.hint)
+            return INVALID
+
+    def _construct(self, parsed: ParsedMapping, _reading: Reading) -> Any:
+        """Call the constructor with the valid values. Return `INVALID` if a field without a default has no valid
+        value.
+        """
+        return INVALID if parsed.failed - defaults(self.definition).keys() else self.definition(**parsed.values)
+
+    def key(self, spelling: str) -> Key | None:
+        """Return the key with a spelling in Pascal case or snake case; None if no key has this spelling."""
+        return self._spellings.get(spelling)
+
+    def write(self, value: Any) -> dict[str, Any]:
+        """Convert a definition to a mapping with the keys of definition files. Keys with their default value are
+        omitted.
+        """
+        data = value.to_dict()
+        return {key.name: key.kind.write(getattr(value, key.field)) for key in self.keys if key.field in data}
+
+    def _find(self, node: Scalar, place: Place, reading: Reading) -> Key | None:
+        by_spelling = self._folded if reading.format == "json" else self._spellings
+        key = by_spelling.get(node.text.casefold() if reading.format == "json" else node.text)
+        if key is None or (key.extension and not reading.strict):
+            self._unknown(node, place, reading, key)
+            return None
+        return key
+
+    def _unknown(self, node: Scalar, place: Place, reading: Reading, key: Key | None) -> None:
+        if reading.lax:
+            return
+        hint = 'only in the dialect "divebook"' if key else self._suggestion(node.text)
+        message = f"unknown key {node.text!r}"
+        reading.add(message, node.start, (*place, node.text), key=node.text, hint=hint)
+
+    def _suggestion(self, text: str) -> str:
+        """Return a hint for an unknown key: the advice for it, a similar key, or the names of all keys."""
+        names = [key.name for key in self.keys]
+        if text in self.advice:
+            return self.advice[text]
+        near = did_you_mean(text, names) or did_you_mean(text.replace("_", ""), names)
+        return near or f"{self.label} has {', '.join(names)}"
+
+    def _is_new(self, key: Key, node: Scalar, key_nodes: dict[str, Scalar], place: Place, reading: Reading) -> bool:
+        """Return False if a key was read before in the same mapping. If its two spellings differ, add a problem.
+
+        Two equal spellings were already reported by the parser.
+        """
+        earlier = key_nodes.setdefault(key.name, node)
+        if earlier is node or reading.lax:
+            return True
+        if earlier.text != node.text:
+            message = f"key {node.text!r} is given twice, also as {earlier.text!r}"
+            reading.add(message, node.start, (*place, key.name), key=node.text, hint="keep one of the two")
+        return False
+
+    def _note_effect(self, key: Key, node: Scalar, place: Place, reading: Reading) -> None:
+        """Add a warning if a key is written with a former name, and a problem if the key has no effect."""
+        if snake_case(node.text) in map(snake_case, key.formerly):
+            message = f"{node.text} is called {key.name} now"
+            hint = f"write {key.name}; the former name is still read"
+            reading.add(message, node.start, place, key=node.text, hint=hint, severity="warning")
+        if key.ignored:
+            message = f"{key.name} has no effect"
+            reading.add(message, node.start, place, key=key.name, hint=key.ignored, severity=reading.severity)
+
+    def _missing(self, values: dict[str, Any], node: MappingNode, place: Place, reading: Reading) -> set[str]:
+        missing = [key for key in self.keys if key.required and not values.get(key.field)]
+        for key in missing:
+            reading.add(key.required, node.start, (*place, key.name), key=key.name, hint=f"add {key.name}")
+        return {key.field for key in missing}
+
+
 # --- nodes: scalars, lists and mappings with their positions in a text ------------------------------------------------
 
 
@@ -580,153 +728,6 @@ Maker = Callable[[ParsedMapping, Reading], Any]
 
 _TABLES: dict[type[Definition], Table] = {}
 """The tables of all definition classes, by class."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Keys of one definition class. Reads a definition from a mapping node, and writes a definition as a mapping.
-
-    `advice` has hints for keys that people write but that do not exist: ``{"Backstory": "write it into
-    Instructions"}``.
-    """
-
-    label: str
-    definition: type[Definition]
-    make: Maker | None = None
-    """Function that creates the definition from the read values; by default the constructor."""
-    example: str = ""
-    """Example of a mapping with these keys."""
-    text_key: str = ""
-    """Key to which a plain string in place of the mapping is assigned; empty if a string is an error."""
-    advice: Mapping[str, str] = field(default_factory=dict)
-    more: tuple[Key, ...] = ()
-    """Additional keys that do not fill a field of the definition."""
-
-    def __post_init__(self) -> None:
-        _TABLES[self.definition] = self
-
-    @cached_property
-    def keys(self) -> tuple[Key, ...]:
-        """The keys of the definition class, in the order of its fields."""
-        hints = get_type_hints(self.definition, include_extras=True)
-        return (*(_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint)), *self.more)
-
-    @cached_property
-    def _spellings(self) -> dict[str, Key]:
-        former = {name: key for key in self.keys for name in key.formerly}
-        former |= {snake_case(name): key for name, key in former.items()}
-        present = {key.name: key for key in self.keys}
-        return {**former, **present, **{snake_case(name): key for name, key in present.items()}}
-
-    @cached_property
-    def _folded(self) -> dict[str, Key]:
-        return {spelling.casefold(): key for spelling, key in self._spellings.items()}
-
-    def read(self, node: MappingNode, place: Place, reading: Reading) -> Any:
-        """Create the definition that a mapping node describes. Return `INVALID` if that is impossible.
-
-        All keys are read even if some fail. The definition is then created from the valid values. If its constructor
-        refuses them, its problems get the positions of their keys.
-        """
-        before = len(reading.errors)
-        values: dict[str, Any] = {}
-        key_nodes: dict[str, Scalar] = {}
-        for key_node, item in node.entries:
-            key = self._find(key_node, place, reading)
-            if key is None or not self._is_new(key, key_node, key_nodes, place, reading):
-                continue
-            where = (*place, key.name)
-            reading.locate(where, key_node.start, item.start)
-            # A key without a value counts as omitted.
-            if not (isinstance(item, Scalar) and item.value is None):
-                self._note_effect(key, key_node, where, reading)
-                values[key.field] = key.kind.read(item, where, reading)
-        # The definition is created even if keys have failed, so that its constructor can report further problems.
-        failed = {key.field for key in self.keys if values.get(key.field) is INVALID}
-        failed |= self._missing(values, node, place, reading)
-        values = {name: value for name, value in values.items() if name not in failed}
-        make = self.make or self._construct
-        parsed = ParsedMapping(values, node, place, frozenset(failed), len(reading.errors) == before)
-        try:
-            return make(parsed, reading)
-        except DefinitionError as error:  # the constructor refuses the values
-            reading.refused.add(place)
-            for problem in error.problems:
-                if problem.place:
-                    reading.add_located([problem.below(*place)])
-                else:
-                    where = (*place, problem.key or "")
-                    reading.add(problem.message, node.start, where, key=problem.key, hint=problem.hint)
-            return INVALID
-
-    def _construct(self, parsed: ParsedMapping, _reading: Reading) -> Any:
-        """Call the constructor with the valid values. Return `INVALID` if a field without a default has no valid
-        value.
-        """
-        return INVALID if parsed.failed - defaults(self.definition).keys() else self.definition(**parsed.values)
-
-    def key(self, spelling: str) -> Key | None:
-        """Return the key with a spelling in Pascal case or snake case; None if no key has this spelling."""
-        return self._spellings.get(spelling)
-
-    def write(self, value: Any) -> dict[str, Any]:
-        """Convert a definition to a mapping with the keys of definition files. Keys with their default value are
-        omitted.
-        """
-        data = value.to_dict()
-        return {key.name: key.kind.write(getattr(value, key.field)) for key in self.keys if key.field in data}
-
-    def _find(self, node: Scalar, place: Place, reading: Reading) -> Key | None:
-        by_spelling = self._folded if reading.format == "json" else self._spellings
-        key = by_spelling.get(node.text.casefold() if reading.format == "json" else node.text)
-        if key is None or (key.extension and not reading.strict):
-            self._unknown(node, place, reading, key)
-            return None
-        return key
-
-    def _unknown(self, node: Scalar, place: Place, reading: Reading, key: Key | None) -> None:
-        if reading.lax:
-            return
-        hint = 'only in the dialect "divebook"' if key else self._suggestion(node.text)
-        message = f"unknown key {node.text!r}"
-        reading.add(message, node.start, (*place, node.text), key=node.text, hint=hint)
-
-    def _suggestion(self, text: str) -> str:
-        """Return a hint for an unknown key: the advice for it, a similar key, or the names of all keys."""
-        names = [key.name for key in self.keys]
-        if text in self.advice:
-            return self.advice[text]
-        near = did_you_mean(text, names) or did_you_mean(text.replace("_", ""), names)
-        return near or f"{self.label} has {', '.join(names)}"
-
-    def _is_new(self, key: Key, node: Scalar, key_nodes: dict[str, Scalar], place: Place, reading: Reading) -> bool:
-        """Return False if a key was read before in the same mapping. If its two spellings differ, add a problem.
-
-        Two equal spellings were already reported by the parser.
-        """
-        earlier = key_nodes.setdefault(key.name, node)
-        if earlier is node or reading.lax:
-            return True
-        if earlier.text != node.text:
-            message = f"key {node.text!r} is given twice, also as {earlier.text!r}"
-            reading.add(message, node.start, (*place, key.name), key=node.text, hint="keep one of the two")
-        return False
-
-    def _note_effect(self, key: Key, node: Scalar, place: Place, reading: Reading) -> None:
-        """Add a warning if a key is written with a former name, and a problem if the key has no effect."""
-        if snake_case(node.text) in map(snake_case, key.formerly):
-            message = f"{node.text} is called {key.name} now"
-            hint = f"write {key.name}; the former name is still read"
-            reading.add(message, node.start, place, key=node.text, hint=hint, severity="warning")
-        if key.ignored:
-            message = f"{key.name} has no effect"
-            reading.add(message, node.start, place, key=key.name, hint=key.ignored, severity=reading.severity)
-
-    def _missing(self, values: dict[str, Any], node: MappingNode, place: Place, reading: Reading) -> set[str]:
-        missing = [key for key in self.keys if key.required and not values.get(key.field)]
-        for key in missing:
-            reading.add(key.required, node.start, (*place, key.name), key=key.name, hint=f"add {key.name}")
-        return {key.field for key in missing}
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------

@@ -31,133 +31,6 @@ if TYPE_CHECKING:
     from distributed.deploy import Cluster
 
 
-# --- dashboards ------------------------------------------------------------------------------------------------------
-#
-# Dashboards of the clusters to which this process sends calls of executions. They are not recorded in a log.
-
-
-MOST = 1_000
-"""Maximum number of executions with known dashboards: those that sent calls last."""
-
-
-class Dashboards:
-    """Addresses of the dashboards of clusters, by the executions that sent calls there. Callable from any thread.
-
-    Examples
-    --------
-    >>> dashboards = Dashboards()
-    >>> dashboards.note("exec_1", "http://localhost:8787/status")
-    >>> dashboards.of("exec_1"), dashboards.of("exec_2")
-    (['http://localhost:8787/status'], [])
-    """
-
-    def __init__(self) -> None:
-        self._addresses: dict[str, tuple[str, ...]] = {}
-        self._lock = threading.Lock()
-
-    def note(self, execution_id: str, address: str) -> None:
-        """Note that calls of an execution go to the cluster with this dashboard."""
-        with self._lock:
-            addresses = self._addresses.pop(execution_id, ())  # moves the execution to the end
-            self._addresses[execution_id] = addresses if address in addresses else (*addresses, address)
-            if len(self._addresses) > MOST:
-                del self._addresses[next(iter(self._addresses))]
-
-    def forget(self, address: str) -> None:
-        """Forget the dashboard of a cluster that gets no more calls."""
-        with self._lock:
-            for execution_id, addresses in [*self._addresses.items()]:
-                remaining = tuple(other for other in addresses if other != address)
-                if remaining != addresses:
-                    self._addresses[execution_id] = remaining
-
-    def of(self, execution_id: str) -> list[str]:
-        """Return the dashboards of the clusters to which calls of an execution were sent."""
-        with self._lock:
-            return [*self._addresses.get(execution_id, ())]
-
-
-DASHBOARDS = Dashboards()
-
-
-# --- code that runs in the cluster -----------------------------------------------------------------------------------
-#
-# Workers make pickled calls, and the scheduler decides which task may start one.
-#
-# Dask starts a task again if it has lost its worker or its result. A call that is not repeatable therefore claims its
-# key from the scheduler first, which grants each key once (`tests/runtime/test_dask.py`).
-
-
-CLAIM = "divebook_claim"
-MOST_TAKEN = 10_000
-"""Number of granted keys after which keys without tasks are removed."""
-
-
-def begin(call: bytes, key: str | None = None) -> bytes | None:
-    """Make a pickled call in a Dask worker. With a key, first claim the key; return None if the key is claimed
-    already.
-    """
-    return make_shipped(call) if key is None or _is_claimed(key) else None
-
-
-def _is_claimed(key: str) -> bool:
-    """Claim a key from the scheduler for the task of this thread. Return whether the scheduler grants it."""
-    from distributed import get_worker
-
-    worker = get_worker()
-
-    async def claim() -> bool:
-        answer: bool = await getattr(worker.scheduler, CLAIM)(key=key)
-        return answer
-
-    return asyncio.run_coroutine_threadsafe(claim(), worker.loop.asyncio_loop).result()
-
-
-def install(dask_scheduler: Any) -> None:
-    """Install the handler for claims in a scheduler, if it has none."""
-    dask_scheduler.handlers.setdefault(CLAIM, Claims(dask_scheduler).claim)
-
-
-class Claims:
-    """Handler in the scheduler that grants each key to the first task that claims it, so that no call starts twice."""
-
-    def __init__(self, scheduler: Any) -> None:
-        self._scheduler = scheduler
-        self._granted_keys = set[str]()
-
-    def claim(self, key: str) -> bool:
-        """Return whether the task with a key may start. The key of a task that is not wanted any more is not
-        granted.
-        """
-        if key in self._granted_keys or key not in self._scheduler.tasks:
-            return False
-        if len(self._granted_keys) >= MOST_TAKEN:
-            self._granted_keys.intersection_update(self._scheduler.tasks)
-        self._granted_keys.add(key)
-        return True
-
-
-WINDOW = 64
-"""Maximum number of repeatable calls in the cluster at a time, in addition to `WINDOW_OF_THREAD` for each thread."""
-WINDOW_OF_THREAD = 16
-CONNECT_SECONDS = 10
-LONG = 0.5
-"""Seconds after which a call is published in the scheduler, which costs two messages, so that it can be found again."""
-KEPT_SECONDS = 2.0
-"""Seconds for which a returned result stays in the cluster, until it is certainly in the log."""
-PUBLISHED = "divebook/"
-MOST_LOOKED = 10_000
-"""Maximum number of executions remembered in `_Connection._checked_executions`."""
-LARGE = 1_000_000
-"""Bytes of a call above which Dask may warn about its size."""
-MUCH = 2**60
-SOONER = 0.5
-"""Additional priority of calls that must run as soon as they have started."""
-_ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://(\[[^\]\s]+\]|[^:/\s]+):\d+(/\S*)?|inproc://\S+")
-
-_log = logger(__name__)
-
-
 class DaskCluster:
     """Dask cluster on which functions run: ``executors={"gpu": DaskCluster(client, resources={"GPU": 1})}``.
 
@@ -304,6 +177,133 @@ class DaskCluster:
     def _fit(self, threads: int) -> None:
         self._shared_slots.resize(WINDOW + WINDOW_OF_THREAD * threads)
         self._exclusive_slots.resize(max(1, threads))
+
+
+# --- dashboards ------------------------------------------------------------------------------------------------------
+#
+# Dashboards of the clusters to which this process sends calls of executions. They are not recorded in a log.
+
+
+MOST = 1_000
+"""Maximum number of executions with known dashboards: those that sent calls last."""
+
+
+class Dashboards:
+    """Addresses of the dashboards of clusters, by the executions that sent calls there. Callable from any thread.
+
+    Examples
+    --------
+    >>> dashboards = Dashboards()
+    >>> dashboards.note("exec_1", "http://localhost:8787/status")
+    >>> dashboards.of("exec_1"), dashboards.of("exec_2")
+    (['http://localhost:8787/status'], [])
+    """
+
+    def __init__(self) -> None:
+        self._addresses: dict[str, tuple[str, ...]] = {}
+        self._lock = threading.Lock()
+
+    def note(self, execution_id: str, address: str) -> None:
+        """Note that calls of an execution go to the cluster with this dashboard."""
+        with self._lock:
+            addresses = self._addresses.pop(execution_id, ())  # moves the execution to the end
+            self._addresses[execution_id] = addresses if address in addresses else (*addresses, address)
+            if len(self._addresses) > MOST:
+                del self._addresses[next(iter(self._addresses))]
+
+    def forget(self, address: str) -> None:
+        """Forget the dashboard of a cluster that gets no more calls."""
+        with self._lock:
+            for execution_id, addresses in [*self._addresses.items()]:
+                remaining = tuple(other for other in addresses if other != address)
+                if remaining != addresses:
+                    self._addresses[execution_id] = remaining
+
+    def of(self, execution_id: str) -> list[str]:
+        """Return the dashboards of the clusters to which calls of an execution were sent."""
+        with self._lock:
+            return [*self._addresses.get(execution_id, ())]
+
+
+DASHBOARDS = Dashboards()
+
+
+# --- code that runs in the cluster -----------------------------------------------------------------------------------
+#
+# Workers make pickled calls, and the scheduler decides which task may start one.
+#
+# Dask starts a task again if it has lost its worker or its result. A call that is not repeatable therefore claims its
+# key from the scheduler first, which grants each key once (`tests/runtime/test_dask.py`).
+
+
+CLAIM = "divebook_claim"
+MOST_TAKEN = 10_000
+"""Number of granted keys after which keys without tasks are removed."""
+
+
+def begin(call: bytes, key: str | None = None) -> bytes | None:
+    """Make a pickled call in a Dask worker. With a key, first claim the key; return None if the key is claimed
+    already.
+    """
+    return make_shipped(call) if key is None or _is_claimed(key) else None
+
+
+def _is_claimed(key: str) -> bool:
+    """Claim a key from the scheduler for the task of this thread. Return whether the scheduler grants it."""
+    from distributed import get_worker
+
+    worker = get_worker()
+
+    async def claim() -> bool:
+        answer: bool = await getattr(worker.scheduler, CLAIM)(key=key)
+        return answer
+
+    return asyncio.run_coroutine_threadsafe(claim(), worker.loop.asyncio_loop).result()
+
+
+def install(dask_scheduler: Any) -> None:
+    """Install the handler for claims in a scheduler, if it has none."""
+    dask_scheduler.handlers.setdefault(CLAIM, Claims(dask_scheduler).claim)
+
+
+class Claims:
+    """Handler in the scheduler that grants each key to the first task that claims it, so that no call starts twice."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._granted_keys = set[str]()
+
+    def claim(self, key: str) -> bool:
+        """Return whether the task with a key may start. The key of a task that is not wanted any more is not
+        granted.
+        """
+        if key in self._granted_keys or key not in self._scheduler.tasks:
+            return False
+        if len(self._granted_keys) >= MOST_TAKEN:
+            self._granted_keys.intersection_update(self._scheduler.tasks)
+        self._granted_keys.add(key)
+        return True
+
+
+WINDOW = 64
+"""Maximum number of repeatable calls in the cluster at a time, in addition to `WINDOW_OF_THREAD` for each thread."""
+WINDOW_OF_THREAD = 16
+CONNECT_SECONDS = 10
+LONG = 0.5
+"""Seconds after which a call is published in the scheduler, which costs two messages, so that it can be found again."""
+KEPT_SECONDS = 2.0
+"""Seconds for which a returned result stays in the cluster, until it is certainly in the log."""
+PUBLISHED = "divebook/"
+MOST_LOOKED = 10_000
+"""Maximum number of executions remembered in `_Connection._checked_executions`."""
+LARGE = 1_000_000
+"""Bytes of a call above which Dask may warn about its size."""
+MUCH = 2**60
+SOONER = 0.5
+"""Additional priority of calls that must run as soon as they have started."""
+_ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://(\[[^\]\s]+\]|[^:/\s]+):\d+(/\S*)?|inproc://\S+")
+
+_log = logger(__name__)
 
 
 class _LostError(Exception):

@@ -46,6 +46,67 @@ TURNS_TO_COMMIT = 4
 """Turns of the loop from the return of a call to the commit of its result: future set, result recorded, written."""
 
 
+class ThreadCall:
+    """Blocking call that runs in a thread of the pool. Created on the loop, in the context of the caller."""
+
+    __slots__ = ("_returned", "context", "ended", "function", "handle", "outcome", "seconds")
+
+    def __init__(self, handle: LoopHandle, function: Callable[[], Any]) -> None:
+        self.handle = handle
+        self.function = function
+        self.context = contextvars.copy_context()
+        self.ended: asyncio.Future[None] | None = None
+        """Done on the loop once the call has returned; None if the loop blocks for it instead."""
+        self.outcome: Outcome | None = None
+        self.seconds = 0.0
+        """Duration of the call in seconds."""
+        self._returned = threading.Lock()
+        self._returned.acquire()
+
+    def make(self) -> None:
+        """Run the function in the present thread, and store its result or exception."""
+        started_at = time.perf_counter()
+        outcome: Outcome
+        try:
+            outcome = self.context.run(self.function), None
+        except BaseException as raised:  # noqa: BLE001 - the exception belongs to the caller
+            outcome = None, raised
+        self.seconds = time.perf_counter() - started_at
+        # The local reference would keep an exception, its traceback and this frame alive in a cycle.
+        self.outcome = outcome
+        del outcome
+
+    def hand_over(self) -> None:
+        """Make the outcome visible to the caller, and wake the caller if it waits. Called in the thread of the call.
+
+        The caller first creates the future and then checks the outcome. This thread first stores the outcome and then
+        checks the future. At least one of them therefore sees the other.
+        """
+        self._returned.release()
+        if self.ended is not None:
+            self.handle.queue_returned(self)
+
+    def at_once(self) -> Outcome | None:
+        """Return the outcome if the call returns within `MOMENT_SECONDS`, else None.
+
+        The loop waits only if the previous call was immediate.
+        """
+        return self.within(MOMENT_SECONDS) if self.handle.is_quick else self.outcome
+
+    def within(self, seconds: float) -> Outcome | None:
+        """Return the outcome if the call returns within some seconds, else None. The loop blocks meanwhile."""
+        self._returned.acquire(timeout=seconds)
+        return self.outcome
+
+    async def end(self) -> Outcome:
+        """Wait for the outcome and return it. The loop continues meanwhile."""
+        self.ended = self.handle.loop.create_future()
+        if self.outcome is None:
+            await self.ended
+        assert self.outcome is not None  # noqa: S101 - stored before the future was done
+        return self.outcome
+
+
 async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
     """Run a blocking function in a thread and return its result, while the engine's event loop continues.
 
@@ -155,67 +216,6 @@ class LoopHandle:
             call = self._returned.popleft()
             if call.ended is not None and not call.ended.done():  # otherwise the call was abandoned
                 call.ended.set_result(None)
-
-
-class ThreadCall:
-    """Blocking call that runs in a thread of the pool. Created on the loop, in the context of the caller."""
-
-    __slots__ = ("_returned", "context", "ended", "function", "handle", "outcome", "seconds")
-
-    def __init__(self, handle: LoopHandle, function: Callable[[], Any]) -> None:
-        self.handle = handle
-        self.function = function
-        self.context = contextvars.copy_context()
-        self.ended: asyncio.Future[None] | None = None
-        """Done on the loop once the call has returned; None if the loop blocks for it instead."""
-        self.outcome: Outcome | None = None
-        self.seconds = 0.0
-        """Duration of the call in seconds."""
-        self._returned = threading.Lock()
-        self._returned.acquire()
-
-    def make(self) -> None:
-        """Run the function in the present thread, and store its result or exception."""
-        started_at = time.perf_counter()
-        outcome: Outcome
-        try:
-            outcome = self.context.run(self.function), None
-        except BaseException as raised:  # noqa: BLE001 - the exception belongs to the caller
-            outcome = None, raised
-        self.seconds = time.perf_counter() - started_at
-        # The local reference would keep an exception, its traceback and this frame alive in a cycle.
-        self.outcome = outcome
-        del outcome
-
-    def hand_over(self) -> None:
-        """Make the outcome visible to the caller, and wake the caller if it waits. Called in the thread of the call.
-
-        The caller first creates the future and then checks the outcome. This thread first stores the outcome and then
-        checks the future. At least one of them therefore sees the other.
-        """
-        self._returned.release()
-        if self.ended is not None:
-            self.handle.queue_returned(self)
-
-    def at_once(self) -> Outcome | None:
-        """Return the outcome if the call returns within `MOMENT_SECONDS`, else None.
-
-        The loop waits only if the previous call was immediate.
-        """
-        return self.within(MOMENT_SECONDS) if self.handle.is_quick else self.outcome
-
-    def within(self, seconds: float) -> Outcome | None:
-        """Return the outcome if the call returns within some seconds, else None. The loop blocks meanwhile."""
-        self._returned.acquire(timeout=seconds)
-        return self.outcome
-
-    async def end(self) -> Outcome:
-        """Wait for the outcome and return it. The loop continues meanwhile."""
-        self.ended = self.handle.loop.create_future()
-        if self.outcome is None:
-            await self.ended
-        assert self.outcome is not None  # noqa: S101 - stored before the future was done
-        return self.outcome
 
 
 class _WorkerThread(threading.Thread):

@@ -41,6 +41,300 @@ from divebook.workspace.snapshots.restore import GetContent, put_back
 from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, NO_ENTRIES, Tree, TreeEntries, TreeEntry, TreeProblem
 from divebook.workspace.workspace import several
 
+
+class TreeScanner:
+    """Scanner of one folder: remembers the state at the last scan, and finds the changes since then.
+
+    Parameters
+    ----------
+    is_left_out
+        Returns True if a path, given with its last name, is not part of the tree.
+    largest
+        Maximum size in bytes of a file that is read.
+    watch
+        Source of reported changes; None to examine all files each time.
+    """
+
+    def __init__(
+        self, root: Root, is_left_out: Callable[[str, str], bool], largest: int, watch: FolderWatch | None
+    ) -> None:
+        self._root = root
+        self._is_left_out = is_left_out
+        self._largest = largest
+        self._watch = watch
+        self.entries: dict[str, TreeEntry] = {}
+        self.problems: dict[str, str] = {}
+        """Reason for leaving a path out, or for doubts about its content, by path."""
+        self.delta: dict[str, TreeEntry | None] = {}
+        """Entries that the current scan found changed, by path; None for a removed entry."""
+        self.contents: dict[str, bytes] = {}
+        """Contents of the files that the current scan has read, by SHA-256."""
+        self._digests = Digests()
+        self._children: dict[str, set[str]] = {"": set()}
+        self._signs: dict[str, dict[str, _Sign]] = {}
+        """Signs (ctime, inode, size) of entries by folder and name. Racy files have none, and so are read again."""
+        self._listings: dict[str, tuple[_Sign, list[str]]] = {}
+        """Ctime and inode of each folder at its last listing, and the names in it."""
+        self._racy: set[str] = set()
+        """Racy files: their sign may have stayed the same although they changed after the last scan."""
+        self._linked: set[str] = set()
+        """Files with several hard links. Each scan examines them, since changes by another name are not reported."""
+        self._is_new = True
+        self._is_relinked = False
+        self._next_racy: set[str] = set()
+        self._scan_start = 0
+
+    def forget(self) -> None:
+        """Forget the last scan, so that the next scan examines everything."""
+        self._is_new = True
+
+    def scan(self, *, everything: bool) -> str:
+        """Find all changes since the last scan; return the digest of the tree.
+
+        All files are examined without a watch, in the first scan, after lost events, and with `everything`. Otherwise
+        only the reported names, racy files and files with several names are examined.
+        """
+        self.delta = {}
+        self.contents = {}
+        self._next_racy = set()
+        self._is_relinked = False
+        # Before anything is read: a file that changes during the scan then counts as racy.
+        self._scan_start = time.time_ns()
+        # Drained before the scan, so that a change during the scan is reported for the next one.
+        watch = self._watch
+        names_by_folder = watch.drain() if watch is not None else {}
+        if watch is None or everything or self._is_new or watch.is_lost:
+            if watch is not None:
+                watch.is_lost = False
+            self._everything()
+        else:
+            for path in self._racy | self._linked:
+                folder, _, name = path.rpartition("/")
+                names_by_folder.setdefault(folder, set()).add(name)
+            for folder, names in sorted(names_by_folder.items()):
+                self._names(folder, names)
+            if self._is_relinked:  # another name of the file may lie in this tree, of which nothing is reported
+                self._everything()
+        for path in self._next_racy:
+            folder, _, name = path.rpartition("/")
+            self._signs.get(folder, {}).pop(name, None)  # the folder may have been removed during this look
+        self._racy = self._next_racy
+        self._is_new = False
+        return self._digests.of(self.entries, self._children)
+
+    def _everything(self) -> None:
+        self._folder("", os.open(".", _LIST, dir_fd=self._root.fd))
+        for path in [path for path in self.problems if not self._is_there(path)]:
+            del self.problems[path]
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            with self._root.parent(path) as (folder, name):
+                os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
+    def _names(self, folder: str, names: set[str]) -> None:
+        """Check some names in a folder for changes."""
+        if folder not in self._children:
+            return  # it was removed with the folder around it
+        try:
+            descriptor = self._root.open(folder or ".", _LIST)
+        except OSError:
+            return  # a change of the folder around it is reported too
+        try:
+            for name in names:
+                path = f"{folder}/{name}" if folder else name
+                try:
+                    status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                except FileNotFoundError:
+                    self._remove_entry(path)
+                else:
+                    self._entry(path, name, status, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _folder(self, folder: str, descriptor: int) -> None:
+        """Check a folder and everything below it for changes; close its descriptor."""
+        try:
+            if self._watch is not None:
+                self._watch.add(self._root.path, folder)
+            prefix = f"{folder}/" if folder else ""
+            names = self._listing(folder, descriptor)
+            for name in self._children.setdefault(folder, set()).difference(names):
+                self._remove_entry(prefix + name)
+            sign_of = self._signs.setdefault(folder, {}).get
+            stat_of = os.stat
+            for name in names:
+                try:
+                    status = stat_of(name, dir_fd=descriptor, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                # Same as `_sign`, but without a call for each of perhaps ten thousand files (`benchmarks.snapshots`).
+                if sign_of(name) != (status.st_ctime_ns, status.st_ino, status.st_size):
+                    self._entry(prefix + name, name, status, descriptor, deep=True)
+        finally:
+            os.close(descriptor)
+
+    def _listing(self, folder: str, descriptor: int) -> list[str]:
+        """Return the names in a folder, from the last listing if the ctime shows that the folder did not change."""
+        status = os.fstat(descriptor)
+        sign = (status.st_ctime_ns, status.st_ino)
+        listing = self._listings.get(folder)
+        if listing is not None and listing[0] == sign:
+            return listing[1]
+        names = os.listdir(descriptor)
+        if self._scan_start - status.st_ctime_ns >= SLACK:
+            self._listings[folder] = sign, names
+        else:
+            self._listings.pop(folder, None)
+        return names
+
+    def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
+        """Check one entry of a folder: compare its sign (ctime, inode, size) with the last one; record a new state."""
+        # The patterns apply to new entries only: an entry that is in the tree was not left out before.
+        mode = status.st_mode
+        entry = self.entries.get(path)
+        if entry is None and self._is_left_out(path, name):
+            return
+        # A folder that became a file, or the reverse: forget everything below it first.
+        if entry is not None and (entry.kind == FOLDER) is not stat.S_ISDIR(mode):
+            self._remove_entry(path)
+            entry = None
+        if stat.S_ISDIR(mode):
+            self._folder_entry(path, name, status, folder, deep=deep)
+            return
+        if status.st_nlink > 1:
+            self._is_relinked |= path not in self._linked
+            self._linked.add(path)
+        else:
+            self._linked.discard(path)
+        if entry is not None and self._sign_of(path) == _sign(status):
+            return
+        if stat.S_ISREG(mode):
+            self._file(path, name, folder)
+        elif stat.S_ISLNK(mode):
+            with suppress(OSError):  # it was changed meanwhile, which the next look detects
+                self._set(path, TreeEntry(LINK, content=os.readlink(name, dir_fd=folder)), _sign(status))
+        else:
+            self._leave_out(path, SPECIAL)
+
+    def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
+        """Check an entry that is a folder. Check its content only with `deep`, or if the folder was not watched."""
+        if path.count("/") >= DEEPEST:
+            self._leave_out(path, TOO_DEEP)
+            return
+        # The inode shows whether the name still belongs to the same folder, to which the watch belongs.
+        sign = self._sign_of(path)
+        is_same_folder = path in self._children and sign is not None and sign[0] == status.st_ino
+        is_watched = self._watch is None or self._watch.sees(path)
+        if path in self._children and not deep and not (is_same_folder and is_watched):
+            self._remove_entry(path)  # another folder with the same name: the watch is on the old one
+        if sign != _folder_sign(status) or path not in self._children or path in self.problems:
+            self._set(path, TreeEntry(FOLDER, status.st_mode & 0o7777), _folder_sign(status))
+            self._children.setdefault(path, set())
+        if deep or not (is_same_folder and is_watched):
+            try:
+                below = os.open(name, _LIST, dir_fd=folder)
+            except PermissionError:
+                self.problems[path] = UNREADABLE
+            except OSError:  # it was removed or replaced meanwhile, which the next look detects
+                return
+            else:
+                self._folder(path, below)
+
+    def _file(self, path: str, name: str, folder: int) -> None:
+        """Read a file and record its tree entry, or the reason for leaving it out."""
+        try:
+            descriptor = os.open(name, _READ, dir_fd=folder)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM):
+                self._leave_out(path, UNREADABLE)
+            return
+        try:
+            result = self._read(descriptor)
+        finally:
+            os.close(descriptor)
+        if result is None:
+            self._leave_out(path, TOO_LARGE)
+            return
+        content, status, is_stable = result
+        digest = sha256(content).hexdigest()
+        self.contents[digest] = content
+        if not is_stable or self._scan_start - status.st_ctime_ns < SLACK:
+            self._next_racy.add(path)
+        mode = status.st_mode & 0o7777
+        mtime = status.st_mtime_ns
+        self._set(path, TreeEntry(FILE, mode, digest, len(content), mtime), _sign(status))
+        if not is_stable:
+            self.problems[path] = UNSTABLE
+
+    def _read(self, descriptor: int) -> tuple[bytes, os.stat_result, bool] | None:
+        """Read a file; return content, status, and True if the file did not change while it was read.
+
+        Return None if the file is too large.
+        """
+        content = b""
+        after = os.fstat(descriptor)
+        is_stable = False
+        # A file that is written all the time never becomes stable. After some tries its last content is taken.
+        for _ in range(_TRIES):
+            before = after
+            if before.st_size > self._largest:
+                return None
+            with open(descriptor, "rb", closefd=False) as file:
+                file.seek(0)
+                content = file.read(self._largest + 1)
+            after = os.fstat(descriptor)
+            is_stable = _sign(before) == _sign(after) and len(content) == after.st_size
+            if is_stable:
+                break
+        return None if len(content) > self._largest else (content, after, is_stable)
+
+    def _set(self, path: str, entry: TreeEntry, sign: _Sign) -> None:
+        folder, _, name = path.rpartition("/")
+        self._signs.setdefault(folder, {})[name] = sign
+        self.problems.pop(path, None)
+        if self.entries.get(path) == entry:
+            return
+        self.entries[path] = entry
+        self.delta[path] = entry
+        self._children[folder].add(name)
+        self._digests.mark_stale(path if entry.kind == FOLDER else folder)
+
+    def _sign_of(self, path: str) -> _Sign | None:
+        folder, _, name = path.rpartition("/")
+        return self._signs.get(folder, {}).get(name)
+
+    def _leave_out(self, path: str, reason: str) -> None:
+        self._remove_entry(path)
+        self.problems[path] = reason
+
+    def _remove_entry(self, path: str) -> None:
+        folder, _, name = path.rpartition("/")
+        for child in list(self._children.get(path, ())):
+            self._remove_entry(f"{path}/{child}")
+        if self._children.pop(path, None) is not None:
+            self._digests.forget(path)
+            if self._watch is not None:
+                self._watch.remove(path)
+        self._signs.pop(path, None)
+        self._listings.pop(path, None)
+        self._signs.get(folder, {}).pop(name, None)
+        self.problems.pop(path, None)
+        self._linked.discard(path)
+        if path in self.entries:
+            self._children[folder].discard(name)
+            del self.entries[path]
+            self.delta[path] = None
+            self._digests.mark_stale(folder)
+
+    def problem_list(self) -> tuple[TreeProblem, ...]:
+        """Return the paths with problems and their reasons, sorted by path."""
+        return tuple(TreeProblem(path, reason) for path, reason in sorted(self.problems.items()))
+
+
 # --- snapshots of one folder: taken as it changes, and restored ---
 
 
@@ -370,299 +664,6 @@ def _sign(status: os.stat_result) -> _Sign:
 
 def _folder_sign(status: os.stat_result) -> _Sign:
     return status.st_ino, status.st_mode
-
-
-class TreeScanner:
-    """Scanner of one folder: remembers the state at the last scan, and finds the changes since then.
-
-    Parameters
-    ----------
-    is_left_out
-        Returns True if a path, given with its last name, is not part of the tree.
-    largest
-        Maximum size in bytes of a file that is read.
-    watch
-        Source of reported changes; None to examine all files each time.
-    """
-
-    def __init__(
-        self, root: Root, is_left_out: Callable[[str, str], bool], largest: int, watch: FolderWatch | None
-    ) -> None:
-        self._root = root
-        self._is_left_out = is_left_out
-        self._largest = largest
-        self._watch = watch
-        self.entries: dict[str, TreeEntry] = {}
-        self.problems: dict[str, str] = {}
-        """Reason for leaving a path out, or for doubts about its content, by path."""
-        self.delta: dict[str, TreeEntry | None] = {}
-        """Entries that the current scan found changed, by path; None for a removed entry."""
-        self.contents: dict[str, bytes] = {}
-        """Contents of the files that the current scan has read, by SHA-256."""
-        self._digests = Digests()
-        self._children: dict[str, set[str]] = {"": set()}
-        self._signs: dict[str, dict[str, _Sign]] = {}
-        """Signs (ctime, inode, size) of entries by folder and name. Racy files have none, and so are read again."""
-        self._listings: dict[str, tuple[_Sign, list[str]]] = {}
-        """Ctime and inode of each folder at its last listing, and the names in it."""
-        self._racy: set[str] = set()
-        """Racy files: their sign may have stayed the same although they changed after the last scan."""
-        self._linked: set[str] = set()
-        """Files with several hard links. Each scan examines them, since changes by another name are not reported."""
-        self._is_new = True
-        self._is_relinked = False
-        self._next_racy: set[str] = set()
-        self._scan_start = 0
-
-    def forget(self) -> None:
-        """Forget the last scan, so that the next scan examines everything."""
-        self._is_new = True
-
-    def scan(self, *, everything: bool) -> str:
-        """Find all changes since the last scan; return the digest of the tree.
-
-        All files are examined without a watch, in the first scan, after lost events, and with `everything`. Otherwise
-        only the reported names, racy files and files with several names are examined.
-        """
-        self.delta = {}
-        self.contents = {}
-        self._next_racy = set()
-        self._is_relinked = False
-        # Before anything is read: a file that changes during the scan then counts as racy.
-        self._scan_start = time.time_ns()
-        # Drained before the scan, so that a change during the scan is reported for the next one.
-        watch = self._watch
-        names_by_folder = watch.drain() if watch is not None else {}
-        if watch is None or everything or self._is_new or watch.is_lost:
-            if watch is not None:
-                watch.is_lost = False
-            self._everything()
-        else:
-            for path in self._racy | self._linked:
-                folder, _, name = path.rpartition("/")
-                names_by_folder.setdefault(folder, set()).add(name)
-            for folder, names in sorted(names_by_folder.items()):
-                self._names(folder, names)
-            if self._is_relinked:  # another name of the file may lie in this tree, of which nothing is reported
-                self._everything()
-        for path in self._next_racy:
-            folder, _, name = path.rpartition("/")
-            self._signs.get(folder, {}).pop(name, None)  # the folder may have been removed during this look
-        self._racy = self._next_racy
-        self._is_new = False
-        return self._digests.of(self.entries, self._children)
-
-    def _everything(self) -> None:
-        self._folder("", os.open(".", _LIST, dir_fd=self._root.fd))
-        for path in [path for path in self.problems if not self._is_there(path)]:
-            del self.problems[path]
-
-    def _is_there(self, path: str) -> bool:
-        try:
-            with self._root.parent(path) as (folder, name):
-                os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except OSError:
-            return False
-        return True
-
-    def _names(self, folder: str, names: set[str]) -> None:
-        """Check some names in a folder for changes."""
-        if folder not in self._children:
-            return  # it was removed with the folder around it
-        try:
-            descriptor = self._root.open(folder or ".", _LIST)
-        except OSError:
-            return  # a change of the folder around it is reported too
-        try:
-            for name in names:
-                path = f"{folder}/{name}" if folder else name
-                try:
-                    status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                except FileNotFoundError:
-                    self._remove_entry(path)
-                else:
-                    self._entry(path, name, status, descriptor)
-        finally:
-            os.close(descriptor)
-
-    def _folder(self, folder: str, descriptor: int) -> None:
-        """Check a folder and everything below it for changes; close its descriptor."""
-        try:
-            if self._watch is not None:
-                self._watch.add(self._root.path, folder)
-            prefix = f"{folder}/" if folder else ""
-            names = self._listing(folder, descriptor)
-            for name in self._children.setdefault(folder, set()).difference(names):
-                self._remove_entry(prefix + name)
-            sign_of = self._signs.setdefault(folder, {}).get
-            stat_of = os.stat
-            for name in names:
-                try:
-                    status = stat_of(name, dir_fd=descriptor, follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                # Same as `_sign`, but without a call for each of perhaps ten thousand files (`benchmarks.snapshots`).
-                if sign_of(name) != (status.st_ctime_ns, status.st_ino, status.st_size):
-                    self._entry(prefix + name, name, status, descriptor, deep=True)
-        finally:
-            os.close(descriptor)
-
-    def _listing(self, folder: str, descriptor: int) -> list[str]:
-        """Return the names in a folder, from the last listing if the ctime shows that the folder did not change."""
-        status = os.fstat(descriptor)
-        sign = (status.st_ctime_ns, status.st_ino)
-        listing = self._listings.get(folder)
-        if listing is not None and listing[0] == sign:
-            return listing[1]
-        names = os.listdir(descriptor)
-        if self._scan_start - status.st_ctime_ns >= SLACK:
-            self._listings[folder] = sign, names
-        else:
-            self._listings.pop(folder, None)
-        return names
-
-    def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
-        """Check one entry of a folder: compare its sign (ctime, inode, size) with the last one; record a new state."""
-        # The patterns apply to new entries only: an entry that is in the tree was not left out before.
-        mode = status.st_mode
-        entry = self.entries.get(path)
-        if entry is None and self._is_left_out(path, name):
-            return
-        # A folder that became a file, or the reverse: forget everything below it first.
-        if entry is not None and (entry.kind == FOLDER) is not stat.S_ISDIR(mode):
-            self._remove_entry(path)
-            entry = None
-        if stat.S_ISDIR(mode):
-            self._folder_entry(path, name, status, folder, deep=deep)
-            return
-        if status.st_nlink > 1:
-            self._is_relinked |= path not in self._linked
-            self._linked.add(path)
-        else:
-            self._linked.discard(path)
-        if entry is not None and self._sign_of(path) == _sign(status):
-            return
-        if stat.S_ISREG(mode):
-            self._file(path, name, folder)
-        elif stat.S_ISLNK(mode):
-            with suppress(OSError):  # it was changed meanwhile, which the next look detects
-                self._set(path, TreeEntry(LINK, content=os.readlink(name, dir_fd=folder)), _sign(status))
-        else:
-            self._leave_out(path, SPECIAL)
-
-    def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
-        """Check an entry that is a folder. Check its content only with `deep`, or if the folder was not watched."""
-        if path.count("/") >= DEEPEST:
-            self._leave_out(path, TOO_DEEP)
-            return
-        # The inode shows whether the name still belongs to the same folder, to which the watch belongs.
-        sign = self._sign_of(path)
-        is_same_folder = path in self._children and sign is not None and sign[0] == status.st_ino
-        is_watched = self._watch is None or self._watch.sees(path)
-        if path in self._children and not deep and not (is_same_folder and is_watched):
-            self._remove_entry(path)  # another folder with the same name: the watch is on the old one
-        if sign != _folder_sign(status) or path not in self._children or path in self.problems:
-            self._set(path, TreeEntry(FOLDER, status.st_mode & 0o7777), _folder_sign(status))
-            self._children.setdefault(path, set())
-        if deep or not (is_same_folder and is_watched):
-            try:
-                below = os.open(name, _LIST, dir_fd=folder)
-            except PermissionError:
-                self.problems[path] = UNREADABLE
-            except OSError:  # it was removed or replaced meanwhile, which the next look detects
-                return
-            else:
-                self._folder(path, below)
-
-    def _file(self, path: str, name: str, folder: int) -> None:
-        """Read a file and record its tree entry, or the reason for leaving it out."""
-        try:
-            descriptor = os.open(name, _READ, dir_fd=folder)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EPERM):
-                self._leave_out(path, UNREADABLE)
-            return
-        try:
-            result = self._read(descriptor)
-        finally:
-            os.close(descriptor)
-        if result is None:
-            self._leave_out(path, TOO_LARGE)
-            return
-        content, status, is_stable = result
-        digest = sha256(content).hexdigest()
-        self.contents[digest] = content
-        if not is_stable or self._scan_start - status.st_ctime_ns < SLACK:
-            self._next_racy.add(path)
-        mode = status.st_mode & 0o7777
-        mtime = status.st_mtime_ns
-        self._set(path, TreeEntry(FILE, mode, digest, len(content), mtime), _sign(status))
-        if not is_stable:
-            self.problems[path] = UNSTABLE
-
-    def _read(self, descriptor: int) -> tuple[bytes, os.stat_result, bool] | None:
-        """Read a file; return content, status, and True if the file did not change while it was read.
-
-        Return None if the file is too large.
-        """
-        content = b""
-        after = os.fstat(descriptor)
-        is_stable = False
-        # A file that is written all the time never becomes stable. After some tries its last content is taken.
-        for _ in range(_TRIES):
-            before = after
-            if before.st_size > self._largest:
-                return None
-            with open(descriptor, "rb", closefd=False) as file:
-                file.seek(0)
-                content = file.read(self._largest + 1)
-            after = os.fstat(descriptor)
-            is_stable = _sign(before) == _sign(after) and len(content) == after.st_size
-            if is_stable:
-                break
-        return None if len(content) > self._largest else (content, after, is_stable)
-
-    def _set(self, path: str, entry: TreeEntry, sign: _Sign) -> None:
-        folder, _, name = path.rpartition("/")
-        self._signs.setdefault(folder, {})[name] = sign
-        self.problems.pop(path, None)
-        if self.entries.get(path) == entry:
-            return
-        self.entries[path] = entry
-        self.delta[path] = entry
-        self._children[folder].add(name)
-        self._digests.mark_stale(path if entry.kind == FOLDER else folder)
-
-    def _sign_of(self, path: str) -> _Sign | None:
-        folder, _, name = path.rpartition("/")
-        return self._signs.get(folder, {}).get(name)
-
-    def _leave_out(self, path: str, reason: str) -> None:
-        self._remove_entry(path)
-        self.problems[path] = reason
-
-    def _remove_entry(self, path: str) -> None:
-        folder, _, name = path.rpartition("/")
-        for child in list(self._children.get(path, ())):
-            self._remove_entry(f"{path}/{child}")
-        if self._children.pop(path, None) is not None:
-            self._digests.forget(path)
-            if self._watch is not None:
-                self._watch.remove(path)
-        self._signs.pop(path, None)
-        self._listings.pop(path, None)
-        self._signs.get(folder, {}).pop(name, None)
-        self.problems.pop(path, None)
-        self._linked.discard(path)
-        if path in self.entries:
-            self._children[folder].discard(name)
-            del self.entries[path]
-            self.delta[path] = None
-            self._digests.mark_stale(folder)
-
-    def problem_list(self) -> tuple[TreeProblem, ...]:
-        """Return the paths with problems and their reasons, sorted by path."""
-        return tuple(TreeProblem(path, reason) for path, reason in sorted(self.problems.items()))
 
 
 # --- trees in events: rows of a whole tree, or of its changes. Pure. ---
