@@ -920,6 +920,7 @@ class Environment:
         """Resume an execution whose process died. Attempts are counted; see `divebook.runtime.queueing`.
 
         An execution whose parent has ended is cancelled instead, with its child executions: none of its calls is made.
+        An execution that has ended is returned unchanged.
 
         Raises
         ------
@@ -934,15 +935,14 @@ class Environment:
                 environment.recover(record.execution_id)
         """
         driver = self._control.find(execution_id)
-        if self._control.cancel_with_parent(driver) or (driver.state.parent is not None and driver.state.is_over):
-            return self._handle(driver)  # it has ended, or ends, with an execution above it that was recovered before
-        had_ended = driver.state.is_over
+        if self._control.cancel_with_parent(driver) or driver.state.is_over:
+            return self._handle(driver)  # it has ended, or ends, perhaps with an execution above it
         try:
             attempt = next_attempt(self.store, execution_id, self._clock.now())
             return self._handle(self._control.resume(execution_id, recovery=attempt))
         except ExecutionError:
-            # The cancellation of an execution above it may have ended it in the meantime.
-            if had_ended or not driver.refresh().state.is_over:
+            # It may have been cancelled in the meantime, for example with an execution above it.
+            if not driver.refresh().state.is_over:
                 raise
             return self._handle(driver)
 

@@ -99,13 +99,20 @@ class DrivenLeases:
                 self._mark(key_of(store), lease.execution_id)
         return leases
 
-    def take(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Lease:
-        """Acquire the lease of an execution. With `by_force`, take it even from a process that drives the execution.
+    def take(self, store: EventStore, execution_id: str, *, may_force: Callable[[], bool] | None = None) -> Lease:
+        """Acquire the lease of an execution.
+
+        Parameters
+        ----------
+        may_force
+            Called if the execution is being driven, after its present lease has been read. Return True to take the
+            lease even so. Without this function, the lease of a driven execution is never taken.
 
         Raises
         ------
         LeaseHeldError
-            The execution is being driven, perhaps by this process.
+            The execution is being driven, perhaps by this process, or another thread or process has acquired the lease
+            at this moment.
         """
         owner = Owner.current()
         try:
@@ -114,8 +121,8 @@ class DrivenLeases:
             # A thread in `claim` has leases that are not marked yet. The lock waits until they are.
             with self._claims:
                 present_lease = store.lease_of(execution_id)
-                is_free = present_lease is None or by_force or self.is_unused(store, present_lease)
-            if not is_free:
+                is_free = present_lease is None or self.is_unused(store, present_lease)
+            if not is_free and not (may_force is not None and may_force()):
                 raise
             # `instead_of` makes this fail if anyone else has acquired the lease since it was read.
             lease = store.acquire(execution_id, owner, instead_of=present_lease)
@@ -123,14 +130,16 @@ class DrivenLeases:
         return lease
 
     @contextmanager
-    def taking(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Iterator[Lease]:
+    def taking(
+        self, store: EventStore, execution_id: str, *, may_force: Callable[[], bool] | None = None
+    ) -> Iterator[Lease]:
         """Acquire the lease of an execution, for a `with` block that hands the execution to the engine. If the block
         raises, release the lease.
         """
         lease: Lease | None = None
         with self.about_to_drive(store, execution_id):
             try:
-                lease = self.take(store, execution_id, by_force=by_force)
+                lease = self.take(store, execution_id, may_force=may_force)
                 yield lease
             except BaseException:
                 if lease is not None and not self._drives(store, lease):
@@ -168,11 +177,17 @@ class DrivenLeases:
         """
         if self._drives(store, lease) or not lease.owner.is_same_process(Owner.current()):
             return False
-        # The calling thread does not count: it asks before it takes the lease. Marks of dead threads do not count
-        # either.
+        return not self.is_being_taken(store, lease.execution_id)
+
+    def is_being_taken(self, store: EventStore, execution_id: str) -> bool:
+        """Return whether another thread of this process is about to drive an execution.
+
+        The calling thread does not count, since it asks before it takes the lease. Marks of dead threads do not count
+        either.
+        """
         with self._marking:
-            threads = self._taking.get((key_of(store), lease.execution_id), set()) - {threading.get_ident()}
-        return not any(map(_is_alive, threads))
+            threads = self._taking.get((key_of(store), execution_id), set()) - {threading.get_ident()}
+        return any(map(_is_alive, threads))
 
     def unused(self, store: EventStore) -> list[str]:
         """Return the ids of executions whose lease this process holds without driving them."""

@@ -71,6 +71,12 @@ from divebook.workflow.definition import Workflow
 SEED_BITS = 64
 _log = logger(__name__)
 
+TAKING_ATTEMPTS = 50
+"""Maximum number of attempts to cancel an execution that other threads of this process are about to drive. The last one
+takes its lease all the same."""
+TAKING_PAUSE = 0.02
+"""Seconds between two of these attempts."""
+
 
 class Control:
     """Executions of one store: starts, finds, resumes, cancels and pauses them. Used by the environment.
@@ -275,10 +281,16 @@ class Control:
     def resume(self, execution_id: str, bounds: Bounds | None = None, recovery: int | None = None) -> Driver:
         """Resume an execution at the end of its log; see `Environment.resume`."""
         with nullcontext() if ENGINE.is_current() else self._resuming:  # a second call at the same time finds it live
-            return self._resume(execution_id, bounds, recovery)
+            driver = self._registry.find(execution_id)
+            try:
+                return self._resume(driver, bounds, recovery)
+            except LeaseHeldError:
+                # The engine may have begun to drive it at this moment, for example to cancel it with its parent.
+                if not ENGINE.call(lambda: driver.is_driving):
+                    raise
+                return self._resume(driver, bounds, recovery)
 
-    def _resume(self, execution_id: str, bounds: Bounds | None, recovery: int | None) -> Driver:
-        driver = self._registry.find(execution_id)
+    def _resume(self, driver: Driver, bounds: Bounds | None, recovery: int | None) -> Driver:
         # A child of a parent that has ended must not run again, whoever asks for it.
         if self.cancel_with_parent(driver):
             return driver
@@ -288,7 +300,8 @@ class Control:
             return driver  # something else resumed it, for example an answer
         if driver.is_live:
             raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
-        if driver.status == catalog.COMPLETED and bounds is None:
+        is_recovery = recovery is not None  # which continues an execution, and never one that has just been cancelled
+        if (is_recovery and driver.state.is_over) or (driver.status == catalog.COMPLETED and bounds is None):
             return driver
         refuse_final(driver)
         self._require_definitions(driver)
@@ -296,7 +309,8 @@ class Control:
         # The definitions are checked before, since an error about them should not touch the lease.
         with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
             driver.state_under(lease)
-            if driver.status == catalog.COMPLETED and bounds is None:  # another process has resumed it
+            is_completed = driver.status == catalog.COMPLETED and bounds is None  # another process has resumed it
+            if is_completed or (is_recovery and driver.state.is_over):
                 self.store.release(lease)
                 return driver
             refuse_final(driver, "meanwhile ")
@@ -495,20 +509,49 @@ class Control:
         """
         if driver.was_forked:
             driver.driving()
+        # The engine's loop must not wait: what it calls tries again (`FamilyTree.cancel_before_rollback`).
+        attempts = 1 if ENGINE.is_current() else TAKING_ATTEMPTS
+        for attempt in range(1, attempts + 1):
+            try:
+                if self._cancel_here(driver, reason, ignores_marks=attempt == TAKING_ATTEMPTS):
+                    return driver
+                break
+            except LeaseHeldError:  # it began to be driven at this moment, perhaps by the cancellation of its parent
+                if attempt == attempts:
+                    raise
+                time.sleep(TAKING_PAUSE)
+        return self.continue_parked(driver) if can_roll_back(driver, self.check) else driver
+
+    def _cancel_here(self, driver: Driver, reason: str, *, ignores_marks: bool) -> bool:
+        """Cancel an execution through its driver, or take its lease and record the cancellation. Return False if it is
+        being rolled back, so that it must be continued instead.
+
+        Raises
+        ------
+        LeaseHeldError
+            Another thread of this process, or the engine, is about to drive the execution. `ignores_marks` disregards
+            such threads.
+        """
+
+        def may_force() -> bool:
+            # The engine takes a lease and begins to drive in one turn of its loop. After that turn the driver is asked,
+            # and the lease that was read before can no longer be the one of a drive that is about to begin
+            # (tests/runtime/test_cancelled_trees.py).
+            is_driving = ENGINE.call(lambda: driver.is_driving)
+            return not is_driving and (ignores_marks or not DRIVEN_LEASES.is_being_taken(self.store, driver.id))
+
         with driver.handover():  # no other thread may begin to drive it between the first and the last line
             if ENGINE.call(lambda: driver.cancel_pending(self.dependencies, reason) or driver.cancel(reason)):
-                return driver
+                return True
             refuse_over(driver.refresh())
-            if driver.state.rolling_back is None or driver.state.paused is not None:
-                with DRIVEN_LEASES.taking(self.store, driver.id, by_force=True) as lease:
-                    state = driver.state_under(lease)
-                    refuse_over(driver, "meanwhile ")
-                    undoes = can_roll_back(driver, self.check)
-                    ENGINE.call(
-                        lambda: driver.begin_cancellation(self.dependencies, reason, lease, state, undoes=undoes)
-                    )
-                return driver
-        return self.continue_parked(driver) if can_roll_back(driver, self.check) else driver
+            if driver.state.rolling_back is not None and driver.state.paused is None:
+                return False
+            with DRIVEN_LEASES.taking(self.store, driver.id, may_force=may_force) as lease:
+                state = driver.state_under(lease)
+                refuse_over(driver, "meanwhile ")
+                undoes = can_roll_back(driver, self.check)
+                ENGINE.call(lambda: driver.begin_cancellation(self.dependencies, reason, lease, state, undoes=undoes))
+            return True
 
     def cancel_with_parent(self, driver: Driver) -> bool:
         """Cancel an execution if its parent or another ancestor has ended. Return whether it was cancelled for that
