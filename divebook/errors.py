@@ -117,22 +117,26 @@ class Problem:
     """Place of the other definition, if two definitions conflict."""
 
     def describe(self, source_name: str = "<definition>") -> str:
-        """Return the problem as one line: ``cell:3:5: unknown key 'Promt' (did you mean 'Prompt'?)``."""
+        """Return the problem as one line with its location: ``cell:3:5: unknown key 'Promt' (did you mean
+        'Prompt'?)``.
+        """
         where = position_in(source_name, self.line, self.column) if self.line else f"{source_name}{self._spot()}"
         note = "warning: " if self.severity == "warning" else ""
         return f"{where}: {note}{self.message}" + (f" ({self.hint})" if self.hint else "")
 
     def below(self, *place: str | int) -> Problem:
-        """Return the problem with a longer place: `place` is put in front of the keys that lead to the value."""
+        """Return a copy of the problem for an enclosing definition: the keys in `place` are put in front of the keys
+        that lead to the value.
+        """
         return replace(self, place=(*place, *self.place), twin=(*place, *self.twin) if self.twin else ())
 
     def at(self, line: int, column: int) -> Problem:
-        """Return the problem with a line and a column."""
+        """Return a copy of the problem with a line and a column of the definition's text."""
         return replace(self, line=line, column=column)
 
     def beside(self, line: int) -> Problem:
-        """Return the problem with the line of the conflicting definition added to the message, if that is
-        another line.
+        """Return a copy of the problem whose message also names `line`, the line of the definition that this one
+        conflicts with. Return the problem unchanged if both are on the same line.
         """
         if not line or line == self.line:
             return self
@@ -144,7 +148,7 @@ class Problem:
 
 
 def position_in(source_name: str, line: int, column: int) -> str:
-    """Format a line and column of a source for people.
+    """Format a line and a column of a source text as a location for error messages.
 
     >>> position_in("survey.yaml", 7, 11), position_in("Cell [5]", 7, 11)
     ('survey.yaml:7:11', 'Cell [5], line 7, column 11')
@@ -157,7 +161,7 @@ def position_in(source_name: str, line: int, column: int) -> str:
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate that is most similar to `name`, or None if none is similar."""
+    """Return the candidate that is most similar to a misspelled `name`, or None if none is similar."""
     by_folded = {candidate.casefold(): candidate for candidate in candidates}
     matches = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[matches[0]] if matches else None
@@ -214,7 +218,8 @@ class InputError(DivebookError):
 
 
 class NotFoundError(DivebookError):
-    """Raised if no agent, workflow, action, step, ... has a name. The error suggests the most similar existing name.
+    """Raised if no agent, workflow, action, step, ... has the requested name. The error suggests the most similar
+    existing name.
 
     Parameters
     ----------
@@ -374,8 +379,8 @@ class ScriptError(DivebookError):
 
     @property
     def raised(self) -> str:
-        """Class name of the error that the code of the script raised, such as ``ZeroDivisionError``; empty for other
-        failures.
+        """Name of the exception class that the code in the script raised, such as ``ZeroDivisionError``; an empty
+        string if the script failed for another reason.
         """
         name, colon, _ = str(self).partition(": ")
         return name if colon and name.isidentifier() and name.endswith(("Error", "Exception")) else ""
@@ -702,8 +707,8 @@ class ExecutionError(DivebookError):
 
 
 class CodeChangedError(ExecutionError):
-    """Raised if functions that a notebook cell's run has called were edited since, so that a person must choose how to
-    continue.
+    """Raised if a notebook cell runs again after functions that its recorded run has called were edited. A person must
+    choose how to continue.
 
     Parameters
     ----------
@@ -826,7 +831,8 @@ class ResumeError(ExecutionError):
 
 
 class OperationError(ExecutionError):
-    """Raised if a recorded operation failed, with the recorded error text.
+    """Raised if an operation failed. The error text is the recorded one, also when the failure is replayed from the
+    log.
 
     The error of a function made with ``@step`` is also of the class that the function raised, so that ``except
     ValueError`` catches it.
@@ -961,7 +967,7 @@ class ExecutionWaitingError(ExecutionError):
 
 
 class DivergenceError(ExecutionError):
-    """Raised if a definition requests another operation than the one recorded at the same place.
+    """Raised if a definition requests another operation than the one that the log has recorded at the same place.
 
     Parameters
     ----------
@@ -1064,7 +1070,9 @@ class EnvironmentDeniedError(DevEnvError):
 
 
 def shown_number(value: Any) -> str:
-    """Format a value for an error text. Integers too large for Python to print, and long texts, are shortened."""
+    """Format a value for an error text, shortened if it is long. An integer with more digits than Python prints is
+    described by its size.
+    """
     try:
         text = repr(value)
     except ValueError:  # more digits than sys.get_int_max_str_digits()

@@ -279,7 +279,9 @@ class Environment:
             self.add_workspace(workspace)
 
     def _apply(self, settings: Settings) -> None:
-        """Replace the current settings, and subscribe the listeners of the new settings to the store."""
+        """Replace the settings of this environment: end the subscriptions of the old listeners to the store, and
+        subscribe the new listeners.
+        """
         self._settings = settings
         for unsubscribe in self._unsubscribers:
             unsubscribe()
@@ -301,7 +303,9 @@ class Environment:
         self._registry.set_built_ins({**actions, **WORKSPACE_ACTIONS}, handlers)
 
     def _services(self, control: Control) -> Services:
-        """Return the services for the runners of a control. The control may drive executions of another store."""
+        """Return the services (workspaces, executors, step handlers, ...) that an execution control needs to run steps.
+        The control may drive executions of another store.
+        """
         workspaces = EnvironmentWorkspaces(self._registry, control.store)
         self.on_close(workspaces.close)
         return Services(
@@ -324,8 +328,8 @@ class Environment:
         return self._starter.begin_log(key)  # the starter is created later than the log
 
     def _durability(self, durability: str | None) -> Durability | None:
-        """Return the durability of a new execution: the option of the start, else the setting; None if the store
-        decides.
+        """Return the durability (how soon events reach the disk) of a new execution: the given one, else that of the
+        settings; None if the store decides.
         """
         return durability_called(durability or self._settings.durability or self.config.durability or None)
 
@@ -334,7 +338,7 @@ class Environment:
 
     @classmethod
     def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
-        """Create an environment from definitions that include a name. The `settings` are keyword arguments of
+        """Create an environment from definitions, which must contain its name. `settings` are keyword arguments of
         `Environment`.
         """
         environment = cls(require_name(definitions), **settings)
@@ -342,14 +346,17 @@ class Environment:
         return environment
 
     def beside(self, store: EventStore) -> Environment:
-        """Return a new environment that uses another store, with the definitions and settings of this environment."""
+        """Return a new environment that uses another store, and has the definitions and settings of this
+        environment.
+        """
         require(store, "store", _STORE, fits=isinstance(store, EventStore))
         environment = Environment(self.name, store=store)
         environment.take_in(self)
         return environment
 
     def take_in(self, other: Self) -> None:
-        """Add the definitions and settings of another environment. The other environment wins where both define a name.
+        """Add the definitions and settings of another environment to this one. Where both define the same name, the
+        definition of the other environment is used.
 
         Store, printer, clock and chance do not change.
         """
@@ -369,7 +376,8 @@ class Environment:
         self._closers.append(closer)
 
     def close(self) -> None:
-        """Close everything that this environment has opened. Closing again has no effect.
+        """Close everything that this environment has opened, such as executors, MCP servers and its own store. Closing
+        again has no effect.
 
         Executions that it still drives keep their state and can be resumed elsewhere; use `Execution.wait` for those
         that must end first. A store that was passed in, or that another environment uses, stays open.
@@ -483,13 +491,15 @@ class Environment:
         self._registry.add_workflow(workflow, replace=replace)
 
     def as_written(self, workflow: Workflow) -> Workflow:
-        """Return the registered workflow that equals a workflow loaded from a log, since only the registered workflow
-        has its source text, whose line numbers errors show. If none is equal, return the argument.
+        """Return the registered workflow that is equal to `workflow`, which was loaded from a log; if none is equal,
+        return `workflow`. The registered one also has its source text, so that errors can show line numbers.
         """
         return self._registry.as_written(workflow)
 
     def code_of(self, workflow: Workflow) -> dict[str, str]:
-        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function."""
+        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function. They
+        show later if a function has changed.
+        """
         return self._registry.code_of(workflow)
 
     @property
@@ -522,8 +532,8 @@ class Environment:
         return self._registry.step_handler(name)
 
     def add_executor(self, name: str, executor: object, *, replace: bool = False) -> None:
-        """Add an executor under a name that functions and steps can refer to (``Executor: name``). The caller closes
-        it.
+        """Add an executor (a place where functions run, such as a process pool) under a name, which functions and steps
+        use as ``Executor: name``. The caller closes it.
         """
         self._executors.add(name, executor, replace=replace)
 
@@ -606,7 +616,9 @@ class Environment:
         return self._registry.servers_for(definition)
 
     def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a tool with the limits (such as time and size) that its entry under ``Tools`` sets."""
+        """Return a tool function restricted by the limits (such as time and output size) that the definition of the
+        tool under ``Tools`` sets.
+        """
         return self._registry.limited(tool)
 
     def approvals_for(self, agent: str) -> Approvals:
@@ -635,7 +647,7 @@ class Environment:
         self._registry.check_workspace(name)
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
-        """Set the document repository that tools can access, and the policy that limits their access."""
+        """Set the document repository that the tools of agents can access, and the policy that limits their access."""
         self._registry.reach(documents, policy)
         self.documents = documents
         self.policy = policy
@@ -647,13 +659,14 @@ class Environment:
         return self._registry.policy_for_agent(name)
 
     def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
-        """Return the policy that applies to a workspace. A workspace added by Python code may do everything; for all
-        others, the policy of the environment decides.
+        """Return the policy that restricts a workspace. A workspace added by Python code is not restricted; for all
+        others, the policy of the environment applies.
         """
         return self._registry.policy_of(workspace)
 
     def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
-        """Return whether a workflow may copy changes from a workspace into the original folder without asking a person.
+        """Return whether a workflow may copy changed files from a workspace back into the original folder without
+        asking a person.
 
         Python code allows this, for a workspace that it added, to its own workflows only.
         """
@@ -767,14 +780,16 @@ class Environment:
             return self._existing(conflict, execution, options.get("on_conflict", WARN))
 
     def _existing(self, conflict: StartKeyTakenError, execution: Execution, on_conflict: str) -> Execution:
-        """Return the execution that already has the start key of `execution`, which therefore was not started."""
+        """Return the execution that already has the start key of `execution`. The store refused to start `execution`
+        because of this conflict.
+        """
         opening = execution._driver.opening  # noqa: SLF001 - it is ours
         inputs = None if opening is None else opening.inputs
         return self.execution(existing_execution(conflict, execution.workflow.name, self.store, inputs, on_conflict))
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
-        """Create a pending execution of every workflow that lists this trigger. The caller starts the executions it
-        wants.
+        """Create one pending execution of each workflow that lists this trigger. They are not started; the caller
+        starts those it wants.
         """
         require(trigger, "the trigger", "its name as a string", fits=isinstance(trigger, str))
         workflows = self.own_workflows
@@ -785,7 +800,8 @@ class Environment:
         return [self.create(workflow, inputs) for workflow in subscribed]
 
     def stream_text(self, *, always: bool) -> None:
-        """Set whether the text of models is always streamed, or only while a listener is subscribed.
+        """Set whether the text of model responses is always streamed (`always`), or only while a listener is
+        subscribed.
 
         If it is always streamed, a listener that subscribes a moment after the start gets a text from its beginning.
         See `Execution.subscribe_text`.
@@ -1021,8 +1037,8 @@ class Environment:
         return self._handle(self._control.answering.answer(interrupt_id, response, asker, by))
 
     def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Execution]:
-        """Give one answer to a question and to all similar open questions, in every execution. Return the executions
-        that continue.
+        """Give the same answer to a question and to all similar open questions of all executions. Return the executions
+        that continue because of it.
 
         Questions are similar if the same step of the same workflow asks them, of the same kind, for the same sort of
         answer and, for calls, about the same tool or action of the same agent. Changed arguments and rules apply to the
@@ -1064,8 +1080,8 @@ class Environment:
         return self._handle(self._control.answering.signal(execution_id, name, payload, by))
 
     def rules(self) -> list[tuple[str | None, StandingRule]]:
-        """Return the valid approval rules that people created when they approved calls, as pairs of execution id and
-        rule.
+        """Return the approval rules that people created when they approved calls and that are still valid, as pairs of
+        execution id and rule.
 
         Rules of runs come first. Rules for every execution have None in place of the id.
         """
@@ -1204,7 +1220,7 @@ class Environment:
         return KeptFiles(execution.store, execution.history(), workspace)
 
     def replay(self, execution_id: str) -> Replayer:
-        """Return a replayer for the log of an execution; see `Execution.replay`."""
+        """Return a replayer, which steps through the log of an execution event by event; see `Execution.replay`."""
         return replayer_of(self.execution(execution_id))
 
     def compare(self, *runs: FramedLog | str) -> Comparison:
@@ -1229,7 +1245,9 @@ class Environment:
 
     @functools.cached_property
     def responses(self) -> ResponseCache:
-        """Cache of model responses, for agents with a `Cache`. It is a folder next to the file of the store."""
+        """Cache of model responses, used by agents with the setting `Cache`. It is a folder next to the file of the
+        store.
+        """
         return cache_of(self.store, lambda: self._clock.now() / 1_000_000)
 
     def requests_of(self, run: str) -> list[RequestView]:
@@ -1287,8 +1305,8 @@ class Environment:
         change: Change | Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Execution:
-        """Start an execution that shares the events of another one up to a point, and continues from there with live
-        calls.
+        """Start an execution that shares the events of another one up to a point, and then continues with calls that
+        really run.
 
         Nothing is copied, and the other execution does not change. Its calls that were running are made again, its open
         questions are asked in both. Functions are the current ones. With a `key` it is started once, as by `start`.

@@ -122,14 +122,14 @@ class Registry:
         """Step types that were added to this environment, without the built-in ones."""
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
-        """Set the document repository that tools can access, and the policy that limits their access."""
+        """Set the document repository that the tools of agents can access, and the policy that limits their access."""
         self.documents = documents
         self.policy = policy
         documents.include(SCHEME, ServedDocuments(self.servers))
         self._tool_reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
 
     def set_built_ins(self, actions: Mapping[str, Action], handlers: Mapping[str, Handler]) -> None:
-        """Set the actions and step handlers that are part of divebook."""
+        """Set the actions and the step handlers that divebook itself provides."""
         self._built_in_actions = dict(actions)
         self.handlers |= handlers
 
@@ -159,7 +159,7 @@ class Registry:
             self.add_workflow(workflow, replace=True)
 
     def merge_from(self, other: Self) -> None:
-        """Add all definitions of another registry.
+        """Add all definitions of another registry to this one.
 
         Definitions of the other registry replace those of the same name. Approval rules of both apply.
         """
@@ -268,12 +268,12 @@ class Registry:
 
     @property
     def config(self) -> Config:
-        """Merged settings of all definitions."""
+        """Settings merged from all definitions of this registry."""
         return self._definitions.config
 
     @property
     def schedules(self) -> tuple[ScheduleDefinition, ...]:
-        """Schedules of this environment."""
+        """Schedules of the environment: workflows that a worker starts at certain times."""
         return self._definitions.schedules
 
     @property
@@ -325,14 +325,16 @@ class Registry:
         return self._workflows.get(self.config.default_workflow)
 
     def as_written(self, workflow: Workflow) -> Workflow:
-        """Return the registered workflow that equals a workflow loaded from a log, since only the registered workflow
-        has its source text. If none is equal, return the argument.
+        """Return the registered workflow that is equal to `workflow`, which was loaded from a log; if none is equal,
+        return `workflow`. The registered one also has its source text.
         """
         registered = self._workflows.get(workflow.name, workflow)
         return registered if registered == workflow else workflow
 
     def code_of(self, workflow: Workflow) -> dict[str, str]:
-        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function."""
+        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function. They
+        show later if a function has changed.
+        """
         return code_of(roots_of(workflow, self.actions))
 
     @property
@@ -389,7 +391,8 @@ class Registry:
         return [tool for tool in tools.values() if tool is not None]
 
     def _tool_for(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
-        """Return the tool function for a tool name in an agent definition, or None if the name needs no function here.
+        """Return the function of a tool that an agent definition names. Return None if the turn or an MCP server
+        provides the tool itself.
 
         The name is looked up in this order:
 
@@ -425,7 +428,9 @@ class Registry:
         return None
 
     def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a tool with the limits (such as time and size) that its entry under ``Tools`` sets."""
+        """Return a tool function restricted by the limits (such as time and output size) that the definition of the
+        tool under ``Tools`` sets.
+        """
         names = (tool.name, f"{tool.server}/{tool.name}")
         entry = next((entry for entry in self._definitions.tools if entry.name in names), None)
         return limited(tool, entry)
@@ -465,7 +470,9 @@ class Registry:
         }
 
     def reads_only(self, request: OperationRequest) -> bool:
-        """Return whether an operation is a call of a tool function that is declared read-only (changes nothing)."""
+        """Return whether an operation calls a tool function that is declared as read-only, that is, as changing
+        nothing.
+        """
         if request.operation_type != TOOL_CALL or request.parameters.get("server"):
             return False
         tool = self.tools.get(request.parameters.get("tool", ""))
@@ -506,7 +513,7 @@ class Registry:
     # --- permissions -----------------------------------------------------------------------------------------------
 
     def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
-        """Return the policy that applies to a workspace. A workspace added by Python code may do everything."""
+        """Return the policy that restricts a workspace. A workspace added by Python code is not restricted."""
         if self.origins.is_trusted_workspace(workspace.name):
             return Policy(*KINDS)
         return self._policy_for(("workspace", workspace.name))
@@ -522,7 +529,9 @@ class Registry:
         return self.policy.of_code() if is_code else self.policy
 
     def _has_headers_of_text(self, name: _DefinitionName) -> bool:
-        """Return whether the provider settings of an agent (with its request headers) come from a YAML text."""
+        """Return whether a definition is an agent whose provider settings, such as request headers, come from a YAML
+        text.
+        """
         text_providers = self.origins.text_config.providers
         kind, agent_name = name
         if kind != "agent" or not text_providers:
@@ -532,7 +541,8 @@ class Registry:
         return any(entry is text_entry for entry in entries for text_entry in text_providers)
 
     def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
-        """Return whether a workflow may copy changes from a workspace into the original folder without asking a person.
+        """Return whether a workflow may copy changed files from a workspace back into the original folder without
+        asking a person.
 
         Only a workflow of Python code has the permissions of a workspace of Python code. A workflow of a text, or of a
         log from elsewhere, may name that workspace as well, but no person vouches for what it writes.
@@ -630,8 +640,8 @@ class Registry:
             require_image(workspace.image)
 
     def check_models(self, workflow: Workflow, model: str | None) -> None:
-        """Raise unless the model of a run exists. If the run has no model, the models of the workflow's agents must
-        exist.
+        """Raise an error unless the model of a run exists. If the run has no model of its own, the models of the
+        workflow's agents must exist.
         """
         if model is not None:
             check_model(model, f"workflow {workflow.name}", self._store)
@@ -640,8 +650,8 @@ class Registry:
                 check_model(agent.model, f"agent {agent.name}", self._store)
 
     def model_of_run(self, workflow: Workflow, name: str | None) -> str | None:
-        """Return the full name (``provider:model``) of the model that a run uses for all agents, or None if each agent
-        uses its own; raises `SetupError`.
+        """Check the model that a run uses for all agents, and return its full name ``provider:model``. Return None if
+        `name` is None, so that each agent uses its own model; raise `SetupError` for an unusable model.
         """
         model = model_name(None, name, self.config.default_provider) if name else None
         if model:
@@ -649,8 +659,8 @@ class Registry:
         return model
 
     def stand_in_for(self, workflow: Workflow) -> str | None:
-        """Return the name of the scripted model if a workflow of the legacy Dive dialect uses a provider that is not
-        available; else None.
+        """Return the name of the scripted model that replaces the models of a workflow in the legacy Dive dialect whose
+        providers are all unavailable. Return None for other workflows.
 
         Such files leave the model to the provider, and run unchanged this way (tests/cli/test_run.py). In the
         divebook dialect the step fails, and its error names the package or key that is missing.
@@ -686,7 +696,8 @@ class Registry:
 
 
 class DefinitionOrigins:
-    """Origins of definitions. The origin of a definition is Python code or a text, such as a YAML file.
+    """Origins of definitions: Python code, or a text such as a YAML file. The origin of a definition determines its
+    permissions.
 
     A person vouches for Python code, which can do anything anyway. A text, or a log, may come from elsewhere. A
     definition of code therefore gets the permissions of `Policy.of_code`, a definition of a text only those of the
@@ -707,7 +718,9 @@ class DefinitionOrigins:
         """Merged settings of texts, and of Python code."""
 
     def record(self, definitions: Definitions) -> None:
-        """Record whether new definitions come from code or a text, in place of older definitions of the same names."""
+        """Record whether some new definitions come from Python code or from a text. This replaces the recorded origins
+        of older definitions of the same names.
+        """
         names = _names_of(definitions.agents, definitions.workspaces, definitions.tools)
         self._trusted_workspaces -= {workspace.name for workspace in definitions.workspaces}
         if definitions.is_text:
@@ -719,7 +732,7 @@ class DefinitionOrigins:
             self.code_config = merge_config(self.code_config, definitions.config)
 
     def merge_from(self, other: DefinitionOrigins, names: set[_DefinitionName]) -> None:
-        """Add the origins of another registry; `names` are the names of all its definitions."""
+        """Add the recorded origins of another registry. `names` are the names of all definitions of that registry."""
         workspaces = {name for kind, name in names if kind == "workspace"}
         self._trusted_workspaces = (self._trusted_workspaces - workspaces) | other._trusted_workspaces
         self._from_text = (self._from_text - names) | other._from_text
@@ -729,28 +742,32 @@ class DefinitionOrigins:
         self.code_config = merge_config(self.code_config, other.code_config)
 
     def mark_as_code(self, kind: str, name: str) -> None:
-        """Record that Python code added the definition of a kind and name."""
+        """Record that Python code, not a text, defined something, such as the agent of a name."""
         self._from_text.discard((kind, name))
 
     def mark_workflow_as_code(self, workflow: Workflow) -> None:
-        """Record that Python code added or started a workflow."""
+        """Record that Python code added or started a workflow, which therefore has the permissions of code."""
         self._code_workflows.add(workflow.fingerprint)
 
     def trust_workspace(self, name: str) -> None:
-        """Record that Python code added a workspace."""
+        """Record that Python code added a workspace, which may therefore run programs and use any folder."""
         self._trusted_workspaces.add(name)
         self.mark_as_code("workspace", name)
 
     def is_trusted_workspace(self, name: str) -> bool:
-        """Return whether Python code added a workspace."""
+        """Return whether Python code added the workspace, which may therefore run programs and use any folder."""
         return name in self._trusted_workspaces
 
     def is_code_workflow(self, fingerprint: str) -> bool:
-        """Return whether Python code added the workflow with this fingerprint and no text defines the same workflow."""
+        """Return whether Python code added the workflow with this fingerprint, and no text defines the same
+        workflow.
+        """
         return fingerprint in self._code_workflows and fingerprint not in self._text_workflows
 
     def are_code(self, names: Iterable[_DefinitionName]) -> bool:
-        """Return whether all these names are defined by Python code, that is, none of them by a text."""
+        """Return whether none of these definitions comes from a text, so that all of them have the permissions of
+        Python code.
+        """
         return self._from_text.isdisjoint(names)
 
 
@@ -777,7 +794,9 @@ def _build_agent(definition: AgentDefinition, config: Config, new: Definitions) 
 
 
 def _relaxations(definitions: Definitions) -> list[str]:
-    """Return descriptions of all settings in definitions that would let tool calls run without asking a person."""
+    """Return descriptions of all settings in the given definitions that would let tool calls run without asking a
+    person.
+    """
     config = definitions.config
     tables = [Approvals(config.approvals, config.confirmation_mode)]
     tables += [Approvals(agent.approvals) for agent in definitions.agents]
@@ -793,7 +812,9 @@ def _raise_first(kind: str, missing: Iterable[tuple[Problem, str]], names: Itera
 
 
 def _run_on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine on the event loop of the engine's thread, and block this thread until it ends."""
+    """Run a coroutine on the engine's event loop, which has its own thread, and block the calling thread until it
+    ends.
+    """
     if ENGINE.is_current():
         raise SetupError("an MCP server cannot be read here: read it in an action, a tool or a script")
     return interruptible_result(ENGINE.call(lambda: ENGINE.promise(work())))
