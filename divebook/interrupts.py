@@ -54,8 +54,8 @@ class DeferredInterrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[bool]:
-        """Defer keyboard interrupts (Ctrl-C) inside the block. Yield False if that is impossible: in other threads than
-        the main thread, or without a SIGINT handler.
+        """Hold back (defer) keyboard interrupts, Ctrl-C, inside the block. Yield False if that is impossible: in other
+        threads than the main thread, or without a SIGINT handler.
 
         A pending interrupt is raised by `raise_pending` or when the block ends. If one was raised inside the
         block, later ones are dropped until its end, because the same person pressed the key again.

@@ -33,7 +33,7 @@ _WHERE: Columns = {
 
 
 def _of_span(columns: Columns) -> Columns:
-    """Adapt column definitions made for spans to rows that have their span in the attribute `span`."""
+    """Convert column definitions made for spans, so that they fit rows that have their span in the attribute `span`."""
 
     def value(name: str, column: Column) -> Callable[[Any], Any]:
         if callable(column.value):
@@ -103,8 +103,8 @@ class _UsageRow(NamedTuple):
 
 
 def _of_request(column: Column) -> Column:
-    """Adapt the definition of a tokens or cost column to rows that are model requests. A request answered from a cache
-    counts as free.
+    """Convert the definition of a tokens or cost column, so that it fits rows that are model requests. A request
+    answered from a cache counts as free.
     """
     value_of = cast("Callable[[Any], Any]", column.value)
     return column._replace(
@@ -142,8 +142,8 @@ def model_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
 
 
 def _of_call(columns: Columns) -> Columns:
-    """Adapt column definitions made for spans to rows that are tool calls. For a tool call that never started, the
-    values are missing.
+    """Convert column definitions made for spans, so that they fit rows that are tool calls. For a tool call that never
+    started, the values are missing.
     """
 
     def value(column: Column) -> Callable[[Any], Any]:

@@ -317,12 +317,12 @@ def _begins(groups: Numbers) -> Numbers:
 
 
 def joined(parts: list[Numbers]) -> Numbers:
-    """Concatenate arrays of numbers; an empty list gives an empty array."""
+    """Join arrays of numbers to one array; an empty list gives an empty array."""
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
 
 
 def coded(parts: list[Any]) -> Any:
-    """Concatenate Arrow dictionary arrays of strings into one array with one common dictionary."""
+    """Join Arrow dictionary arrays of strings to one array with one common dictionary."""
     kind = pa.dictionary(pa.int32(), pa.string())
     if parts and pa.types.is_null(parts[0].type):
         return pa.nulls(len(parts[0]), kind)
@@ -330,7 +330,7 @@ def coded(parts: list[Any]) -> Any:
 
 
 def chunked(parts: list[Any], kind: Any, length: int) -> Any:
-    """Concatenate the parts of an Arrow column. A part given as an integer stands for that many missing values.
+    """Join the parts of an Arrow column. A part given as an integer stands for that many missing values.
 
     A column without any value needs no memory.
     """

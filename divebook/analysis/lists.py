@@ -542,7 +542,7 @@ class ShownFrame(pd.DataFrame):
             raise NotImplementedError  # IPython shows the table then
 
     def _display_(self) -> Any:
-        """Return the object that marimo shows: the widget of the display, or the DataFrame as a table if there is no
+        """Return the object that marimo shows: the widget of the display, or the DataFrame as a table if it has no
         display.
         """
         return pd.DataFrame(self) if self._display is None else self._display.widget()

@@ -210,7 +210,7 @@ class EventTable:
 
     def _item_of(self, rows: Numbers) -> Numbers:
         """Return, for each of some row numbers, the row in which the item that is current there first started; `NONE`
-        if there is no such item.
+        without such an item.
         """
         if not self._has_items:
             return none(len(rows))
@@ -595,7 +595,7 @@ class PackedPayloads:
 
     @classmethod
     def of(cls, page: EventPage) -> PackedPayloads:
-        """Compress the event payloads of one page."""
+        """Return the event payloads of one page in compressed form."""
         begins = places_of(page.payloads)
         return cls(page.types, begins - begins[0], pa.compress(content_of(page.payloads), codec=_CODEC, asbytes=True))
 
@@ -623,7 +623,7 @@ class PackedPayloads:
         return content
 
     def opened(self) -> Callable[[int], Any]:
-        """Decompress the page, and return a function that decodes the payload at an index."""
+        """Return a function that decodes the payload at an index. The page is decompressed once, by this call."""
         content = self._content()
         types = self.types.to_pylist()
 
@@ -687,7 +687,7 @@ class Payloads(ExtensionArray):
 
     @classmethod
     def of(cls, parts: Sequence[PackedPayloads]) -> Payloads:
-        """Combine the compressed payloads of all pages of a log into one array."""
+        """Join the compressed payloads of all pages of a log to one array."""
         source = PayloadSource(parts)
         return cls(source, np.arange(len(source)))
 

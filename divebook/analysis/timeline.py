@@ -170,7 +170,7 @@ def _most_telling_lanes(
 
 
 def _most_telling(spans: Sequence[Span], limit: int) -> list[Span]:
-    """Choose the spans to draw if there are too many: failed or running spans first, then steps, then the longest
+    """Select the spans to draw if there are too many: failed or running spans first, then steps, then the longest
     spans. Return them in their original order.
     """
 

@@ -230,8 +230,8 @@ class Variants:
         return self._registry.workflows.get(source.workflow.name, source.workflow), source.inputs, options
 
     def _fitted(self, change: Change, prefix: Prefix, *, coerce_text: bool = False) -> tuple[Change, Workflow]:
-        """Adapt a change to the state of the source execution at the point of the fork. Return the adapted change and
-        the changed workflow.
+        """Convert a change to fit the state of the source execution at the point of the fork. Return the converted
+        change and the changed workflow.
 
         Raises
         ------
@@ -480,8 +480,8 @@ class Variants:
         return _Continuation(source, workflow, reusable, prefix, replace(forked, tools=reuse))
 
     def _kept_before_edits(self, source: Execution, reusable: Kept) -> Kept:
-        """Shorten the part of a log that a continuation shares, so that it ends before the first call of a function
-        that was edited since. Return it unchanged if no such function was called.
+        """Return the part of a log that a continuation shares, cut off before the first call of a function that was
+        edited since. If no such function was called, return it unchanged.
         """
         events = source.history()
         first = first_reached(events, edited_labels(self._registry, source.state.workflow_name, events))
