@@ -281,7 +281,9 @@ class Activity:
     # --- items -----------------------------------------------------------------------------------------------------
 
     def _step_started(self, event: Event, _data: catalog.Payload) -> None:
-        """Subtract the items of an earlier visit from the progress of a step when a path enters the step again."""
+        """Remove the items of an earlier visit from the progress of a step, because the path has entered the step
+        again.
+        """
         before = self._visits.pop((event.path, event.step), None)
         if before is not None:
             _stop(before)
@@ -396,8 +398,8 @@ def _stop(visit: _Visit) -> None:
 
 
 def _left_us(progress: ItemProgress) -> int | None:
-    """Estimate the remaining time of a step with ``Each``, from the mean time between the latest ends of items. Return
-    None if fewer than two items have ended, or the step does not run.
+    """Return the estimated remaining time of a step with ``Each``, from the mean time between the latest ends of items.
+    Return None if fewer than two items have ended, or the step does not run.
     """
     remaining = progress.total - progress.done
     ends = progress.ends

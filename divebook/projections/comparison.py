@@ -111,7 +111,7 @@ class Comparison:
         return "".join(map(page_of, self.pairs))
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        """Return the ids of the runs for the JupyterLab extension, which navigates the HTML
+        """Return the ids of the compared runs. divebook's JupyterLab extension uses them to navigate in the HTML
         (``widgets/src/lab/compared.ts``).
         """
         return {MIME: {"runs": [self.pairs[0].a.id, *(pair.b.id for pair in self.pairs)]}}
@@ -421,8 +421,8 @@ def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
 
 
 def _short(text: str, place: int, count: int) -> str:
-    """Shorten a piece of text that two compared texts have in common, by cutting out its middle. At the beginning or
-    end of the text, only the side next to a difference is kept.
+    """Return a piece of text that two compared texts have in common, with its middle cut out. At the beginning or end
+    of the text, only the side next to a difference is kept.
     """
     head = text[:CONTEXT] if place else ""
     tail = text[-CONTEXT:] if place < count - 1 else ""

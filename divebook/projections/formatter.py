@@ -49,7 +49,9 @@ class Formatter:
 
 
 class Steps:
-    """Tracker of the running steps of several executions. The events of each execution must be applied in order."""
+    """Keeps track of the running steps of several executions. The events of each execution must be applied in the order
+    of its log.
+    """
 
     def __init__(self) -> None:
         self.open: dict[tuple[str, str], Span] = {}
@@ -57,7 +59,7 @@ class Steps:
         self._spans: dict[str, Spans] = {}
 
     def see(self, event: Event) -> Span | None:
-        """Apply an event. Return the step that has started or ended with this event, or None."""
+        """Apply the next event of an execution. Return the step that has started or ended with this event, or None."""
         if getattr(event.data, "operation_type", TIMER) != TIMER:
             return None  # what is not shown need not be remembered
         spans = self._spans.setdefault(event.execution_id, Spans(for_people=True))
@@ -76,14 +78,14 @@ class Steps:
 
 
 class Formatting:
-    """Adapter that subscribes to a store and calls the methods of a formatter."""
+    """Subscriber to a store that calls the methods of a formatter for each step and question."""
 
     def __init__(self, formatter: Formatter) -> None:
         self._formatter = formatter
         self._steps = Steps()
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Report the steps and questions in new events of an execution to the formatter."""
+        """Call the methods of the formatter for the steps and questions in new events of an execution."""
         for event in events:
             if isinstance(event.data, catalog.InterruptRaised):
                 self._formatter.question(execution_id, event.data)
