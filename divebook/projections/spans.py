@@ -111,7 +111,7 @@ class Spans:
 
     def _is_hidden(self, event: Event) -> bool:
         """Return whether an event belongs to a step that people do not see, such as the router of a pipeline. If such a
-        step fails, it is no longer hidden.
+        step fails, it is shown after all.
         """
         if not event.step:
             self._hidden |= hidden_steps(event.data)

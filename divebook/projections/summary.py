@@ -390,8 +390,8 @@ class Overview:
         return self._lines(records, {name: summary for name, (_, summary) in self._known.items()})
 
     def moving(self) -> tuple[list[tuple[str, str]], set[str]]:
-        """Return two things that change without a new event in a log: the open questions of all executions, and the ids
-        of executions that no process drives any more.
+        """Return the open questions of all executions, and the ids of those executions that count as running although
+        no process drives them any more.
         """
         orphans = {record.execution_id for record in self.store.orphans() if record.status == RUNNING}
         return self.store.asking(), orphans
