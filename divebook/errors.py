@@ -434,7 +434,9 @@ class StoreError(DivebookError):
 
 
 class ConcurrentAppendError(StoreError):
-    """Raised if another writer appended to the execution first. Nothing of the batch was written."""
+    """Raised if another writer appended to the execution's log first. None of the events passed with the failed call
+    were written.
+    """
 
     def __init__(self, execution_id: str, expected: int, actual: int) -> None:
         self.execution_id = execution_id
@@ -447,7 +449,8 @@ class ConcurrentAppendError(StoreError):
 
 
 class ExecutionEndedError(StoreError):
-    """Raised if an event may not be appended because the execution has ended. Nothing of the batch was written.
+    """Raised if an event may not be appended because the execution has ended. None of the events passed with the failed
+    call were written.
 
     Parameters
     ----------
@@ -469,7 +472,8 @@ class ExecutionEndedError(StoreError):
 
 
 class StartKeyTakenError(StoreError):
-    """Raised if an execution with the start key exists already; `execution_id` is its id. Nothing was started.
+    """Raised if an execution with the requested start key exists already; `execution_id` is its id. No new execution
+    was started.
 
     Parameters
     ----------
@@ -496,7 +500,8 @@ class StartKeyTakenError(StoreError):
 
 
 class FencedError(StoreError):
-    """Raised if a writer no longer holds the current lease of an execution. Nothing of the batch was written.
+    """Raised if a writer no longer holds the current lease of an execution. None of the events passed with the failed
+    call were written.
 
     Parameters
     ----------
@@ -518,7 +523,9 @@ class FencedError(StoreError):
 
 
 class LeaseHeldError(StoreError):
-    """Raised if another process drives the execution; `until` is the end of its lease unless the process renews it."""
+    """Raised if another process drives the execution; `until` is the time at which its lease ends unless that process
+    renews it.
+    """
 
     def __init__(self, execution_id: str, *, host: str, pid: int, name: str, until: datetime) -> None:
         self.execution_id = execution_id
@@ -568,7 +575,7 @@ UNFIT = (DivebookError, LookupError, TypeError, ValueError, AttributeError, Arit
 
 
 class DecryptionError(StoreError):
-    """Raised if a value in a store is encrypted and the right key is missing."""
+    """Raised if a value in a store is encrypted and the right key to decrypt it is missing."""
 
 
 class NewerStoreError(StoreError):
@@ -576,7 +583,7 @@ class NewerStoreError(StoreError):
 
 
 class ExecutionNotFoundError(StoreError, NotFoundError):
-    """Raised if a store has no execution with an id.
+    """Raised if the store has no execution with the requested id.
 
     Parameters
     ----------
@@ -597,7 +604,9 @@ class WorkspaceError(DivebookError):
 
 
 class ProcessIdError(WorkspaceError, LookupError):
-    """Raised if no process of a workspace has an id, or if a new process would get an id that another process has."""
+    """Raised if a workspace has no process with the requested id, or if a new process would get the id of another
+    one.
+    """
 
 
 class ProcessInputError(WorkspaceError):
@@ -851,7 +860,9 @@ class OperationError(ExecutionError):
 
 
 class NeedsPersonError(ExecutionError):
-    """Raised if an execution was resumed automatically several times and interrupted each time without progress."""
+    """Raised if a person must decide about an execution: it was resumed automatically several times, and interrupted
+    each time without progress.
+    """
 
 
 class ServerError(ExecutionError):
@@ -869,8 +880,8 @@ class OutcomeUnknownError(ExecutionError):
 
 
 class InterruptError(ExecutionError):
-    """Raised if an answer does not fit its question, or the question was already answered. The question does not
-    change.
+    """Raised if an answer does not fit its question, or the question was already answered. The question stays as it
+    was.
     """
 
     def __init__(self, interrupt_id: str, reason: str) -> None:
@@ -947,7 +958,7 @@ class ExecutionCancelledError(ExecutionError):
 
 
 class ExecutionPausedError(ExecutionError):
-    """Raised if the kernel was interrupted and the execution is paused until it is resumed."""
+    """Raised if the kernel was interrupted (Ctrl-C or stop button) and the execution is paused until it is resumed."""
 
     def __init__(self, execution_id: str) -> None:
         self.execution_id = execution_id
@@ -1005,7 +1016,7 @@ class SourceGoneError(ExecutionError):
 
 
 class ReplayMismatchError(ExecutionError):
-    """Raised if a replay of an execution without any change differs from its log.
+    """Raised if a replay of an execution with its unchanged definition differs from the recorded log.
 
     Parameters
     ----------
@@ -1030,7 +1041,7 @@ class DevEnvError(DivebookError):
 
 
 class EnvironmentNotFoundError(DevEnvError):
-    """Raised if no development environment has a name."""
+    """Raised if no development environment has the requested name."""
 
     exit_code = 2
 
@@ -1054,11 +1065,13 @@ class CommandFailedError(DevEnvError):
 
 
 class NotReplacedError(DevEnvError):
-    """Raised if a checkpoint could not be restored. The environment is as it was before."""
+    """Raised if a checkpoint of a development environment could not be restored. The environment is as it was
+    before.
+    """
 
 
 class CheckpointNotFoundError(DevEnvError):
-    """Raised if a development environment has no checkpoint with a name."""
+    """Raised if a development environment has no checkpoint with the requested name."""
 
     exit_code = 7
 

@@ -71,7 +71,7 @@ def inputs_of(workflow: Workflow, frame: Any, parameters: Mapping[str, Any] | No
 
 
 def known_by(environment: Environment, key: str) -> Execution | None:
-    """Return the execution with a start key, or None if there is none."""
+    """Return the execution that has a start key; None if no execution has it."""
     records = environment.store.records(key=key)
     return environment.execution(records[0].execution_id) if records else None
 
@@ -101,7 +101,7 @@ class MappedRows:
         self.workflow = workflow
 
     def wait(self, timeout: float | None = None) -> MappedRows:
-        """Wait until all calls have been made, and return this object.
+        """Wait until the calls for all rows have been made, and return this object.
 
         If the remaining rows wait for an answer, this returns with a warning. Raises like `Execution.wait` with
         `check`.
@@ -110,7 +110,7 @@ class MappedRows:
         return self._looked_at()
 
     def __await__(self) -> Generator[Any, None, MappedRows]:
-        """Wait until all calls have been made, like `wait`, without blocking the event loop."""
+        """Wait until the calls for all rows have been made, like `wait`, without blocking the event loop."""
         yield from self.execution.__await__()
         return self._looked_at()
 
@@ -148,7 +148,7 @@ class MappedRows:
 
     @property
     def failed(self) -> Any:
-        """Rows of `frame` that failed."""
+        """Rows of `frame` whose call failed."""
         rows = self.frame
         return rows[rows["error"].notna()]
 
@@ -372,7 +372,7 @@ def mapped(
 def _agent_step(
     environment: Environment, agent: Agent, prompt: str | None, output: Any, shared: Mapping[str, Any]
 ) -> Step:
-    """Return the workflow step that calls an agent for each row."""
+    """Return the workflow step that calls an agent for each row of a map's frame."""
     if prompt is None:
         raise SetupError(f"agent {agent.name!r} needs a prompt; write prompt='Is this praise? ${{state.row.text}}'")
     if _asked(environment, environment.agents.get(agent.name, agent)) != _asked(environment, agent):
@@ -389,7 +389,7 @@ def _workflow_step(
     parameters: Mapping[str, Any],
     shared: Mapping[str, Any],
 ) -> Step:
-    """Return the workflow step that runs another workflow for each row."""
+    """Return the workflow step that runs another workflow for each row of a map's frame."""
     declared = {one.name: one for one in flow.inputs}
     missing = [name for name, one in declared.items() if name not in (*columns, *parameters) and not one.has_default]
     unknown = [name for name in parameters if name not in declared]

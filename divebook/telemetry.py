@@ -518,7 +518,7 @@ class Metrics:
         self._tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of each model call")
 
     def take(self, ended: EndedSpan, workflow: str, status: str) -> None:
-        """Update the metrics with a span that has ended."""
+        """Update the metrics with a span (execution, step or call) that has ended."""
         seconds = (ended.ended_us - ended.began_us) / 1e6
         about: Attributes = {"divebook.workflow": workflow, "divebook.status": status}
         span = ended.span

@@ -190,7 +190,9 @@ TIME_COLUMNS: Columns = {
 
 @documented(TIME_COLUMNS)
 def times_frame(inspected: Inspected) -> pd.DataFrame:
-    """Return one row per kind of time along the critical path of a run, the longest first."""
+    """Return one row per kind of activity (model calls, waiting, ...) along the critical path of a run, with its total
+    time; the longest first.
+    """
     whole = max(1, inspected.duration_us)
     return frame(TIME_COLUMNS, [(kind, took, took / whole) for kind, took in inspected.spent.items()])
 
@@ -209,7 +211,7 @@ RETRY_COLUMNS: Columns = {
 
 @documented(RETRY_COLUMNS)
 def retries_frame(inspected: Inspected) -> pd.DataFrame:
-    """Return one row per failed attempt that was followed by another attempt."""
+    """Return one row per failed attempt at a call or step that was followed by another attempt."""
     return frame(RETRY_COLUMNS, inspected.retried)
 
 
@@ -258,7 +260,9 @@ WHY_COLUMNS: Columns = {
 
 @documented(WHY_COLUMNS)
 def why_frame(why: ProvenanceTree) -> pd.DataFrame:
-    """Return one row per value and choice in the provenance of a value, the value itself first."""
+    """Return one row per value and choice that contributed to a value (its provenance). The first row is the value
+    itself.
+    """
     texts = ProvenanceText(why)
     return frame(WHY_COLUMNS, [_Row(texts, origin) for origin in why.origins])
 
@@ -490,7 +494,7 @@ def frame_of(kind: str, parts: Any) -> pd.DataFrame:
 
 
 class Display(Protocol):
-    """Interface of objects that show a DataFrame in another form than a table."""
+    """Interface of objects that show a DataFrame in a notebook in another form than a table."""
 
     def in_cell(self) -> bool:
         """Show the DataFrame in the current IPython cell. Return False if that is not possible, so that a table is
@@ -552,7 +556,9 @@ class ShownFrame(pd.DataFrame):
 
 
 class _Compared(NamedTuple):
-    """Row of `compared_frame`: a place in two runs, and the pair of runs."""
+    """Data for one row of `compared_frame`: a place (step, item, call, ...) in two compared runs, and the comparison of
+    these runs.
+    """
 
     pair: Pair
     row: Row
@@ -627,7 +633,8 @@ COMPARED_COLUMNS: Columns = {
 
 @documented(COMPARED_COLUMNS)
 def compared_frame(pairs: Iterable[Pair]) -> pd.DataFrame:
-    """Return one row per place of the compared runs, in the order of the first run, for each pair of runs.
+    """Return one row per place (step, item, call, ...) of the compared runs, for each pair of runs, in the order of the
+    first run.
 
     The rows of steps and items contain the consumption of the calls inside them again. To get totals, sum the rows with
     ``kind == "operation"``.

@@ -241,15 +241,15 @@ class EventTable:
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def types(self) -> Any:
-        """Return the column of event types."""
+        """Return the column with the type of each event."""
         return self._text_column(self._types)
 
     def paths(self) -> Any:
-        """Return the column of path ids; missing for events without a path."""
+        """Return the column with the path id of each event; missing for events without a path."""
         return self._text_column(or_missing(self._paths))
 
     def steps(self) -> Any:
-        """Return the column of step names; missing for events without a step."""
+        """Return the column with the step name of each event; missing for events without a step."""
         return self._text_column(or_missing(self._steps))
 
     def payload_texts(self, name: str) -> Any:
@@ -278,7 +278,7 @@ class EventTable:
         return whole(index[place], has_index[place] & (of_call | (self._visit == NONE)))
 
     def items(self) -> Any:
-        """Return the column of items of `Each`. Each item is decoded once."""
+        """Return the column with the item of `Each` to which each event belongs. Each item is decoded only once."""
         of_call = np.where(self._call == NONE, NONE, self._item_of(self._call))
         starts = np.where(self._item == NONE, of_call, self._item)
         values = np.full(len(self), None, dtype=object)
@@ -361,8 +361,8 @@ class EventTable:
         return times
 
     def durations(self) -> Any:
-        """Return the column of durations: time since the start of the operation,
-        item, step or path that an event ends.
+        """Return the column of durations: for an event that ends an operation, item, step or path, the time since the
+        start of that.
         """
         durations_us = np.full(len(self), np.timedelta64("NaT", "us"))
         ends = self._are("operation_completed", "operation_failed")
@@ -530,7 +530,7 @@ def _declared(page: EventPage, name: str, values: Any) -> Any:
 
 
 def _first(lists: Any) -> Any:
-    """Return the first element of each list in an Arrow array of lists; null for an empty list."""
+    """Return the first element of each list in an Arrow array of lists, as an array; null for an empty list."""
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     if not lengths.any():
         return pa.nulls(len(lists), pa.string())
@@ -581,7 +581,7 @@ class PayloadDtype(ExtensionDtype):
 
     @classmethod
     def construct_array_type(cls) -> Any:
-        """Return the class of the arrays with this dtype."""
+        """Return the class of pandas arrays (`Payloads`) that hold values of this dtype."""
         return Payloads
 
 
@@ -1034,12 +1034,12 @@ ID = pa.field("execution_id", TYPES[TEXT])
 
 
 def schema_of(columns: Columns) -> Any:
-    """Return the Arrow schema of a frame with the given columns."""
+    """Return the Arrow schema of a DataFrame with the given columns."""
     return pa.schema([(name, TYPES[column.dtype]) for name, column in columns.items()])
 
 
 def table_of(frame: pd.DataFrame, schema: Any = None) -> Any:
-    """Convert a frame to an Arrow table. Without a schema, the dtypes of the frame determine the types."""
+    """Convert a DataFrame to an Arrow table. Without a schema, the dtypes of the DataFrame determine the types."""
     fields_of_table = schema or pa.schema([(name, TYPES[str(frame[name].dtype)]) for name in frame])
     return pa.table([_column(frame[field.name], field.type) for field in fields_of_table], schema=fields_of_table)
 
@@ -1063,7 +1063,7 @@ def with_execution_id(execution_id: str, table: Any) -> Any:
 
 
 def _column(values: Any, kind: Any) -> Any:
-    """Convert an array or a Series to an Arrow array of a type."""
+    """Convert an array or a Series to an Arrow array of the given type."""
     if values.dtype == "object":
         return _json(values)
     if isinstance(values, pd.Series) and isinstance(values.array, Payloads):

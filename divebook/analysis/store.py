@@ -470,7 +470,9 @@ def forked_at(events: Iterable[Event]) -> int:
 
 
 class _Consumption(NamedTuple):
-    """Row of `usage_frame`: an execution, and the consumption of one model by one of its agents."""
+    """Data for one row of `usage_frame`: an execution, and the tokens and cost of one model used by one of its
+    agents.
+    """
 
     record: ExecutionRecord
     total: ModelSum

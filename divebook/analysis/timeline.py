@@ -73,7 +73,7 @@ class Timeline:
 def layout(
     spans: Sequence[Span], *, now_us: int | None = None, max_bars: int = MAX_BARS, max_lanes: int = MAX_LANES
 ) -> Timeline:
-    """Place the spans of an execution in lanes and rows.
+    """Place the spans of an execution in the lanes and rows of a timeline.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def svg_data_uri(picture: str) -> str:
 
 
 class _Scale:
-    """Conversion of times in microseconds to horizontal positions in pixels."""
+    """Scale of a timeline, which converts times in microseconds to horizontal positions in pixels."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.started = timeline.started_us

@@ -462,13 +462,13 @@ class Environment:
         self._registry.add_agent(agent, replace=replace)
 
     def check_agent(self, agent: Agent) -> None:
-        """Raise unless every tool, server, agent and workspace that an agent names exists and is allowed."""
+        """Raise an error unless every tool, server, agent and workspace that an agent names exists and is allowed."""
         self._registry.check_agent(agent)
 
     @property
     def workflows(self) -> dict[str, Workflow]:
-        """Workflows by name: those registered with `@workflow` in this process, and those of this environment, which
-        win.
+        """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
+        have a name, the one of this environment is used.
         """
         return self._registry.workflows
 
@@ -504,8 +504,8 @@ class Environment:
 
     @property
     def actions(self) -> dict[str, Action]:
-        """Actions that steps can call: built-in actions, those made with `@action`, and those added here; later sources
-        win.
+        """Actions that steps can call: built-in ones, those made with `@action`, and those added here. If several have
+        the same name, the last of these sources is used.
         """
         return self._registry.actions
 
@@ -552,7 +552,8 @@ class Environment:
 
     @property
     def tools(self) -> dict[str, ToolFunction]:
-        """Tools by name: those made with `@tool`, and those added to this environment, which win.
+        """Tools by name: those made with `@tool`, and those added to this environment. If both have a name, the one of
+        this environment is used.
 
         Built-in tools are not included. They are created for each agent that names them: see `divebook.tools.builtin`.
         """
@@ -643,7 +644,7 @@ class Environment:
         self._registry.add_workspace(workspace, replace=replace)
 
     def check_workspace(self, name: str) -> None:
-        """Raise unless the workspace exists and the policy allows its commands, secrets and image."""
+        """Raise an error unless the workspace exists and the policy allows its commands, secrets and image."""
         self._registry.check_workspace(name)
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
@@ -653,8 +654,8 @@ class Environment:
         self.policy = policy
 
     def policy_for_agent(self, name: str) -> Policy:
-        """Return the policy that applies to an agent. An agent defined in Python code may do more than an agent from a
-        text.
+        """Return the policy that restricts an agent. An agent defined in Python code may be allowed more than an agent
+        defined in a text such as a YAML file.
         """
         return self._registry.policy_for_agent(name)
 
@@ -673,14 +674,14 @@ class Environment:
         return self._registry.may_apply_unasked(workspace, fingerprint)
 
     def folder_of(self, workspace: WorkspaceDefinition) -> Path:
-        """Return the folder in the definition of a workspace; raises `SetupError` if the policy does not allow the
-        folder.
+        """Return the folder that the definition of a workspace names as the place of its files. Raise `SetupError` if
+        the policy does not allow it.
         """
         return self._registry.folder_of(workspace)
 
     def require_reachable(self, workspace: WorkspaceDefinition, path: str | Path) -> Path:
-        """Return an absolute path for a workspace; raises `SetupError` if the policy does not let the workspace use the
-        path.
+        """Check that the policy lets a workspace use a path, and return the absolute path; raise `SetupError` if it
+        does not.
         """
         return self._registry.require_reachable(workspace, path)
 
@@ -970,7 +971,7 @@ class Environment:
         return self._control.recoverable()
 
     def retry(self, execution_id: str, strategy: str = FROM_FAILURE) -> Execution:
-        """Retry a failed execution, in one of three ways.
+        """Retry a failed execution: from the failed step, from the start, or without the failed steps.
 
         Parameters
         ----------
@@ -1114,7 +1115,9 @@ class Environment:
                 self._control.answering.revoke(execution_id, rule_id, by)
 
     def thread(self, id: str) -> Thread:
-        """Return a thread (a conversation over several runs); raises `NotFoundError` if it has no messages."""
+        """Return the thread (a conversation over several runs) with an id; raises `NotFoundError` if the thread has no
+        messages.
+        """
         if self.threads.line(id).head is None:
             raise NotFoundError("thread", id, self.threads.ids, f"thread not found: {id}")
         return Thread(id, self.threads, this_person())
@@ -1187,7 +1190,7 @@ class Environment:
     # --- reading executions ----------------------------------------------------------------------------------------
 
     def inspect(self, execution_id: str) -> Inspection:
-        """Return an analysis of the time and money that an execution used: critical path, time by kind,
+        """Return an analysis of the time and money that an execution used: critical path, time by kind of activity,
         retries, costs.
         """
         return Inspection(self.execution(execution_id).history())
@@ -1209,7 +1212,8 @@ class Environment:
         return why(self.execution(execution_id).history(), name, at, row=row, column=column)
 
     def files(self, execution_id: str, workspace: str | None = None) -> KeptFiles:
-        """Return the stored files of a workspace of an execution, at any of its events, to view, copy or restore them.
+        """Return the recorded files of one workspace of an execution, to view, copy or restore them as they were after
+        any event.
 
         Raises
         ------
@@ -1425,8 +1429,8 @@ class Environment:
     def run_again(
         self, execution_id: str, *, plan: bool = False, **options: Unpack[StartOptions]
     ) -> Execution | ResumePlan:
-        """Start a new execution of the current definition with the inputs of an earlier execution, and reuse recorded
-        results.
+        """Start a new execution with the current definition and the inputs of an earlier execution. Recorded results of
+        the earlier one are reused.
 
         The new execution shares the longest beginning that the definition, its agents and its functions would repeat.
         After that no call is repeated whose result is recorded, unless a function that it called was edited. The

@@ -300,8 +300,8 @@ class Registry:
 
     @property
     def workflows(self) -> dict[str, Workflow]:
-        """Workflows by name: those registered with `@workflow` in this process, and those of this environment, which
-        win.
+        """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
+        have a name, the one of this environment is used.
         """
         return {name: entry.workflow for name, entry in WORKFLOW_FUNCTIONS.items()} | self._workflows
 
@@ -339,8 +339,8 @@ class Registry:
 
     @property
     def actions(self) -> dict[str, Action]:
-        """All actions by name: built-in actions, those made with `@action`, and those of this environment; later
-        sources win.
+        """All actions by name: built-in ones, those made with `@action`, and those of this environment. If several have
+        the same name, the last of these sources is used.
         """
         return {**self._built_in_actions, **REGISTERED, **self.custom_actions}
 
@@ -360,7 +360,9 @@ class Registry:
 
     @property
     def tools(self) -> dict[str, ToolFunction]:
-        """Tools by name: those made with `@tool`, and those added to this environment, which win."""
+        """Tools by name: those made with `@tool`, and those added to this environment. If both have a name, the one of
+        this environment is used.
+        """
         return {**REGISTERED_TOOLS, **self._tools}
 
     @property
@@ -519,8 +521,8 @@ class Registry:
         return self._policy_for(("workspace", workspace.name))
 
     def policy_for_agent(self, name: str) -> Policy:
-        """Return the policy that applies to an agent. An agent defined in Python code may do more than an agent from a
-        text.
+        """Return the policy that restricts an agent. An agent defined in Python code may be allowed more than an agent
+        defined in a text such as a YAML file.
         """
         return self._policy_for(("agent", name))
 
@@ -551,14 +553,14 @@ class Registry:
         return APPROVALS in policy.allowed
 
     def folder_of(self, workspace: WorkspaceDefinition) -> Path:
-        """Return the folder in the definition of a workspace; raises `SetupError` if the policy does not allow the
-        folder.
+        """Return the folder that the definition of a workspace names as the place of its files. Raise `SetupError` if
+        the policy does not allow it.
         """
         return self.require_reachable(workspace, workspace.folder or ".")
 
     def require_reachable(self, workspace: WorkspaceDefinition, path: str | Path) -> Path:
-        """Return an absolute path for a workspace; raises `SetupError` if the policy does not let the workspace use the
-        path.
+        """Check that the policy lets a workspace use a path, and return the absolute path; raise `SetupError` if it
+        does not.
         """
         is_trusted = self.origins.is_trusted_workspace(workspace.name)
         base = Path.cwd() if is_trusted else self._tool_reach.folder
@@ -574,7 +576,7 @@ class Registry:
     # --- checks before a start -------------------------------------------------------------------------------------
 
     def check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:
-        """Raise unless everything that the steps of a workflow refer to exists and is allowed.
+        """Raise an error unless everything to which the steps of a workflow refer exists and is allowed.
 
         Parameters
         ----------
@@ -610,7 +612,7 @@ class Registry:
                 self.check_workspace(workspace)
 
     def _check_names(self, workflow: Workflow, ahead: Container[str] | None) -> None:
-        """Raise unless the actions, workflows and agents to which the steps of a workflow refer exist."""
+        """Raise an error unless the actions, workflows and agents to which the steps of a workflow refer exist."""
         actions = self.actions
         _raise_first("action", missing_actions(workflow, actions, ahead), actions, workflow)
         if any(step.workflow for step in workflow.steps):
@@ -622,7 +624,7 @@ class Registry:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
 
     def check_agent(self, agent: Agent) -> None:
-        """Raise unless every tool, server, agent and workspace that an agent names exists and is allowed."""
+        """Raise an error unless every tool, server, agent and workspace that an agent names exists and is allowed."""
         check_agent(agent, self, self._tools)
         definition = agent.definition
         headers = None if definition.model_settings is None else definition.model_settings.request_headers
@@ -633,7 +635,7 @@ class Registry:
             self.check_workspace(definition.workspace)
 
     def check_workspace(self, name: str) -> None:
-        """Raise unless a workspace exists and the policy allows its commands, secrets and image."""
+        """Raise an error unless a workspace exists and the policy allows its commands, secrets and image."""
         workspace = self.workspace(name)
         self.require_permitted(workspace)
         if workspace.image is not None and workspace.shell:
@@ -680,7 +682,7 @@ class Registry:
         return SCRIPTED
 
     def not_yet(self, definitions: Definitions) -> list[Problem]:
-        """Return a warning for each name in definitions that does not exist yet; see `Environment.not_yet`."""
+        """Return a warning for each name that is used in definitions and not defined yet; see `Environment.not_yet`."""
         warnings: list[Problem] = []
         for workflow in definitions.workflows:
             for problem in self._missing(workflow):
@@ -781,7 +783,9 @@ def _names_of(
 
 
 def _build_agent(definition: AgentDefinition, config: Config, new: Definitions) -> Agent:
-    """Build an agent from its definition and the merged settings. An error names the line in the new definitions."""
+    """Build an agent from its definition and the merged settings of all definitions. An error names the line in the
+    newly added definitions.
+    """
     try:
         return Agent(
             with_defaults(definition, config),

@@ -57,8 +57,8 @@ class Settings:
     telemetry: TelemetrySetting | None = None
 
     def plus(self, other: Self) -> Self:
-        """Return these settings merged with other settings. The other settings win; a merged policy allows only what
-        both policies allow.
+        """Return these settings merged with `other`. A setting of `other` replaces the one here; a merged policy allows
+        only what both policies allow.
         """
         values: dict[str, Any] = {}
         for field in fields(self):
@@ -149,7 +149,7 @@ FOLDER = "workspaces"
 
 
 class EnvironmentWorkspaces:
-    """Provider that creates the workspaces of the executions of one environment.
+    """Creates the workspaces of the executions of one environment.
 
     Parameters
     ----------

@@ -141,7 +141,9 @@ class Starter:
         return await self._control.drive_child(child, functools.partial(opening, child), again=again)
 
     async def begin_successor(self, request: Child) -> str:
-        """Start the successor of an execution, only once, and return its id. See `WorkflowContext.continue_as_new`."""
+        """Start the successor of an execution and return its id. If it was started before, only return its id. See
+        `WorkflowContext.continue_as_new`.
+        """
         workflow = self._registry.workflows.get(request.workflow)
         if workflow is None:
             workflow = Execution(self._control, self._control.look_up(request.parent)).workflow
@@ -385,7 +387,7 @@ def _shortened(inputs: Mapping[str, Any], name: str) -> str:
 
 
 def as_bounds(bounds: Bounds | Mapping[str, Any]) -> Bounds:
-    """Return bounds as a `Bounds` object; a mapping is parsed."""
+    """Convert bounds to a `Bounds` object; a mapping is parsed, and a `Bounds` object is returned unchanged."""
     return bounds if isinstance(bounds, Bounds) else Bounds.read(bounds)
 
 

@@ -147,7 +147,7 @@ class _Continuation(NamedTuple):
 
 
 class Variants:
-    """Factory of executions that are derived from others: forks, what-ifs, continuations with a changed definition,
+    """Creates executions that are derived from others: forks, what-ifs, continuations with a changed definition,
     trials.
 
     All variants are built in the same way. `prefix_of` cuts the log of the source at an event. The new execution shares

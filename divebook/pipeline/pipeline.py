@@ -74,7 +74,7 @@ async def outputs_of(execution: Execution) -> AsyncGenerator[StageOutput, None]:
 
 
 async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], None]:
-    """Start an execution and yield batches of its events as soon as they are committed."""
+    """Start an execution and yield its events in batches, as soon as they are committed."""
     loop = asyncio.get_running_loop()
     arrived = asyncio.Queue[Sequence[Event] | None]()
 
@@ -212,12 +212,12 @@ class Pipeline:
 
     @property
     def order(self) -> list[str]:
-        """The names of the stages, in their order in the pipeline."""
+        """Names of the stages of the pipeline, in their order."""
         return self.config.order
 
     @property
     def stages(self) -> dict[str, AgentStage]:
-        """The stages by name."""
+        """Stages of the pipeline by name."""
         return {stage.name: stage for stage in self.config.agents}
 
     def ready(self, completed: Mapping[str, bool], failed: Iterable[str] = ()) -> list[str]:
@@ -233,7 +233,7 @@ class Pipeline:
     # --- running ---------------------------------------------------------------------------------------------------
 
     def start(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Execution:
-        """Start processing an envelope in the background; return the execution immediately.
+        """Start processing an envelope in the background. Return its execution immediately.
 
         The envelope that is passed does not change; `Pipeline.envelope` returns the current one.
 
@@ -276,7 +276,8 @@ class Pipeline:
     async def stream(
         self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True
     ) -> AsyncGenerator[StageOutput, None]:
-        """Run an envelope like `run`, and yield the output of every stage. The last item is named ``__end__``.
+        """Run an envelope like `run`, and yield the output of every stage. A last item named ``__end__`` follows at the
+        end.
 
         Examples
         --------

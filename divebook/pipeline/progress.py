@@ -155,7 +155,7 @@ def slots_to(names: SlotNames) -> dict[str, Any]:
 def ready_stages(
     config: PipelineConfig, completed: Collection[str], failed: Collection[str] = frozenset()
 ) -> list[str]:
-    """Return the names of the stages of a parallel run that may start, in the order of the pipeline.
+    """Return the names of the stages that may start next in a parallel run, in the order of the pipeline.
 
     A stage may start when all stages in its `requires` have completed (any of them for `join_strategy` ``any``), and
     all stages in its `after` have ended: completed, failed, or skipped because a required stage failed. If a required

@@ -191,7 +191,7 @@ class Activity:
 
     @property
     def progress(self) -> list[ItemProgress]:
-        """Progress of each step with ``Each``, in the order in which the steps started."""
+        """Progress of each step with ``Each`` of the run, in the order in which the steps started."""
         return list(self._steps.values())
 
     # --- what goes on ----------------------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ class Activity:
 
 
 def activity_of(events: Iterable[Event]) -> Activity:
-    """Return the activity of a run, folded from its events."""
+    """Return the activity of a run (periods of working and waiting, progress of steps), computed from its events."""
     activity = Activity()
     for event in events:
         activity.take(event)
@@ -683,7 +683,7 @@ def _named(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Format a number as a short text.
+    """Format a number as a short text, for the label of a value or bin.
 
     >>> _number(1234567.0), _number(0.123456), _number(1e300)
     ('1,234,567', '0.1235', '1e+300')

@@ -150,7 +150,7 @@ class OperationTree:
 
     @property
     def label(self) -> str:
-        """Name of the node for people, without the names of its parents."""
+        """Name of the node for people, without the names of the nodes that contain it."""
         if self.kind == "step":
             visit = self.span.visit if self.span is not None else 1
             parts_of_label = [self.step, branch_name(self.path), f"visit {visit}" if visit > 1 else ""]
@@ -566,7 +566,7 @@ class Side(NamedTuple):
         )
 
     def is_related_to(self, other: Side) -> bool:
-        """Return whether both runs ran the same workflow, or one run was derived from the other."""
+        """Return whether this run and another one ran the same workflow, or one of them was derived from the other."""
         same = self.workflow == other.workflow or (self.fingerprint and self.fingerprint == other.fingerprint)
         return bool(same) or self.parent == other.id or other.parent == self.id
 
@@ -627,8 +627,8 @@ class Pair:
 
     @property
     def totals(self) -> tuple[Totals, Totals]:
-        """Sums over the calls of both runs. A call replayed from the log of the other run counts with its recorded
-        cost.
+        """Sums of tokens, cost and time over the calls of each of the two runs. A call replayed from the log of the
+        other run counts with its recorded cost.
         """
         ours = [row.a for row in self.rows if row.a is not None]
         theirs = [row.b for row in self.rows if row.b is not None]
@@ -779,7 +779,7 @@ def _match(
 
 
 def describe(row: Row) -> str:
-    """Describe a difference in one line, with both values in one text and without secrets."""
+    """Describe a difference between two runs in one line, with both values in one text and without secrets."""
     clean = shared().text
     if row.difference != "changed":
         which = "the first" if row.b is None else "the other"

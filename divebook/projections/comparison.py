@@ -94,7 +94,9 @@ class Comparison:
         return self.first is None
 
     def frame(self) -> pd.DataFrame:
-        """Return a DataFrame with one row per place and other run; `divebook.analysis.lists` documents the columns."""
+        """Return a DataFrame with one row per place (step, item, call, ...) and pair of runs; `divebook.analysis.lists`
+        documents the columns.
+        """
         from divebook.analysis.lists import compared_frame
 
         return compared_frame(self.pairs)

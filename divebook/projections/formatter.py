@@ -1,4 +1,5 @@
-"""Formatters: objects whose methods are called, step by step, while executions run.
+"""Formatters: objects whose methods are called while executions run, for each step that starts or ends and for each
+question.
 
 `Steps` finds the steps that start or end with an event. `Formatting` passes them to a user's formatter; the progress of
 the shell (`divebook.cli.result`) uses `Steps` directly.
@@ -14,7 +15,8 @@ from divebook.projections.spans import Span, Spans
 
 
 class Formatter:
-    """Base class for receiving the progress of executions. Override the methods that you need.
+    """Base class for objects that receive the progress of executions. Override the methods for the events that you
+    need.
 
     ``Environment(formatter=...)`` calls the methods for each execution that this process records, in the order of the
     logs, after the events are in the store. The calls happen on the engine's thread, so that they must return quickly.
@@ -42,7 +44,7 @@ class Formatter:
         """Receive a step that has completed; `output` is its result as text."""
 
     def step_error(self, step: Span, error: str) -> None:
-        """Receive a step that has failed finally or was cancelled."""
+        """Receive a step that has failed, without another attempt to come, or was cancelled."""
 
     def question(self, execution_id: str, question: catalog.InterruptRaised) -> None:
         """Receive a new question to a person."""

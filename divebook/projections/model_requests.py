@@ -63,7 +63,7 @@ class CallMessage(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Text of the text blocks, one line each; for a tool message, the result of the tool."""
+        """Text of the message: its text blocks, one line each; for the message of a tool, the result of the tool."""
         return "\n".join(text for block in self.content if (text := _text_of(block)) is not None)
 
 
@@ -240,7 +240,9 @@ class RequestView:
     """Messages, in the form for people, that are part of this request and of no earlier request of the turn."""
 
     def __repr__(self) -> str:
-        """Return one line with counts only, because messages may fill pages."""
+        """Return one line with the numbers of messages and tools only, because the texts of the messages could fill
+        pages.
+        """
         count = f"{plural(len(self.messages), 'message')}, {plural(len(self.tools), 'tool')}"
         return f"<request {self.n} of {self.agent} to {self.model}: {count}, {self.status}>"
 
@@ -533,7 +535,7 @@ class ToolCallView:
 
     @property
     def agent(self) -> str:
-        """Name of the agent that made the call."""
+        """Name of the agent whose model made the call."""
         return self.view.agent
 
     @property

@@ -87,7 +87,7 @@ class RunLine:
         return badge_of(self.record)
 
     def named(self, width: int) -> str:
-        """Return the name of the workflow, cut to a width, with the badge of the execution."""
+        """Return the name of the workflow, cut to a maximum width, with the badge of the execution."""
         return badged(one_line(self.record.workflow_name, width), self.badge)
 
     @property

@@ -83,7 +83,7 @@ class Origins:
         self.take(log)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add the next events of the log to the index."""
+        """Update the index with the next events of the log."""
         for event in events:
             change = self._CHANGES.get(type(event.data))
             if change is not None:

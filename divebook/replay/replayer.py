@@ -405,7 +405,7 @@ class LogWalk:
         return self.seek(max(self._position - 1, 0))
 
     def run_to(self, where: Fits | None = None, **stop: Any) -> Self | None:
-        """Move forward to the next event that fits all conditions; return this object.
+        """Move forward to the next event for which all given conditions hold; return this object.
 
         If no event fits, return None and do not move.
 
@@ -428,7 +428,9 @@ class LogWalk:
         return self._run(self._stop(where, stop), self._positions.onwards(self._position))
 
     def run_back_to(self, where: Fits | None = None, **stop: Any) -> Self | None:
-        """Move back to the nearest earlier event that fits all conditions; arguments and result as in `run_to`."""
+        """Move back to the nearest earlier event for which all given conditions hold; arguments and result as in
+        `run_to`.
+        """
         return self._run(self._stop(where, stop), self._positions.backwards(self._position))
 
     def _stop(self, where: Fits | None, stop: dict[str, Any]) -> Stop:
@@ -541,7 +543,7 @@ def replayer_of(execution: Execution) -> Replayer:
 
 
 def positions_of(execution: Execution) -> Positions:
-    """Return the positions of the log of an execution; they grow with the log."""
+    """Return the `Positions` (events and states by number) of the log of an execution. They grow with the log."""
     store = execution.store
     name = execution.id
     return Positions(name, lambda after, limit: store.read(name, after, limit), lambda: len(execution.history()))

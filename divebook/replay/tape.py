@@ -231,7 +231,7 @@ class Tape:
         self._missing = {}
 
     def state_at(self, sequence: int) -> ExecutionState:
-        """Return the recorded state of the execution after the event with a number."""
+        """Return the recorded state of the execution after the event number `sequence`."""
         return self._positions.state_at(sequence)
 
     def event(self, sequence: int) -> Event:
@@ -603,7 +603,7 @@ class TapeLog:
         """Return at once. The journal waits here until events are stored, but a recorded log is stored already."""
 
     async def event(self, sequence: int) -> Event:
-        """Return the event of the log with a number."""
+        """Return the event of the recorded log with a number."""
         return self._tape.event(sequence)
 
     def seconds_since(self, moment: int) -> float:
@@ -689,7 +689,8 @@ class TapeOperationLog(OperationLog):
         return self._from_log(request, carry_out, options)
 
     async def _from_log(self, request: OperationRequest, carry_out: CarryOut, options: CallOptions) -> Any:
-        """Return the recorded result of an operation, or raise its recorded error.
+        """Return the recorded result of an operation, or raise its recorded error. Code without external effects, such
+        as a script, runs again instead.
 
         1. If the operation ended before this segment or was claimed, its type and parameters must be equal; its record
            has the result.

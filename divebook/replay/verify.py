@@ -278,7 +278,7 @@ class Verification:
 
     @property
     def equal(self) -> bool:
-        """True if the whole log was checked and has no difference."""
+        """True if the whole log was checked and the definition reproduces it without a difference."""
         return self.divergence is None and not self.unchecked
 
     @property

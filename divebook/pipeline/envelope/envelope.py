@@ -64,7 +64,7 @@ def utc_now() -> datetime:
 
 
 def random_id(prefix: str) -> str:
-    """Return the prefix, an underscore, and 64 random bits as 16 hexadecimal digits."""
+    """Return an identifier: the prefix, an underscore, and 64 random bits as 16 hexadecimal digits."""
     return f"{prefix}_{secrets.token_hex(8)}"
 
 
@@ -197,7 +197,9 @@ class Contents:
 
     @property
     def pending_interrupt(self) -> FlowInterrupt | None:
-        """The question that waits for an answer, or None. The flag `interrupt_pending` alone does not count."""
+        """Question of the envelope that waits for an answer; None without one. The flag `interrupt_pending` without a
+        question does not count.
+        """
         return self.interrupt if self.interrupt_pending else None
 
     def __repr__(self) -> str:
@@ -265,7 +267,7 @@ class StagedContents(Contents):
         return True
 
     def satisfied_goals(self) -> list[str]:
-        """Return the satisfied goals, in the order in which they were satisfied."""
+        """Return the goals of the request that are satisfied, in the order in which they were satisfied."""
         recorded = [goal for stage in self.completed_stages if stage for goal in _goals_of(stage)]
         satisfied = {goal for goal, status in self.goal_completion_status.items() if status == GoalStatus.SATISFIED}
         return [goal for goal in dict.fromkeys([*recorded, *self.goal_completion_status]) if goal in satisfied]
@@ -307,16 +309,16 @@ class StagedContents(Contents):
     # --- parallel stages
 
     def start_stage(self, name: str) -> None:
-        """Mark a stage as active."""
+        """Mark a stage of the pipeline as active."""
         self.active_stages[name] = True
 
     def complete_stage(self, name: str) -> None:
-        """Mark a stage as completed. The stage need not have been started."""
+        """Mark a stage of the pipeline as completed. It need not have been started."""
         self.completed_stage_set[name] = True
         self.active_stages.pop(name, None)
 
     def fail_stage(self, name: str, error: str) -> None:
-        """Mark a stage as failed."""
+        """Mark a stage of the pipeline as failed."""
         self.failed_stages[name] = error
         self.active_stages.pop(name, None)
 
@@ -396,7 +398,7 @@ class Envelope(StagedContents):
         return self.outputs.get(key)
 
     def set_output(self, key: str, output: Mapping[str, Any]) -> None:
-        """Replace the output in a slot."""
+        """Set the output in a slot; an output that is there already is replaced."""
         self.outputs[key] = output if isinstance(output, dict) else dict(output)
 
     def has_output(self, key: str) -> bool:
@@ -404,7 +406,7 @@ class Envelope(StagedContents):
         return key in self.outputs
 
     def record_agent_start(self, agent: str, stage_order: int = 0) -> None:
-        """Record that an agent starts in a stage, and count one agent step (hop)."""
+        """Record that an agent starts in a stage, and count one more agent step (hop) of the envelope."""
         self.processing_history.append(ProcessingRecord(agent, stage_order, self.clock()))
         self.agent_hop_count += 1
 
@@ -467,7 +469,8 @@ class Envelope(StagedContents):
         return self.edge_counts[edge]
 
     def can_continue(self) -> bool:
-        """Return True if the next stage may run.
+        """Return True if the next stage may run: the request has not ended, no question is pending, and no bound is
+        exceeded.
 
         If a bound forbids the stage, the reason is stored in `terminal_reason`. A later function call deletes the
         reason if no bound forbids the stage any more.
@@ -629,7 +632,7 @@ class Envelope(StagedContents):
             raise InvalidEnvelopeError(problems)
 
     def clone(self) -> Self:
-        """Return an independent deep copy with the same identifiers.
+        """Return an independent deep copy of the envelope, which has the same identifiers.
 
         Raises
         ------
@@ -664,7 +667,7 @@ def create_envelope(
     clock: Clock = utc_now,
     new_id: IdSource = random_id,
 ) -> Envelope:
-    """Return a new envelope for a message of a user.
+    """Return a new envelope for a request, which starts with a message of a user.
 
     The user id and the session id are stored unchanged, even if they are empty.
     """
@@ -794,7 +797,9 @@ COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "co
 
 
 def problems_of(envelope: Contents) -> list[str]:
-    """Return the inconsistencies of an envelope, such as empty identifiers or negative counters, one line each."""
+    """Return the inconsistencies in the fields of an envelope, such as empty identifiers or negative counters, one line
+    each.
+    """
     return [*_identity(envelope), *_numbers(envelope), *_position(envelope), *_control(envelope)]
 
 

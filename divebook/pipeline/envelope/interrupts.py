@@ -196,7 +196,7 @@ class FlowInterrupt(EnvelopePart):
 
     @classmethod
     def of(cls, question: Question) -> FlowInterrupt:
-        """Convert a question of an execution to a question of an envelope."""
+        """Convert a question of an execution to a question of an envelope, with the answer if it has one."""
         return cls(
             kind=InterruptKind.read(question.kind),
             id=question.id,

@@ -100,7 +100,7 @@ def deep_copy(value: Any, path: str, depth: int = 0) -> Any:
 
 
 def copied(part: Any, path: str, depth: int = 0) -> Any:
-    """Return an independent deep copy of an `EnvelopePart`."""
+    """Return an independent deep copy of an `EnvelopePart`, such as a question."""
     names = [each.name for each in fields(part)]
     return replace(part, **{name: deep_copy(getattr(part, name), f"{path}.{name}", depth) for name in names})
 
@@ -141,8 +141,8 @@ def plain(value: Any, path: str) -> Any:
 
 
 def _is_json(value: Any, depth: int = 0) -> bool:
-    """Return True if a value consists of JSON types only, and no dict in it
-    looks like a tagged value of the event log.
+    """Return True if a value has JSON types only and no dict in it could be mistaken for a tagged value, by which the
+    event log represents other objects.
     """
     match value:
         case None | bool() | str() | int():

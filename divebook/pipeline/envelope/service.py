@@ -162,8 +162,8 @@ class InterruptService:
         return records[-1] if records else None
 
     def pending_for_session(self, session_id: str, kinds: Collection[str] | None = None) -> list[InterruptRecord]:
-        """Return the pending questions of a session that have not expired, oldest first; with `kinds`, only these
-        kinds.
+        """Return the pending questions of a session that have not expired, oldest first; with `kinds`, only questions
+        of these kinds.
         """
         records = [record for record in self._answerable() if record.session_id == session_id]
         return [record for record in records if not kinds or record.kind in kinds]
@@ -212,7 +212,9 @@ class InterruptService:
         return record
 
     def expire_pending(self) -> int:
-        """End the expired questions whose policy has `auto_expire`; return the number of ended questions."""
+        """Mark the pending questions that have expired as ended, if the policy of their kind has `auto_expire`. Return
+        their number.
+        """
         now = self._clock()
         due = [record for record in list(self._pending.values()) if record.is_expired(now)]
         return sum(
