@@ -117,22 +117,26 @@ class Problem:
     """Place of the other definition, if two definitions conflict."""
 
     def describe(self, source_name: str = "<definition>") -> str:
-        """Return the problem as one line: ``cell:3:5: unknown key 'Promt' (did you mean 'Prompt'?)``."""
+        """Return the problem as one line with its location: ``cell:3:5: unknown key 'Promt' (did you mean
+        'Prompt'?)``.
+        """
         where = position_in(source_name, self.line, self.column) if self.line else f"{source_name}{self._spot()}"
         note = "warning: " if self.severity == "warning" else ""
         return f"{where}: {note}{self.message}" + (f" ({self.hint})" if self.hint else "")
 
     def below(self, *place: str | int) -> Problem:
-        """Return the problem with a longer place: `place` is put in front of the keys that lead to the value."""
+        """Return a copy of the problem for an enclosing definition: the keys in `place` are put in front of the keys
+        that lead to the value.
+        """
         return replace(self, place=(*place, *self.place), twin=(*place, *self.twin) if self.twin else ())
 
     def at(self, line: int, column: int) -> Problem:
-        """Return the problem with a line and a column."""
+        """Return a copy of the problem with a line and a column of the definition's text."""
         return replace(self, line=line, column=column)
 
     def beside(self, line: int) -> Problem:
-        """Return the problem with the line of the conflicting definition added to the message, if that is
-        another line.
+        """Return a copy of the problem whose message also names `line`, the line of the definition that this one
+        conflicts with. Return the problem unchanged if both are on the same line.
         """
         if not line or line == self.line:
             return self
@@ -144,7 +148,7 @@ class Problem:
 
 
 def position_in(source_name: str, line: int, column: int) -> str:
-    """Format a line and column of a source for people.
+    """Format a line and a column of a source text as a location for error messages.
 
     >>> position_in("survey.yaml", 7, 11), position_in("Cell [5]", 7, 11)
     ('survey.yaml:7:11', 'Cell [5], line 7, column 11')
@@ -157,7 +161,7 @@ def position_in(source_name: str, line: int, column: int) -> str:
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate that is most similar to `name`, or None if none is similar."""
+    """Return the candidate that is most similar to a misspelled `name`, or None if none is similar."""
     by_folded = {candidate.casefold(): candidate for candidate in candidates}
     matches = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[matches[0]] if matches else None
@@ -214,7 +218,8 @@ class InputError(DivebookError):
 
 
 class NotFoundError(DivebookError):
-    """Raised if no agent, workflow, action, step, ... has a name. The error suggests the most similar existing name.
+    """Raised if no agent, workflow, action, step, ... has the requested name. The error suggests the most similar
+    existing name.
 
     Parameters
     ----------
@@ -374,8 +379,8 @@ class ScriptError(DivebookError):
 
     @property
     def raised(self) -> str:
-        """Class name of the error that the code of the script raised, such as ``ZeroDivisionError``; empty for other
-        failures.
+        """Name of the exception class that the code in the script raised, such as ``ZeroDivisionError``; an empty
+        string if the script failed for another reason.
         """
         name, colon, _ = str(self).partition(": ")
         return name if colon and name.isidentifier() and name.endswith(("Error", "Exception")) else ""
@@ -429,7 +434,9 @@ class StoreError(DivebookError):
 
 
 class ConcurrentAppendError(StoreError):
-    """Raised if another writer appended to the execution first. Nothing of the batch was written."""
+    """Raised if another writer appended to the execution's log first. None of the events passed with the failed call
+    were written.
+    """
 
     def __init__(self, execution_id: str, expected: int, actual: int) -> None:
         self.execution_id = execution_id
@@ -442,7 +449,8 @@ class ConcurrentAppendError(StoreError):
 
 
 class ExecutionEndedError(StoreError):
-    """Raised if an event may not be appended because the execution has ended. Nothing of the batch was written.
+    """Raised if an event may not be appended because the execution has ended. None of the events passed with the failed
+    call were written.
 
     Parameters
     ----------
@@ -464,7 +472,8 @@ class ExecutionEndedError(StoreError):
 
 
 class StartKeyTakenError(StoreError):
-    """Raised if an execution with the start key exists already; `execution_id` is its id. Nothing was started.
+    """Raised if an execution with the requested start key exists already; `execution_id` is its id. No new execution
+    was started.
 
     Parameters
     ----------
@@ -491,7 +500,8 @@ class StartKeyTakenError(StoreError):
 
 
 class FencedError(StoreError):
-    """Raised if a writer no longer holds the current lease of an execution. Nothing of the batch was written.
+    """Raised if a writer no longer holds the current lease of an execution. None of the events passed with the failed
+    call were written.
 
     Parameters
     ----------
@@ -513,7 +523,9 @@ class FencedError(StoreError):
 
 
 class LeaseHeldError(StoreError):
-    """Raised if another process drives the execution; `until` is the end of its lease unless the process renews it."""
+    """Raised if another process drives the execution; `until` is the time at which its lease ends unless that process
+    renews it.
+    """
 
     def __init__(self, execution_id: str, *, host: str, pid: int, name: str, until: datetime) -> None:
         self.execution_id = execution_id
@@ -563,7 +575,7 @@ UNFIT = (DivebookError, LookupError, TypeError, ValueError, AttributeError, Arit
 
 
 class DecryptionError(StoreError):
-    """Raised if a value in a store is encrypted and the right key is missing."""
+    """Raised if a value in a store is encrypted and the right key to decrypt it is missing."""
 
 
 class NewerStoreError(StoreError):
@@ -571,7 +583,7 @@ class NewerStoreError(StoreError):
 
 
 class ExecutionNotFoundError(StoreError, NotFoundError):
-    """Raised if a store has no execution with an id.
+    """Raised if the store has no execution with the requested id.
 
     Parameters
     ----------
@@ -592,7 +604,9 @@ class WorkspaceError(DivebookError):
 
 
 class ProcessIdError(WorkspaceError, LookupError):
-    """Raised if no process of a workspace has an id, or if a new process would get an id that another process has."""
+    """Raised if a workspace has no process with the requested id, or if a new process would get the id of another
+    one.
+    """
 
 
 class ProcessInputError(WorkspaceError):
@@ -702,8 +716,8 @@ class ExecutionError(DivebookError):
 
 
 class CodeChangedError(ExecutionError):
-    """Raised if functions that a notebook cell's run has called were edited since, so that a person must choose how to
-    continue.
+    """Raised if a notebook cell runs again after functions that its recorded run has called were edited. A person must
+    choose how to continue.
 
     Parameters
     ----------
@@ -826,7 +840,8 @@ class ResumeError(ExecutionError):
 
 
 class OperationError(ExecutionError):
-    """Raised if a recorded operation failed, with the recorded error text.
+    """Raised if an operation failed. The error text is the recorded one, also when the failure is replayed from the
+    log.
 
     The error of a function made with ``@step`` is also of the class that the function raised, so that ``except
     ValueError`` catches it.
@@ -845,7 +860,9 @@ class OperationError(ExecutionError):
 
 
 class NeedsPersonError(ExecutionError):
-    """Raised if an execution was resumed automatically several times and interrupted each time without progress."""
+    """Raised if a person must decide about an execution: it was resumed automatically several times, and interrupted
+    each time without progress.
+    """
 
 
 class ServerError(ExecutionError):
@@ -863,8 +880,8 @@ class OutcomeUnknownError(ExecutionError):
 
 
 class InterruptError(ExecutionError):
-    """Raised if an answer does not fit its question, or the question was already answered. The question does not
-    change.
+    """Raised if an answer does not fit its question, or the question was already answered. The question stays as it
+    was.
     """
 
     def __init__(self, interrupt_id: str, reason: str) -> None:
@@ -941,7 +958,7 @@ class ExecutionCancelledError(ExecutionError):
 
 
 class ExecutionPausedError(ExecutionError):
-    """Raised if the kernel was interrupted and the execution is paused until it is resumed."""
+    """Raised if the kernel was interrupted (Ctrl-C or stop button) and the execution is paused until it is resumed."""
 
     def __init__(self, execution_id: str) -> None:
         self.execution_id = execution_id
@@ -961,7 +978,7 @@ class ExecutionWaitingError(ExecutionError):
 
 
 class DivergenceError(ExecutionError):
-    """Raised if a definition requests another operation than the one recorded at the same place.
+    """Raised if a definition requests another operation than the one that the log has recorded at the same place.
 
     Parameters
     ----------
@@ -999,7 +1016,7 @@ class SourceGoneError(ExecutionError):
 
 
 class ReplayMismatchError(ExecutionError):
-    """Raised if a replay of an execution without any change differs from its log.
+    """Raised if a replay of an execution with its unchanged definition differs from the recorded log.
 
     Parameters
     ----------
@@ -1024,7 +1041,7 @@ class DevEnvError(DivebookError):
 
 
 class EnvironmentNotFoundError(DevEnvError):
-    """Raised if no development environment has a name."""
+    """Raised if no development environment has the requested name."""
 
     exit_code = 2
 
@@ -1048,11 +1065,13 @@ class CommandFailedError(DevEnvError):
 
 
 class NotReplacedError(DevEnvError):
-    """Raised if a checkpoint could not be restored. The environment is as it was before."""
+    """Raised if a checkpoint of a development environment could not be restored. The environment is as it was
+    before.
+    """
 
 
 class CheckpointNotFoundError(DevEnvError):
-    """Raised if a development environment has no checkpoint with a name."""
+    """Raised if a development environment has no checkpoint with the requested name."""
 
     exit_code = 7
 
@@ -1064,7 +1083,9 @@ class EnvironmentDeniedError(DevEnvError):
 
 
 def shown_number(value: Any) -> str:
-    """Format a value for an error text. Integers too large for Python to print, and long texts, are shortened."""
+    """Format a value for an error text, shortened if it is long. An integer with more digits than Python prints is
+    described by its size.
+    """
     try:
         text = repr(value)
     except ValueError:  # more digits than sys.get_int_max_str_digits()

@@ -104,8 +104,8 @@ class Telemetry:
         return processors, meter_provider
 
     def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
-        """Report the executions that this process drives in a store. Return functions that end the reporting, in
-        calling order.
+        """Report those executions in a store that this process drives. Return functions that end the reporting, which
+        must be called in their order.
         """
         if not self._processors and self._measures is None:
             _log.info("telemetry is off, as the variables of OpenTelemetry say")
@@ -115,8 +115,8 @@ class Telemetry:
 
     @contextmanager
     def surround(self, execution_id: str, sequence: int) -> Iterator[None]:
-        """Make spans that libraries create inside the block children of a call. `sequence` is the event that started
-        the call.
+        """Make the spans that other libraries create inside the block children of the span of a call. `sequence` is the
+        number of the event that started the call.
         """
         call = _context(trace_id(execution_id), span_id(execution_id, place_of_call(sequence)))
         token = context.attach(set_span_in_context(NonRecordingSpan(call)))
@@ -139,17 +139,17 @@ class Telemetry:
         run_in_time("to send what was told", closers)
 
     def runs(self, teller: ReportingThread) -> None:
-        """Register a reporting thread, which is then closed at the end of the process."""
+        """Register a reporting thread of this object, so that it is closed when the process ends."""
         self._tellers.add(teller)
 
     def _leave(self) -> None:
-        """Report and send everything that remains at the end of the process."""
+        """Report and send everything that remains, because the process ends."""
         for teller in list(self._tellers):
             teller.close()
         self.close()
 
     def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
-        """Report one span that has ended to the span processors and the metrics.
+        """Report a span that has ended to the span processors of OpenTelemetry and to the metrics.
 
         A processor that raises is logged once and does not affect the others. Metrics are not recorded for calls that
         were answered from another log.
@@ -206,7 +206,9 @@ _ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed, catalog.ExecutionC
 
 
 class EndedSpan(NamedTuple):
-    """Span that has ended, ready to be reported. A span that restarts and ends again is reported again."""
+    """Span that has ended and is to be reported to OpenTelemetry. A span that restarts and ends again is reported
+    again.
+    """
 
     place: str
     """Position of the start of the span in the log. The id of the span is derived from it."""
@@ -224,7 +226,7 @@ class EndedSpan(NamedTuple):
 
 
 class TracedLog:
-    """Incremental fold of the events of one execution into the spans to report."""
+    """Computes the spans to report to OpenTelemetry from the events of one execution, one event at a time."""
 
     def __init__(self) -> None:
         self.workflow = ""
@@ -243,7 +245,7 @@ class TracedLog:
         """Number of the current step span by path, and of its item spans by path and item."""
 
     def take(self, event: Event) -> list[EndedSpan]:
-        """Apply the next event; return the spans that ended with it, the innermost first.
+        """Apply the next event of the execution. Return the spans that ended with it, the innermost first.
 
         A span may end, restart (after a resumption) and end again; each end is reported. At a fork the spans that are
         still open start at the fork, because the time before belongs to the source.
@@ -313,12 +315,16 @@ class TracedLog:
 
 
 def place_of(number: int, again: int = 0) -> str:
-    """Return the place of a span, from which its id is derived. `again` is the number of its earlier ends."""
+    """Return the text that identifies a span in its log, from which the OpenTelemetry id is derived. `again` is how
+    often the span has ended before.
+    """
     return f"{number}/{again}"
 
 
 def place_of_call(sequence: int) -> str:
-    """Return the place of a call, from the sequence number of the event that started it."""
+    """Return the text that identifies a call in its log, from the number of the event that started it. The
+    OpenTelemetry id is derived from it.
+    """
     return f"event {sequence}"
 
 
@@ -370,13 +376,13 @@ def name_of(span: Span) -> str:
 
 
 def model_of(span: Span) -> tuple[str, str]:
-    """Return the provider and the name of the model that a span requested."""
+    """Return the provider and the name of the model that the call of a span requested."""
     provider, _, name = (span.model or "").rpartition(":")
     return provider or name, name
 
 
 def attributes_of(span: Span) -> dict[str, str | int | float | bool]:
-    """Return the OpenTelemetry attributes of a span."""
+    """Return the OpenTelemetry attributes of a span, such as its kind, step and status."""
     attributes: dict[str, str | int | float | bool | None] = {
         "divebook.kind": span.kind,
         "divebook.type": span.type,
@@ -429,7 +435,7 @@ _log = logger(__name__)
 
 
 class ReportingThread:
-    """Daemon thread that runs jobs one after another."""
+    """Daemon thread that runs queued jobs, which report to OpenTelemetry, one after another."""
 
     def __init__(self, name: str) -> None:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -446,7 +452,7 @@ class ReportingThread:
                 self._thread.start()
 
     def close(self) -> None:
-        """Wait until all jobs are done, at most `REPORTING_SECONDS`. After that, the remaining jobs are dropped."""
+        """Wait at most `REPORTING_SECONDS` until all jobs are done. Jobs that remain then are dropped."""
         self._jobs.put(None)
         with self._lock:
             if not self._has_begun:
@@ -470,8 +476,8 @@ class ReportingThread:
 
 
 def run_in_time(what: str, things: Sequence[Callable[[], object]]) -> None:
-    """Run functions concurrently, and wait at most `SENDING_SECONDS` for all of them. Failures and delays are
-    logged.
+    """Run functions concurrently, and wait at most `SENDING_SECONDS` for all of them. A function that fails or is too
+    slow is logged.
     """
     until = time.monotonic() + SENDING_SECONDS
     threads = [threading.Thread(target=_run_logged, args=(what, thing), daemon=True) for thing in things]
@@ -512,7 +518,7 @@ class Metrics:
         self._tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of each model call")
 
     def take(self, ended: EndedSpan, workflow: str, status: str) -> None:
-        """Update the metrics with a span that has ended."""
+        """Update the metrics with a span (execution, step or call) that has ended."""
         seconds = (ended.ended_us - ended.began_us) / 1e6
         about: Attributes = {"divebook.workflow": workflow, "divebook.status": status}
         span = ended.span
@@ -586,13 +592,15 @@ class _Listener:
         self._followed: dict[str, TracedLog] = {}
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Queue new events for reporting. Events of executions that were only copied or imported are ignored."""
+        """Put new events of an execution into the queue for reporting. Executions that this process does not drive
+        (copied or imported ones) are ignored.
+        """
         if execution_id in self._heard or DRIVEN_LEASES.drives(self._store, execution_id):
             self._heard.add(execution_id)
             self._thread.do(functools.partial(self._take, execution_id, events))
 
     def close(self) -> None:
-        """Wait until all queued events are reported, at most `REPORTING_SECONDS`."""
+        """Wait at most `REPORTING_SECONDS` until all queued events are reported."""
         self._thread.close()
 
     def _take(self, execution_id: str, events: Sequence[Event]) -> None:

@@ -58,7 +58,7 @@ _log = logger(__name__)
 
 
 class Worker:
-    """Thread that takes executions from queues and drives them until it is drained.
+    """Worker: a thread that takes executions from queues and drives them until it is drained.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class Worker:
 
     @property
     def driving(self) -> list[str]:
-        """Ids of the executions that the worker drives at present, including child executions."""
+        """Ids of the executions that the worker is driving, including child executions."""
         return [driver.id for driver in self._live()]
 
     @property
@@ -191,7 +191,7 @@ class Worker:
         return has_begun and not self._has_ended and not self._drains.is_set()
 
     def wait_until_idle(self, timeout: float | None = None) -> bool:
-        """Wait until the worker drives nothing and its queues contain no execution that it can run.
+        """Wait until the worker drives no execution, and its queues contain none that it can run.
 
         `timeout` is in seconds. Return False after it, or if the worker takes no more executions. Raises ValueError for
         a timeout that is not a number.
@@ -267,7 +267,7 @@ class Worker:
                 self._checked.notify_all()
 
     def _warn(self, trouble: str) -> None:
-        """Log why the queues cannot be read. The same problem is logged again only after `RETRY_SECONDS`."""
+        """Log the reason why the queues cannot be read. An equal reason is logged again only after `RETRY_SECONDS`."""
         now = time.monotonic()
         last_trouble, since = self._trouble
         if trouble != last_trouble or now - since >= RETRY_SECONDS:
@@ -275,8 +275,8 @@ class Worker:
             _log.warning("worker %s could not look into its queues: %s", self.name, trouble)
 
     def _check_queues(self) -> int:
-        """Put due schedules into a queue, publish the state of the worker, and take executions. Return the number of
-        executions taken.
+        """Check the queues once: enqueue schedules that are due, publish the state of the worker, and take executions.
+        Return how many were taken.
         """
         now = time.monotonic()
         with self._checked:
@@ -318,7 +318,7 @@ class Worker:
         return [driver for driver in self._control.live() if driver.worker is self]
 
     def _heads(self) -> list[Driver]:
-        """Return the driven executions that are not children of another driven execution."""
+        """Return the executions that the worker drives, without those whose parent it also drives."""
         live = self._live()
         ids = {driver.id for driver in live}
         return [driver for driver in live if driver.state.parent not in ids]
@@ -338,8 +338,8 @@ class Worker:
 
 
 def patience_of(patience: Any) -> float:
-    """Return the seconds that draining waits, as a float; raises `SetupError` if the value is not a valid number of
-    seconds.
+    """Check the number of seconds that draining may wait, and return it as a float. Raise `SetupError` if it is not a
+    valid number.
     """
     if not SECONDS.fits(patience):
         raise SetupError(f"patience is {SECONDS}, not {shown_number(patience)}; write patience={PATIENCE:g}")

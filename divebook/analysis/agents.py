@@ -33,7 +33,7 @@ _WHERE: Columns = {
 
 
 def _of_span(columns: Columns) -> Columns:
-    """Convert columns for spans to columns for rows with an attribute `span`."""
+    """Convert column definitions made for spans, so that they fit rows that have their span in the attribute `span`."""
 
     def value(name: str, column: Column) -> Callable[[Any], Any]:
         if callable(column.value):
@@ -45,7 +45,7 @@ def _of_span(columns: Columns) -> Columns:
 
 
 class _MessageRow(NamedTuple):
-    """Row of `messages_frame`: a message, and the model request that contains it."""
+    """Row of `messages_frame`: one message, and the model request that contains it."""
 
     view: RequestView
     message: CallMessage
@@ -103,8 +103,8 @@ class _UsageRow(NamedTuple):
 
 
 def _of_request(column: Column) -> Column:
-    """Convert a column of consumption (tokens, cost) to a column for model
-    requests; a cached request consumes nothing.
+    """Convert the definition of a tokens or cost column, so that it fits rows that are model requests. A request
+    answered from a cache counts as free.
     """
     value_of = cast("Callable[[Any], Any]", column.value)
     return column._replace(
@@ -142,7 +142,9 @@ def model_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
 
 
 def _of_call(columns: Columns) -> Columns:
-    """Convert columns for spans to columns for tool calls. The values are missing for tool calls that never started."""
+    """Convert column definitions made for spans, so that they fit rows that are tool calls. For a tool call that never
+    started, the values are missing.
+    """
 
     def value(column: Column) -> Callable[[Any], Any]:
         value_of = cast("Callable[[Any], Any]", column.value)
@@ -212,7 +214,9 @@ class _UsageSum:
 
     @property
     def usage(self) -> Mapping[str, int]:
-        """Total tokens and cost. If all responses came from a cache, only a cost of 0; empty without requests."""
+        """Total tokens and cost of the model requests. If all responses came from a cache, only a cost of 0; an empty
+        mapping if there were no requests.
+        """
         return self.amounts or (FREE if self.cached and not self.requests else {})
 
     def add(self, usage: Mapping[str, int]) -> None:
@@ -258,7 +262,7 @@ class ModelSum(_UsageSum):
 
     @property
     def agent(self) -> str:
-        """Name of the agent that called the model; empty if it is not known."""
+        """Name of the agent that called the model; an empty string if the agent is not known."""
         return self.name
 
 

@@ -52,7 +52,7 @@ Columns: TypeAlias = Mapping[str, Column]
 
 
 def frame(columns: Columns, rows: Iterable[Any]) -> pd.DataFrame:
-    """Return a DataFrame with the given columns and one row per object.
+    """Return a DataFrame with the columns that `columns` defines, and one row per object in `rows`.
 
     The objects are read once, in their order.
     """
@@ -70,7 +70,9 @@ def frame(columns: Columns, rows: Iterable[Any]) -> pd.DataFrame:
 
 
 def frame_of_table(columns: Columns, table: Any) -> pd.DataFrame:
-    """Return a DataFrame with the given columns, whose values a table object returns column by column."""
+    """Return a DataFrame with the columns that `columns` defines. `table` is an object that returns all values of one
+    column at a time.
+    """
     arrays = {name: whole_column(column, name, table) for name, column in columns.items()}
     return pd.DataFrame(
         {name: pd.Series(each, dtype=each.dtype, copy=False) for name, each in arrays.items()}, copy=False
@@ -78,7 +80,7 @@ def frame_of_table(columns: Columns, table: Any) -> pd.DataFrame:
 
 
 def whole_column(column: Column, name: str, table: Any) -> Any:
-    """Return all values of one column from a table object."""
+    """Return all values of one column, from the table object that computes them."""
     return column.value(table) if callable(column.value) else getattr(table, column.value or name)
 
 
@@ -88,7 +90,9 @@ def utc(microseconds: Any) -> pd.Series:
 
 
 def documented(columns: Columns) -> Callable[[MakerT], MakerT]:
-    """Return a decorator that appends a table of the columns to the docstring of a function."""
+    """Return a decorator that appends a table of a DataFrame's columns (name, dtype, content) to the docstring of the
+    function that makes the DataFrame.
+    """
 
     def add(make: MakerT) -> MakerT:
         rows = [("column", "dtype", "content"), *((name, each.dtype, each.meaning) for name, each in columns.items())]
@@ -173,7 +177,8 @@ class UserColumn(NamedTuple):
 
     @classmethod
     def of(cls, name: str, path: str) -> Self:
-        """Parse the path of a column: names, ``[0]``, ``["a key"]``, and ``*`` for each entry of a list or mapping.
+        """Create a column that a user adds, from the text of its path: names, ``[0]``, ``["a key"]``, and ``*`` for
+        each entry of a list or mapping.
 
         Raises
         ------
@@ -193,7 +198,8 @@ class UserColumn(NamedTuple):
         return cls(name, parts[0].name, tuple(parts[1:]))
 
     def value_in(self, value: Any) -> Any:
-        """Return the value to which the path leads from a value; None if it does not exist.
+        """Follow the path of this column inside a value, and return the value found there; None if the path does not
+        exist in the value.
 
         With ``*`` the result is a flat list, in which None stands for an entry without the value.
         """
@@ -223,7 +229,9 @@ def _below(value: Any, part: Part) -> Iterable[Any]:
 
 
 def inferred_column(values: Sequence[Any]) -> pd.Series:
-    """Return values as a Series of booleans, integers, floats or strings if all have that type, else of objects."""
+    """Convert a list of values to a pandas Series. Its dtype is boolean, integer, float or string if all present values
+    have that type, else object.
+    """
     present = [value for value in values if value is not None]
     for kinds, dtype in _TYPES:
         if present and all(type(value) in kinds and _fits(value) for value in present):
@@ -254,13 +262,15 @@ ROW = np.int32
 
 
 def none(length: int) -> Numbers:
-    """Return an array filled with `NONE`. It is a view of one element, so that it needs no memory."""
+    """Return an array of `length` elements that are all `NONE` (no row). It is a view of a single element, so that it
+    needs no memory.
+    """
     return np.broadcast_to(ROW(NONE), length)
 
 
 def latest(groups: Numbers, flags: Numbers) -> Numbers:
-    """Return, for each row, the number of the latest flagged row of its group
-    up to the row; `NONE` if there is none.
+    """Return, for each row, the number of the last row up to it that is in the same group and has a true flag; `NONE`
+    if there is none.
     """
     if not flags.any():
         return none(len(groups))
@@ -274,7 +284,9 @@ def latest(groups: Numbers, flags: Numbers) -> Numbers:
 
 
 def running_count(groups: Numbers, flags: Numbers) -> Numbers:
-    """Return, for each row, the count of flagged rows of its group up to and including the row."""
+    """Return, for each row, the number of rows up to and including it that are in the same group and have a true
+    flag.
+    """
     order = np.argsort(groups, kind="stable")
     counts = np.empty(len(order), dtype=np.int64)
     sums = np.cumsum(flags[order])
@@ -285,7 +297,9 @@ def running_count(groups: Numbers, flags: Numbers) -> Numbers:
 
 
 def since(groups: Numbers, flags: Numbers, starts: Numbers) -> Numbers:
-    """Return, for each row, the count of flagged rows of its group after the row number in `starts`, up to the row."""
+    """Return, for each row, the number of rows of its group with a true flag that come after the row number in
+    `starts`, up to and including the row; 0 where `starts` is `NONE`.
+    """
     if not flags.any():
         return np.zeros(len(groups), dtype=np.int64)
     counts = running_count(groups, flags)
@@ -293,7 +307,9 @@ def since(groups: Numbers, flags: Numbers, starts: Numbers) -> Numbers:
 
 
 def _begins(groups: Numbers) -> Numbers:
-    """Return a mask of the rows that start a new group. The rows must be sorted by group."""
+    """Return a boolean array that is True at each row whose group differs from the group of the row before. The rows
+    must be sorted by group.
+    """
     return np.concatenate([np.ones(min(len(groups), 1), dtype=bool), groups[1:] != groups[:-1]])
 
 
@@ -301,12 +317,12 @@ def _begins(groups: Numbers) -> Numbers:
 
 
 def joined(parts: list[Numbers]) -> Numbers:
-    """Join arrays of numbers to one array."""
+    """Join arrays of numbers to one array; an empty list gives an empty array."""
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
 
 
 def coded(parts: list[Any]) -> Any:
-    """Join Arrow dictionary arrays to one array with one dictionary."""
+    """Join Arrow dictionary arrays of strings to one array with one common dictionary."""
     kind = pa.dictionary(pa.int32(), pa.string())
     if parts and pa.types.is_null(parts[0].type):
         return pa.nulls(len(parts[0]), kind)
@@ -314,7 +330,7 @@ def coded(parts: list[Any]) -> Any:
 
 
 def chunked(parts: list[Any], kind: Any, length: int) -> Any:
-    """Join the parts of an Arrow column. An integer stands for a part with that many missing values.
+    """Join the parts of an Arrow column. A part given as an integer stands for that many missing values.
 
     A column without any value needs no memory.
     """
@@ -324,14 +340,16 @@ def chunked(parts: list[Any], kind: Any, length: int) -> Any:
 
 
 def known_numbers(numbers: Any) -> tuple[Numbers, Numbers]:
-    """Return Arrow integers as an array with 0 for missing values, and a mask of the values that are present."""
+    """Convert an Arrow array of integers to a NumPy array with 0 for missing values, and a boolean array that is True
+    for the present values.
+    """
     if numbers.null_count == len(numbers):
         return np.broadcast_to(np.int64(0), len(numbers)), np.broadcast_to(np.False_, len(numbers))
     return numbers.fill_null(0).to_numpy(), numbers.is_valid().to_numpy()
 
 
 def flags(flagged: Any) -> Numbers:
-    """Return Arrow booleans as an array with False for missing values."""
+    """Convert an Arrow array of booleans to a NumPy array, with False for missing values."""
     if flagged.null_count == len(flagged):
         return np.broadcast_to(np.False_, len(flagged))
     values: Numbers = flagged.fill_null(False).to_numpy()  # noqa: FBT003 - Arrow's own
@@ -339,23 +357,29 @@ def flags(flagged: Any) -> Numbers:
 
 
 def coded_are(coded: Any, test: Callable[[str], bool]) -> Numbers:
-    """Return a mask of the strings in a dictionary array that pass a test; missing strings do not pass."""
+    """Return a boolean array that is True for each string of an Arrow dictionary array for which `test` returns True.
+    Missing strings give False.
+    """
     passes = np.array([*(test(name) for name in coded.dictionary.to_pylist()), False], dtype=bool)
     matches: Numbers = passes[coded.indices.fill_null(len(passes) - 1).to_numpy()]
     return matches
 
 
 def or_missing(coded: Any) -> Any:
-    """Replace the empty strings in a dictionary array by missing values."""
+    """Replace the empty strings in an Arrow dictionary array by missing values."""
     names = pa.array([name or None for name in coded.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(coded.indices, names)
 
 
 def taken_rows(coded: Any, rows: Numbers) -> Any:
-    """Return the strings of a dictionary array at some row numbers; missing where the row number is `NONE`."""
+    """Return, for each number in `rows`, the string in that row of an Arrow dictionary array; missing where the row
+    number is `NONE`.
+    """
     return coded.take(pa.array(rows, mask=rows == NONE))
 
 
 def whole(numbers: Numbers, present: Numbers) -> Any:
-    """Return integers as a nullable pandas array; `present` is a mask of the values that are not missing."""
+    """Convert a NumPy array of integers to a pandas integer array that can lack values; `present` is True for the
+    values that are not missing.
+    """
     return pd.arrays.IntegerArray(numbers.astype(np.int64, copy=False), ~present)

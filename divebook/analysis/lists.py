@@ -82,7 +82,7 @@ class QueueLine:
 
     @property
     def why(self) -> str | None:
-        """Reason why the execution does not run; None if a worker can run it."""
+        """Reason why no worker runs the queued execution; None if a worker can run it."""
         if self.withheld:
             return self._paused or INTERRUPTED
         if self.workers:
@@ -147,7 +147,9 @@ HANDLED_COLUMNS: Columns = {
 
 @documented(HANDLED_COLUMNS)
 def handled_frame(rows: Iterable[Any]) -> pd.DataFrame:
-    """Return one row per execution of a bulk operation, in the given order; see `handle_each`."""
+    """Return one row per execution on which a bulk operation such as "cancel these" ran, in the order of `rows`; see
+    `handle_each`.
+    """
     return frame(HANDLED_COLUMNS, rows)
 
 
@@ -188,7 +190,9 @@ TIME_COLUMNS: Columns = {
 
 @documented(TIME_COLUMNS)
 def times_frame(inspected: Inspected) -> pd.DataFrame:
-    """Return one row per kind of time along the critical path of a run, the longest first."""
+    """Return one row per kind of activity (model calls, waiting, ...) along the critical path of a run, with its total
+    time; the longest first.
+    """
     whole = max(1, inspected.duration_us)
     return frame(TIME_COLUMNS, [(kind, took, took / whole) for kind, took in inspected.spent.items()])
 
@@ -207,7 +211,7 @@ RETRY_COLUMNS: Columns = {
 
 @documented(RETRY_COLUMNS)
 def retries_frame(inspected: Inspected) -> pd.DataFrame:
-    """Return one row per failed attempt that was followed by another attempt."""
+    """Return one row per failed attempt at a call or step that was followed by another attempt."""
     return frame(RETRY_COLUMNS, inspected.retried)
 
 
@@ -256,7 +260,9 @@ WHY_COLUMNS: Columns = {
 
 @documented(WHY_COLUMNS)
 def why_frame(why: ProvenanceTree) -> pd.DataFrame:
-    """Return one row per value and choice in the provenance of a value, the value itself first."""
+    """Return one row per value and choice that contributed to a value (its provenance). The first row is the value
+    itself.
+    """
     texts = ProvenanceText(why)
     return frame(WHY_COLUMNS, [_Row(texts, origin) for origin in why.origins])
 
@@ -265,7 +271,8 @@ def why_frame(why: ProvenanceTree) -> pd.DataFrame:
 
 
 def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame:
-    """Return the results of a step with `Each` and `Rows` by row position, with the column ``error``.
+    """Return the results of a step that runs over the rows of a frame (``Each: Rows``), indexed by row position. The
+    column ``error`` has the error of each failed row.
 
     If the step was visited several times, the results of the latest visit are returned.
 
@@ -319,12 +326,16 @@ TRIAL_COLUMNS: Columns = {
 
 @documented(TRIAL_COLUMNS)
 def trial_frame(trial: StepTrial) -> pd.DataFrame:
-    """Return one row for the recorded result of a trial, and one row per try."""
+    """Return a DataFrame that compares the results of a trial: one row for the recorded result of the step, and one row
+    per new try.
+    """
     return frame(TRIAL_COLUMNS, [trial.recorded, *trial.tries])
 
 
 class _RunRow(NamedTuple):
-    """Row of `runs_frame`: the store's record of an execution, its state, and its failure."""
+    """Data for one row of `runs_frame`: the record of an execution in the store, its state, and its failure if it
+    failed.
+    """
 
     record: ExecutionRecord
     state: ExecutionState | None
@@ -400,7 +411,9 @@ def _run_row(record: ExecutionRecord, store: EventStore) -> _RunRow:
 
 
 def _failure(record: ExecutionRecord, store: EventStore) -> Failure | None:
-    """Return the failure in the log of a failed execution; None for other executions and for damaged logs."""
+    """Return the failure that ended a failed execution, read from its log; None if the execution has not failed, or its
+    log is damaged.
+    """
     if record.status != FAILED:
         return None
     try:
@@ -410,7 +423,7 @@ def _failure(record: ExecutionRecord, store: EventStore) -> Failure | None:
 
 
 class _Asking(NamedTuple):
-    """Row of `questions_frame`: a question, the execution that asks it, and the current time."""
+    """Data for one row of `questions_frame`: a question, the execution that asks it, and the current time."""
 
     execution_id: str
     question: Question
@@ -445,7 +458,7 @@ QUESTION_COLUMNS: Columns = {
 
 @documented(QUESTION_COLUMNS)
 def questions_frame(questions: Iterable[tuple[str, Question]], now_us: int | None = None) -> pd.DataFrame:
-    """Return one row per question. The argument contains pairs of an execution id and a question."""
+    """Return one row per question. The argument contains pairs: the id of the execution that asks, and the question."""
     now = time.time_ns() // 1000 if now_us is None else now_us
     return frame(QUESTION_COLUMNS, [_Asking(execution_id, question, now) for execution_id, question in questions])
 
@@ -473,7 +486,7 @@ _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
 
 
 def frame_of(kind: str, parts: Any) -> pd.DataFrame:
-    """Return the frame of a kind for one execution.
+    """Return the DataFrame of a kind (such as ``events`` or ``why``) that describes one execution.
 
     `parts` are events, pairs of an execution id and a question, or a result such as a provenance.
     """
@@ -481,20 +494,24 @@ def frame_of(kind: str, parts: Any) -> pd.DataFrame:
 
 
 class Display(Protocol):
-    """Interface of objects that show a DataFrame in another form than a table."""
+    """Interface of objects that show a DataFrame in a notebook in another form than a table."""
 
     def in_cell(self) -> bool:
-        """Show the frame in the current IPython cell; return False if that is not possible."""
+        """Show the DataFrame in the current IPython cell. Return False if that is not possible, so that a table is
+        shown instead.
+        """
 
     def widget(self) -> Any:
-        """Return the widget that marimo shows."""
+        """Return the widget that marimo shows in place of the DataFrame."""
 
 
 class RunsTable(pd.DataFrame):
     """DataFrame of executions that shows only its informative columns in notebooks."""
 
     def _repr_html_(self) -> str | None:
-        """Return an HTML table of the first columns, and of the columns in `TELLING` that contain a value."""
+        """Return an HTML table of the first columns, and of those columns in `TELLING` (named because they are
+        informative) that contain a value.
+        """
         table = pd.DataFrame(self)
         if not {*SHOWN_FIRST} <= {*table}:
             return table._repr_html_()  # type: ignore[operator,no-any-return]  # pandas' own, which it does not declare
@@ -509,13 +526,17 @@ def _says_something(value: Any) -> bool:
 
 
 class ShownFrame(pd.DataFrame):
-    """DataFrame with its own display in notebooks. Frames derived from it are ordinary DataFrames."""
+    """DataFrame that notebooks show with a `Display` object instead of a table. DataFrames derived from it are ordinary
+    ones.
+    """
 
     _display: Display | None = None
 
     @classmethod
     def of(cls, frame: pd.DataFrame, display: Display | None) -> ShownFrame:
-        """Return a copy of a frame with a display; with None, it is shown as a table."""
+        """Return a copy of a DataFrame that notebooks show with `display`; if `display` is None, notebooks show the
+        usual table.
+        """
         shown = cls(frame)
         shown._display = display
         return shown
@@ -525,7 +546,9 @@ class ShownFrame(pd.DataFrame):
             raise NotImplementedError  # IPython shows the table then
 
     def _display_(self) -> Any:
-        """Return the widget that marimo shows, or the frame as a table."""
+        """Return the object that marimo shows: the widget of the display, or the DataFrame as a table if it has no
+        display.
+        """
         return pd.DataFrame(self) if self._display is None else self._display.widget()
 
 
@@ -533,7 +556,9 @@ class ShownFrame(pd.DataFrame):
 
 
 class _Compared(NamedTuple):
-    """Row of `compared_frame`: a place in two runs, and the pair of runs."""
+    """Data for one row of `compared_frame`: a place (step, item, call, ...) in two compared runs, and the comparison of
+    these runs.
+    """
 
     pair: Pair
     row: Row
@@ -608,7 +633,8 @@ COMPARED_COLUMNS: Columns = {
 
 @documented(COMPARED_COLUMNS)
 def compared_frame(pairs: Iterable[Pair]) -> pd.DataFrame:
-    """Return one row per place of the compared runs, in the order of the first run, for each pair of runs.
+    """Return one row per place (step, item, call, ...) of the compared runs, for each pair of runs, in the order of the
+    first run.
 
     The rows of steps and items contain the consumption of the calls inside them again. To get totals, sum the rows with
     ``kind == "operation"``.

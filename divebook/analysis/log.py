@@ -102,11 +102,13 @@ class EventTable:
         return len(self.sequences)
 
     def data(self) -> Any:
-        """Return the payloads, in a short log as an array of dicts."""
+        """Return the column of event payloads: an array of dicts for a short log, a compressed `Payloads` array for a
+        long one.
+        """
         return self.payloads if len(self) > PACKED_EVENTS else np.asarray(self.payloads)
 
     def _text_column(self, texts: Any) -> Any:
-        """Convert an Arrow array of strings to a pandas column."""
+        """Convert an Arrow array of strings to a pandas string column."""
         if texts.null_count == len(texts):
             texts = self._nothing
         elif isinstance(texts, pa.DictionaryArray):
@@ -116,11 +118,13 @@ class EventTable:
 
     @cached_property
     def _nothing(self) -> Any:
-        """Array of missing strings that all columns without values share."""
+        """Array of only missing strings, as long as the table. All text columns without values share it to save
+        memory.
+        """
         return pa.nulls(len(self), pa.large_string())
 
     def _are(self, *kinds: str) -> Numbers:
-        """Return a mask of the events whose type is one of `kinds`."""
+        """Return a boolean array that is True for each event whose type is one of `kinds`."""
         matches: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
         return matches
 
@@ -128,7 +132,9 @@ class EventTable:
 
     @cached_property
     def _operation(self) -> Numbers:
-        """Number of the operation of each event, equal for equal operation ids; `NONE` without an operation."""
+        """Integer for the operation of each event. Events of the same operation have equal integers; `NONE` for an
+        event without an operation.
+        """
         if self._texts["operation_id"].null_count == len(self):
             return none(len(self))
         coded = self._texts["operation_id"].dictionary_encode()
@@ -139,7 +145,9 @@ class EventTable:
 
     @cached_property
     def _call(self) -> Numbers:
-        """Row in which the operation of each event started; `NONE` if it has not started by then."""
+        """Number of the row in which the operation of each event first started; `NONE` for an event that comes before
+        that start or has no operation.
+        """
         starts = np.flatnonzero(self._are("operation_started"))[::-1]
         first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=ROW)  # the last stands for NONE
         first[self._operation[starts]] = starts
@@ -149,13 +157,17 @@ class EventTable:
 
     @cached_property
     def _step(self) -> Numbers:
-        """Row in which the current or latest step of each event's path started."""
+        """Number of the row in which the current step of each event's path started; `NONE` if the path has no step by
+        then.
+        """
         row = latest(self._path, self._are("step_started", "step_caught"))
         return np.where((row >= 0) & self._are("step_started")[row], row, NONE)
 
     @cached_property
     def _item_key(self) -> Numbers:
-        """Number for the path and item index of each event, equal for equal pairs; `NONE` without an index."""
+        """Integer for the pair of path and item index of each event. Equal pairs have equal integers; `NONE` for an
+        event without an item index.
+        """
         index, has_index = self._numbers["iteration_index"]
         if not has_index.any():
             return none(len(self))
@@ -166,13 +178,16 @@ class EventTable:
 
     @cached_property
     def _item_start(self) -> Numbers:
-        """Row of the latest start of the item to which each event belongs (same path and index)."""
+        """Number of the row with the latest start of the item to which each event belongs. An item is identified by its
+        path and index.
+        """
         row = latest(self._item_key, self._are("iteration_started"))
         return np.where(self._item_key == NONE, NONE, row) if self._has_items else row
 
     @cached_property
     def _item_times(self) -> tuple[Numbers, Numbers]:
-        """For each start of an item: the row of the item's first start, and the count of starts up to this one.
+        """Two numbers for each event that starts an item of `Each`: the row in which the same item first started, and
+        how often the item has started so far.
 
         The starts are sorted by item key. Consecutive starts belong to the same item if key, step and visit are equal.
         """
@@ -194,7 +209,9 @@ class EventTable:
         return first, time
 
     def _item_of(self, rows: Numbers) -> Numbers:
-        """Return the first start of the item that is current at some rows; `NONE` stays `NONE`."""
+        """Return, for each of some row numbers, the row in which the item that is current there first started; `NONE`
+        without such an item.
+        """
         if not self._has_items:
             return none(len(rows))
         starts = np.where(rows == NONE, NONE, self._item_start[rows])
@@ -208,52 +225,60 @@ class EventTable:
 
     @cached_property
     def _item(self) -> Numbers:
-        """Row in which the item of each event started; `NONE` for events about something else."""
+        """Number of the row in which the item of each event first started; `NONE` for events that are not about an
+        item.
+        """
         return self._item_of(np.where(self._is_of_item, self._rows, NONE))
 
     @cached_property
     def _visit(self) -> Numbers:
-        """Row in which the step of each event started; `NONE` for events about a call or an item."""
+        """Number of the row in which the step of each event started; `NONE` for events that are about an operation or
+        an item.
+        """
         has_step = coded_are(self._steps, lambda name: name != "")
         return np.where((self._call == NONE) & ~self._is_of_item & has_step, self._step, NONE)
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def types(self) -> Any:
-        """Return the column of event types."""
+        """Return the column with the type of each event."""
         return self._text_column(self._types)
 
     def paths(self) -> Any:
-        """Return the column of path ids; missing for events without a path."""
+        """Return the column with the path id of each event; missing for events without a path."""
         return self._text_column(or_missing(self._paths))
 
     def steps(self) -> Any:
-        """Return the column of step names; missing for events without a step."""
+        """Return the column with the step name of each event; missing for events without a step."""
         return self._text_column(or_missing(self._steps))
 
     def payload_texts(self, name: str) -> Any:
-        """Return a text field of the payloads as a column."""
+        """Return the values of one text field of the event payloads as a column of the DataFrame."""
         return self._text_column(self._texts[name] if name in self._texts else self._names[name])
 
     def parameter_texts(self, name: str) -> Any:
-        """Return a parameter of each event's operation as a column of texts."""
+        """Return one parameter of operations as a column: for each event, the value that its operation started with;
+        missing for other events.
+        """
         return self._text_column(taken_rows(self._names[name], self._call))
 
     def names(self) -> Any:
-        """Return the column of names: of the called function or agent, or of an event that a user emitted."""
+        """Return the column with the name of the function or agent that the event's operation calls, or the name of an
+        event that a user emitted.
+        """
         names = self._names["name"]
         has_name = coded_are(names, bool)
         return self._text_column(taken_rows(names, np.where(has_name, self._rows, self._call)))
 
     def iterations(self) -> Any:
-        """Return the column of item indexes."""
+        """Return the column with the index of the item of `Each` to which each event belongs."""
         index, has_index = self._numbers["iteration_index"]
         of_call = self._call != NONE
         place = np.where(of_call, self._call, self._rows)
         return whole(index[place], has_index[place] & (of_call | (self._visit == NONE)))
 
     def items(self) -> Any:
-        """Return the column of items of `Each`. Each item is decoded once."""
+        """Return the column with the item of `Each` to which each event belongs. Each item is decoded only once."""
         of_call = np.where(self._call == NONE, NONE, self._item_of(self._call))
         starts = np.where(self._item == NONE, of_call, self._item)
         values = np.full(len(self), None, dtype=object)
@@ -265,8 +290,8 @@ class EventTable:
         return values
 
     def attempts(self) -> Any:
-        """Return the column of attempts: how often the subject of each event
-        (call, item or step) has started by then.
+        """Return the column with attempt numbers: how often the call, item or step that an event is about has started
+        so far.
         """
         starts = self._are("operation_started")
         retried = self._are("step_retried")
@@ -278,7 +303,7 @@ class EventTable:
         return whole(np.select(subjects, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(subjects))
 
     def _retries_before_calls(self, starts: Numbers, retried: Numbers) -> Numbers:
-        """Return, for each start of an operation, the number of failed attempts at the operation before.
+        """Return, for each event that starts an operation, how many attempts at this operation have failed before it.
 
         Only paths with retries are read event by event. `open_` counts the failed attempts in the current step of each
         path by item, or by key of the call.
@@ -306,7 +331,8 @@ class EventTable:
         return failed
 
     def _resumptions(self) -> Numbers:
-        """Return, for each row, how often resumptions of the execution have restarted the current step of the path.
+        """Return, for each event, how often a resumption of the execution has restarted the step in which the path of
+        the event is.
 
         Only the events that start, end or resume steps are read. `current` has the state of the current step of each
         path. If a resumption restarts a step, the count increases for all later rows of that step.
@@ -335,8 +361,8 @@ class EventTable:
         return times
 
     def durations(self) -> Any:
-        """Return the column of durations: time since the start of the operation,
-        item, step or path that an event ends.
+        """Return the column of durations: for an event that ends an operation, item, step or path, the time since the
+        start of that.
         """
         durations_us = np.full(len(self), np.timedelta64("NaT", "us"))
         ends = self._are("operation_completed", "operation_failed")
@@ -357,7 +383,7 @@ class EventTable:
 
     @cached_property
     def _usages(self) -> Mapping[int, Mapping[str, Any]]:
-        """Consumption of operations (tokens and cost), by the row of the event that contains it."""
+        """Consumption (tokens and cost) of operations, by the row number of the event that records it."""
         completed = latest(self._operation, self._are("operation_completed"))
         usages: dict[int, Mapping[str, Any]] = {}
         ends = self._are("operation_completed", "operation_failed") & self._spent & (self._call != NONE)
@@ -371,8 +397,8 @@ class EventTable:
 
     @cached_property
     def _consumed(self) -> tuple[Numbers, Numbers]:
-        """Mask of the rows that end an operation with known consumption, and for
-        each row the row with the consumption.
+        """Two arrays about consumption (tokens and cost). The first one is True for each event that ends an operation
+        whose consumption is known. The second one has the row number of the event that records this consumption.
         """
         has_usage = np.zeros(len(self), dtype=bool)
         has_usage[list(self._usages)] = True
@@ -381,14 +407,16 @@ class EventTable:
         return ends & (rows != NONE), rows
 
     def tokens(self, name: str) -> Any:
-        """Return the column of one kind of tokens, with values at the ends of operations."""
+        """Return the column for one kind of tokens, such as ``input_tokens``. Only events that end an operation have a
+        value.
+        """
         which, rows = self._consumed
         counts = np.zeros(len(self), dtype=np.int64)
         counts[which] = [self._usages[row].get(name, 0) for row in rows[which].tolist()]
         return whole(counts, which)
 
     def costs(self) -> Numbers:
-        """Return the column of costs in dollars, with values at the ends of operations whose price is known."""
+        """Return the column of costs in dollars. Only events that end an operation with a known price have a value."""
         which, rows = self._consumed
         costs = np.full(len(self), np.nan)
         prices = (self._usages[row].get("cost") for row in rows[which].tolist())
@@ -428,8 +456,8 @@ _READ = {
 
 
 def fields_of(page: EventPage) -> dict[str, Any]:
-    """Return some fields of the payloads of a page of events, as one Arrow array per field with null for missing
-    fields.
+    """Extract from each event payload in a page the fields that the DataFrames need. Return one Arrow array per field,
+    with null where a payload lacks the field.
 
     The fields are `TEXTS`, `NAMES`, `NUMBERS`, ``error_type`` (the first of the error's class names), ``usage`` (True
     if the payload has one), and `GIVEN_NAMES` of the parameters.
@@ -454,8 +482,8 @@ def _as_column(values: Any, kind: Any) -> Any:
 
 
 def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the fields of the payloads of a page, read with Arrow; None if a payload has an old form or an unexpected
-    type.
+    """Parse the fields of all event payloads in a page at once with Arrow's JSON reader. Return None if that is not
+    possible because a payload has an outdated format or an unexpected type.
     """
     lines = page.lines()
     parse = json.ParseOptions(
@@ -480,8 +508,8 @@ def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _declared(page: EventPage, name: str, values: Any) -> Any:
-    """Return a field only for the events whose type declares it; missing values are replaced by the default of the
-    type.
+    """Clear the values of a payload field for events whose type does not declare the field. For the other events, fill
+    in the default of the event type where a value is missing.
 
     Values of events whose type does not declare the field are removed, because they have another meaning there.
     Defaults are filled in for each type separately.
@@ -502,7 +530,7 @@ def _declared(page: EventPage, name: str, values: Any) -> Any:
 
 
 def _first(lists: Any) -> Any:
-    """Return the first element of each list in an Arrow array of lists; null for an empty list."""
+    """Return the first element of each list in an Arrow array of lists, as an array; null for an empty list."""
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     if not lengths.any():
         return pa.nulls(len(lists), pa.string())
@@ -511,7 +539,9 @@ def _first(lists: Any) -> Any:
 
 
 def _decoded(page: EventPage) -> dict[str, Any]:
-    """Return the same fields as `_read` by decoding each payload, which is slower but reads all forms."""
+    """Return the same payload fields as `_read`, but decode each payload separately. This is slower, but it also reads
+    payloads in outdated formats.
+    """
     payloads = zip(page.types.to_pylist(), page.payloads.to_pylist(), strict=True)
     payload_data: list[Mapping[str, Any]] = [decode_payload(kind, raw).to_data() for kind, raw in payloads]
     parameters = [each.get(GIVEN) or {} for each in payload_data]
@@ -551,13 +581,13 @@ class PayloadDtype(ExtensionDtype):
 
     @classmethod
     def construct_array_type(cls) -> Any:
-        """Return the class of the arrays with this dtype."""
+        """Return the class of pandas arrays (`Payloads`) that hold values of this dtype."""
         return Payloads
 
 
 @dataclass(frozen=True, slots=True)
 class PackedPayloads:
-    """Compressed payloads of one page of events."""
+    """Compressed event payloads of one page (a consecutive part) of a log."""
 
     types: Any
     begins: Numbers
@@ -565,17 +595,19 @@ class PackedPayloads:
 
     @classmethod
     def of(cls, page: EventPage) -> PackedPayloads:
-        """Return the compressed payloads of a page of events."""
+        """Return the event payloads of one page in compressed form."""
         begins = places_of(page.payloads)
         return cls(page.types, begins - begins[0], pa.compress(content_of(page.payloads), codec=_CODEC, asbytes=True))
 
     @property
     def count(self) -> int:
-        """Number of payloads."""
+        """Number of event payloads in the page."""
         return len(self.types)
 
     def texts(self) -> Any:
-        """Return the payloads as an Arrow array of JSON texts: the stored text, or the decoded form if that differs."""
+        """Return the payloads as an Arrow array of JSON texts. The text is the stored one, unless the payload has an
+        outdated format; then it is the decoded payload as JSON.
+        """
         places = pa.py_buffer(self.begins.astype(np.int64))
         content = self._content()
         texts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
@@ -591,7 +623,7 @@ class PackedPayloads:
         return content
 
     def opened(self) -> Callable[[int], Any]:
-        """Return a function that decompresses and decodes the payload at an index."""
+        """Return a function that decodes the payload at an index. The page is decompressed once, by this call."""
         content = self._content()
         types = self.types.to_pylist()
 
@@ -604,7 +636,7 @@ class PackedPayloads:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Values that a user assigned to a column of payloads."""
+    """Values that a user has assigned to a DataFrame column of event payloads, in place of recorded payloads."""
 
     values: Sequence[Any]
 
@@ -617,7 +649,7 @@ class _Values:
 
 
 class PayloadSource:
-    """Storage of a column of payloads, shared by the columns that were sliced from it."""
+    """Storage of the values in a column of event payloads. Columns that were sliced from the same column share it."""
 
     def __init__(self, parts: Sequence[PackedPayloads | _Values]) -> None:
         self.parts = tuple(parts)
@@ -655,7 +687,7 @@ class Payloads(ExtensionArray):
 
     @classmethod
     def of(cls, parts: Sequence[PackedPayloads]) -> Payloads:
-        """Return the payloads of a log as one array, given the compressed payloads of its pages."""
+        """Join the compressed payloads of all pages of a log to one array."""
         source = PayloadSource(parts)
         return cls(source, np.arange(len(source)))
 
@@ -721,11 +753,13 @@ class Payloads(ExtensionArray):
         return np.array([value == expected for value, expected in zip(self, values, strict=True)], dtype=bool)
 
     def isna(self) -> Any:
-        """Return a mask of the missing values, without decoding the other values."""
+        """Return a boolean array that is True for each missing payload, without decoding the others."""
         return self.places == _MISSING
 
     def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Payloads:
-        """Return the values at some indexes; with `allow_fill`, -1 stands for a missing value."""
+        """Return the payloads at some indexes as a new array. With `allow_fill`, the index -1 stands for a missing
+        value.
+        """
         rows = np.asarray(indices, dtype=np.int64)
         if not allow_fill:
             return Payloads(self.source, self.places.take(rows))
@@ -737,7 +771,7 @@ class Payloads(ExtensionArray):
         return Payloads(self.source, np.where(rows == _MISSING, _MISSING, places))
 
     def copy(self) -> Payloads:
-        """Return a copy that shares the compressed payloads."""
+        """Return a copy of the array that shares the compressed payloads with it."""
         return Payloads(self.source, self.places.copy())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:  # noqa: FBT001 - numpy's own
@@ -778,14 +812,16 @@ _DONE = "completed"
 
 @dataclass
 class _Step:
-    """State of the current step of a path, needed to count the resumptions that restart the step."""
+    """Status of the step in which a path currently is. It is needed to count how often a resumption has restarted the
+    step.
+    """
 
     row: int
     status: str = _RUNS
     has_output: bool = False
 
     def take(self, kind: str) -> None:
-        """Update the state with an event of the given type."""
+        """Update the status of the step for an event of the type `kind` on the same path."""
         if kind == "step_completed":
             self.status = _DONE
             self.has_output = True
@@ -793,7 +829,9 @@ class _Step:
             self.status = _STOPPED
 
     def resume(self) -> bool:
-        """Update the state with a resumption of the execution; return True if the resumption restarts the step."""
+        """Update the status of the step for a resumption of the execution. Return True if the resumption restarts the
+        step, which is so if it had stopped without output.
+        """
         again = self.status == _STOPPED and not self.has_output
         if self.status == _STOPPED:
             self.status = _RUNS if again else _DONE
@@ -801,7 +839,9 @@ class _Step:
 
 
 def _with_fields(pages: Iterable[EventPage]) -> Iterator[tuple[EventPage, dict[str, Any]]]:
-    """Yield each page with its payload fields. A thread extracts the fields while the store reads the next page."""
+    """Yield each page of events with the fields of its payloads. A separate thread extracts the fields while the store
+    reads the next page.
+    """
     pages = iter(pages)
     first = [*islice(pages, 2)]
     if len(first) < 2:  # most logs: a thread for one page takes longer than it spares
@@ -994,12 +1034,12 @@ ID = pa.field("execution_id", TYPES[TEXT])
 
 
 def schema_of(columns: Columns) -> Any:
-    """Return the Arrow schema of a frame with the given columns."""
+    """Return the Arrow schema of a DataFrame with the given columns."""
     return pa.schema([(name, TYPES[column.dtype]) for name, column in columns.items()])
 
 
 def table_of(frame: pd.DataFrame, schema: Any = None) -> Any:
-    """Convert a frame to an Arrow table. Without a schema, the dtypes of the frame determine the types."""
+    """Convert a DataFrame to an Arrow table. Without a schema, the dtypes of the DataFrame determine the types."""
     fields_of_table = schema or pa.schema([(name, TYPES[str(frame[name].dtype)]) for name in frame])
     return pa.table([_column(frame[field.name], field.type) for field in fields_of_table], schema=fields_of_table)
 
@@ -1023,7 +1063,7 @@ def with_execution_id(execution_id: str, table: Any) -> Any:
 
 
 def _column(values: Any, kind: Any) -> Any:
-    """Convert an array or a Series to an Arrow array of a type."""
+    """Convert an array or a Series to an Arrow array of the given type."""
     if values.dtype == "object":
         return _json(values)
     if isinstance(values, pd.Series) and isinstance(values.array, Payloads):
@@ -1037,7 +1077,9 @@ def _json(values: Iterable[Any]) -> Any:
 
 
 def _text_of(value: Any) -> str:
-    """Return a value as JSON; if it contains an object that cannot be recorded, return its text."""
+    """Return a value as JSON text. If the value contains an object that cannot be recorded, return its ``str`` as a
+    JSON string.
+    """
     try:
         return encode_shown(normalize(value)).decode()
     except UnstorableValueError:

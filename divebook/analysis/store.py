@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Frames(Framed):
-    """DataFrames of many executions, with `execution_id` as first column. Each DataFrame is made on first access.
+    """DataFrames of many executions, with `execution_id` as first column. Each DataFrame is made when it is first
+    accessed.
 
     Parameters
     ----------
@@ -92,7 +93,7 @@ class Frames(Framed):
 
     @property
     def runs(self) -> pd.DataFrame:
-        """Alias of `executions`."""
+        """The same DataFrame as `executions`."""
         return self.executions
 
     @property
@@ -112,7 +113,8 @@ class Frames(Framed):
 
     @property
     def usage(self) -> pd.DataFrame:
-        """One row per execution, agent and model with their consumption: `divebook.analysis.store.usage_frame`.
+        """One row per execution, agent and model with the consumption (tokens and cost):
+        `divebook.analysis.store.usage_frame`.
 
         A fork does not include the consumption of its source. What-ifs and trials are omitted, unless
         ``where={"origin": ...}`` selects them.
@@ -126,7 +128,7 @@ class Frames(Framed):
     # --- for other libraries -----------------------------------------------------------------------------------------
 
     def arrow(self, kind: str) -> pa.Table:
-        """Return one of the frames as an Arrow table, which DuckDB and polars accept.
+        """Return the DataFrame of a kind (such as ``events``) as an Arrow table, which DuckDB and polars accept.
 
         ``duckdb.sql("SELECT ... FROM events")`` finds it in the variable ``events``. ``polars.from_arrow`` copies no
         data. The types are those of `divebook.analysis.log.TYPES`.
@@ -134,11 +136,11 @@ class Frames(Framed):
         return self.reader(kind).read_all()
 
     def to_arrow(self) -> dict[str, pa.Table]:
-        """Return all frames as Arrow tables, by kind."""
+        """Return the DataFrames of all kinds as Arrow tables, by kind (such as ``events``)."""
         return {kind: self.arrow(kind) for kind in ALL_KINDS}
 
     def reader(self, kind: str) -> pa.RecordBatchReader:
-        """Return one of the frames in Arrow batches, with at most one log in memory.
+        """Return the DataFrame of a kind in Arrow batches, so that at most one log is in memory at a time.
 
         `executions`, `variables` and frames with user columns are made as a whole.
         """
@@ -206,8 +208,8 @@ class Frames(Framed):
                 yield Logged(self.store, record)
 
     def _read(self, logged: Logged, make: Callable[[Logged], Any]) -> Any:
-        """Return the result of a function for one log; None if the log cannot be read. The reason is stored in
-        `damaged`.
+        """Call `make` for the log of one execution and return its result. If the log cannot be read, return None and
+        store the reason in `damaged`.
         """
         try:
             return make(logged)
@@ -229,7 +231,7 @@ class Frames(Framed):
         return together
 
     def _user_columns(self, kind: str) -> list[UserColumn]:
-        """Return the columns that the user added to a kind of frame.
+        """Return the columns that the user added to the DataFrame of a kind (the argument `columns` of this object).
 
         The path of a column starts with a part of the state (for `executions`), or with the name of a kind of frame and
         one of its columns. In the second case, the column of the frame becomes the root:
@@ -268,7 +270,7 @@ class Frames(Framed):
         return table
 
     def _values(self, column: UserColumn) -> list[Any]:
-        """Return the values of an added column of `executions`, from the state of each execution."""
+        """Return the values of a column that the user added to `executions`: one per execution, read from its state."""
 
         def value_of(logged: Logged) -> Any:
             return column.value_in(dict(getattr(folded(self.store, logged.record.execution_id), column.root)))
@@ -318,7 +320,7 @@ class Selection:
 
     @classmethod
     def of(cls, where: Mapping[str, Any] | None) -> Self:
-        """Return the selection described by a mapping such as the option ``where``.
+        """Create the selection from a mapping of filters, such as the option ``where``; None selects all executions.
 
         Raises
         ------
@@ -381,7 +383,9 @@ class Selection:
 
 
 def _values(name: str, value: Any) -> tuple[str, ...] | None:
-    """Return the accepted values of a filter as a tuple of strings; None if all values are accepted."""
+    """Return the values that a field of `Selection` accepts, as a tuple of strings; None if the field accepts all
+    values.
+    """
     if value is None or isinstance(value, str):
         return None if value is None else (value,)
     values = tuple(value) if isinstance(value, Collection) else (value,)
@@ -426,7 +430,7 @@ class VariablesThen(NamedTuple):
 
 
 def variables_by_event(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesThen]:
-    """Yield the variables of an execution after each event that changed one, oldest first."""
+    """Yield the variables of an execution after each event that changed at least one of them, oldest event first."""
     state = ExecutionState(execution_id)
     for event in events:
         before = state.variables
@@ -454,17 +458,21 @@ def variables_frame(rows: Iterable[VariablesThen]) -> pd.DataFrame:
 
 
 def column_of(variable: str) -> str:
-    """Return the name of the column for a variable."""
+    """Return the name of the DataFrame column for a workflow variable."""
     return f"variables.{variable}" if variable in VARIABLE_COLUMNS else variable
 
 
 def forked_at(events: Iterable[Event]) -> int:
-    """Return the number of the last fork event in a log, up to which the log equals its source; 0 if there is none."""
+    """Return the number of the last fork event in a log; 0 for a log without forks. Earlier events are shared with the
+    execution that was forked.
+    """
     return max((event.sequence for event in events if isinstance(event.data, ExecutionForked)), default=0)
 
 
 class _Consumption(NamedTuple):
-    """Row of `usage_frame`: an execution, and the consumption of one model by one of its agents."""
+    """Data for one row of `usage_frame`: an execution, and the tokens and cost of one model used by one of its
+    agents.
+    """
 
     record: ExecutionRecord
     total: ModelSum
@@ -488,7 +496,7 @@ USAGE_COLUMNS: Columns = {
 
 @documented(USAGE_COLUMNS)
 def usage_frame(logs: Iterable[tuple[ExecutionRecord, Sequence[Event]]]) -> pd.DataFrame:
-    """Return one row per execution, agent and model with their consumption.
+    """Return one row per execution, agent and model with the consumption (tokens and cost) of that model by that agent.
 
     A fork does not include the consumption of its source.
     """
@@ -510,14 +518,14 @@ BATCH = 65_536
 
 @dataclass(frozen=True)
 class Logged:
-    """Execution of a store, as the source of frames that are made from its log."""
+    """One execution of a store, given to the functions that make DataFrames from its log."""
 
     store: EventStore
     record: ExecutionRecord
 
     @property
     def events(self) -> Any:
-        """Events of the execution, read from the store on each access."""
+        """Events of the execution's log, read from the store on each access."""
         return self.store.history(self.record.execution_id)
 
 
@@ -525,7 +533,9 @@ Make: TypeAlias = Callable[[Logged], pd.DataFrame]
 
 
 class TableKind(NamedTuple):
-    """Kind of DataFrame: its columns without the execution's id, and the function that makes it for one execution."""
+    """Definition of one kind of DataFrame (such as ``steps``): its columns except the id of the execution, and the
+    function that makes it for one execution.
+    """
 
     columns: Columns
     make: Make

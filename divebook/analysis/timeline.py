@@ -37,7 +37,7 @@ MAX_ROWS = 6
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Bar of a timeline: a span, and the number of its row in the lane. Row 0 contains steps."""
+    """Bar of a timeline: a span, and the number of its row within the lane. Row 0 is for steps."""
 
     span: Span
     row: int
@@ -53,13 +53,15 @@ class Lane:
 
     @property
     def rows(self) -> int:
-        """Number of rows of the lane."""
+        """Number of rows that the bars of the lane need."""
         return 1 + max((bar.row for bar in self.bars), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Layout of a timeline: lanes with bars, and the numbers of bars and lanes that were left out."""
+    """Layout of a timeline: lanes with bars, start and end time, and how many bars and lanes were left out for lack of
+    space.
+    """
 
     lanes: tuple[Lane, ...]
     started_us: int
@@ -71,7 +73,7 @@ class Timeline:
 def layout(
     spans: Sequence[Span], *, now_us: int | None = None, max_bars: int = MAX_BARS, max_lanes: int = MAX_LANES
 ) -> Timeline:
-    """Place the spans of an execution in lanes and rows.
+    """Place the spans of an execution in the lanes and rows of a timeline.
 
     Parameters
     ----------
@@ -101,7 +103,9 @@ def layout(
 
 
 def _without_doubles(spans: Sequence[Span]) -> list[Span]:
-    """Return the spans without the items of `Each` that consist of a single operation, which has its own bar."""
+    """Remove the spans of those items of `Each` that consist of one operation, because the operation has its own bar.
+    Return the other spans.
+    """
     operations: dict[tuple[str, str, int, int | None], int] = {}
     for span in spans:
         if span.kind == "operation":
@@ -118,7 +122,9 @@ _LaneKey: TypeAlias = str | int
 
 
 def _lane_of(spans: Iterable[Span]) -> Callable[[Span], _LaneKey]:
-    """Return a function that returns the key of the lane in which a span is drawn."""
+    """Return a function from a span to the key of the lane that contains its bar: a path, or a delegated turn of an
+    agent.
+    """
     delegated_turns = {span.index for span in spans if _is_delegated(span)}
 
     def place(span: Span) -> _LaneKey:
@@ -134,7 +140,9 @@ def _is_delegated(span: Span) -> bool:
 
 
 def _lanes(spans: Sequence[Span]) -> dict[_LaneKey, str]:
-    """Return the lanes with their names, in order: the lane of delegated work is below the lane that delegated it."""
+    """Return the names of the timeline's lanes by key, from top to bottom. The lane of a delegated turn is below the
+    lane of the agent that delegated it.
+    """
     place = _lane_of(spans)
     below = dict[_LaneKey, list[_LaneKey]]()
     names: dict[_LaneKey, str] = {}
@@ -162,7 +170,9 @@ def _most_telling_lanes(
 
 
 def _most_telling(spans: Sequence[Span], limit: int) -> list[Span]:
-    """Return the spans to draw, in their order: failed or running spans first, then steps, then the longest spans."""
+    """Select the spans to draw if there are too many: failed or running spans first, then steps, then the longest
+    spans. Return them in their original order.
+    """
 
     def rank(index: int) -> tuple[bool, bool, int]:
         span = spans[index]
@@ -173,7 +183,9 @@ def _most_telling(spans: Sequence[Span], limit: int) -> list[Span]:
 
 
 def _rows(spans: Iterable[Span], end: int) -> tuple[Bar, ...]:
-    """Return the bars of a lane. Each item or operation gets the first row that is free when it starts."""
+    """Assign the spans of a lane to rows, and return them as bars. Each item or operation gets the first row that is
+    free when it starts.
+    """
     bars = []
     free = [0] * MAX_ROWS
     for span in spans:
@@ -240,7 +252,7 @@ def svg_data_uri(picture: str) -> str:
 
 
 class _Scale:
-    """Conversion of times in microseconds to horizontal positions in pixels."""
+    """Scale of a timeline, which converts times in microseconds to horizontal positions in pixels."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.started = timeline.started_us
@@ -251,7 +263,7 @@ class _Scale:
         return LEFT + (min(self.ended if moment is None else moment, self.ended) - self.started) * self._factor
 
     def ticks(self) -> list[tuple[int, str]]:
-        """Return a few times at round intervals from the start, each with a unique label."""
+        """Return the ticks of the time axis: a few times at round intervals from the start, each with its label."""
         extent = self.ended - self.started
         distance = _distance(extent)
         moments = range(0, extent + 1, distance)
@@ -268,7 +280,9 @@ _MOST_WIDE_TICKS = 6
 
 
 def _distance(extent: int) -> int:
-    """Return a round interval between ticks in microseconds: decimal below a minute, else as on a clock."""
+    """Return the interval between two ticks of the time axis, in microseconds: a round decimal below a minute, above it
+    a round number as on a clock.
+    """
     if extent >= _MINUTE:
         days = _CLOCK[-1] * -(-extent // (_CLOCK[-1] * _MOST_WIDE_TICKS))
         return next((part for part in _CLOCK if extent <= part * _MOST_WIDE_TICKS), days)
@@ -278,8 +292,8 @@ def _distance(extent: int) -> int:
 
 
 def tick_label(moment: int, distance: int, extent: int) -> str:
-    """Return a time as text, in a unit that fits the total duration, with the decimals that the interval of the ticks
-    needs.
+    """Format a time on the axis of a timeline, with a unit that fits the total duration, and as many decimals as the
+    interval between ticks needs.
 
     >>> tick_label(1500, 500, 3200), tick_label(2_000_000, 1_000_000, 7_000_000), tick_label(90_000_000, 1, 95_000_000)
     ('1.5 ms', '2 s', '1 min 30 s')
@@ -296,7 +310,9 @@ def tick_label(moment: int, distance: int, extent: int) -> str:
 
 
 def _tops(lanes: Sequence[Lane]) -> tuple[list[int], int]:
-    """Return the vertical positions of the upper edge of each lane, and of the lower edge of the last lane."""
+    """Return the vertical positions in the picture: the upper edge of each lane, and the lower edge of the last
+    lane.
+    """
     tops = []
     y = TOP
     for lane in lanes:
@@ -362,7 +378,9 @@ def _tooltip(span: Span) -> str:
 
 
 def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
-    """Return the SVG text with the name of a step, inside its bar or after it; empty without enough room."""
+    """Return the SVG text that names a bar, placed inside the bar or to its right; an empty string if there is not
+    enough room.
+    """
     x = scale.x(span.started_us)
     right = scale.x(span.ended_us)
     name = SIGNS.get(span.status, "") + one_line(span.step if span.kind == "step" else span.called or "", 40)
@@ -376,7 +394,7 @@ def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
 
 
 def _legend(timeline: Timeline, y: int) -> list[str]:
-    """Return the SVG legend of the colours in the picture, with the number of bars and lanes that were left out.
+    """Return the SVG legend that explains the colours in the picture and how many bars and lanes were left out.
 
     Only colours of statuses and types that occur in the picture are listed.
     """

@@ -279,7 +279,9 @@ class Environment:
             self.add_workspace(workspace)
 
     def _apply(self, settings: Settings) -> None:
-        """Replace the current settings, and subscribe the listeners of the new settings to the store."""
+        """Replace the settings of this environment: end the subscriptions of the old listeners to the store, and
+        subscribe the new listeners.
+        """
         self._settings = settings
         for unsubscribe in self._unsubscribers:
             unsubscribe()
@@ -301,7 +303,9 @@ class Environment:
         self._registry.set_built_ins({**actions, **WORKSPACE_ACTIONS}, handlers)
 
     def _services(self, control: Control) -> Services:
-        """Return the services for the runners of a control. The control may drive executions of another store."""
+        """Return the services (workspaces, executors, step handlers, ...) that an execution control needs to run steps.
+        The control may drive executions of another store.
+        """
         workspaces = EnvironmentWorkspaces(self._registry, control.store)
         self.on_close(workspaces.close)
         return Services(
@@ -324,8 +328,8 @@ class Environment:
         return self._starter.begin_log(key)  # the starter is created later than the log
 
     def _durability(self, durability: str | None) -> Durability | None:
-        """Return the durability of a new execution: the option of the start, else the setting; None if the store
-        decides.
+        """Return the durability (how soon events reach the disk) of a new execution: the given one, else that of the
+        settings; None if the store decides.
         """
         return durability_called(durability or self._settings.durability or self.config.durability or None)
 
@@ -334,7 +338,7 @@ class Environment:
 
     @classmethod
     def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
-        """Create an environment from definitions that include a name. The `settings` are keyword arguments of
+        """Create an environment from definitions, which must contain its name. `settings` are keyword arguments of
         `Environment`.
         """
         environment = cls(require_name(definitions), **settings)
@@ -342,14 +346,17 @@ class Environment:
         return environment
 
     def beside(self, store: EventStore) -> Environment:
-        """Return a new environment that uses another store, with the definitions and settings of this environment."""
+        """Return a new environment that uses another store, and has the definitions and settings of this
+        environment.
+        """
         require(store, "store", _STORE, fits=isinstance(store, EventStore))
         environment = Environment(self.name, store=store)
         environment.take_in(self)
         return environment
 
     def take_in(self, other: Self) -> None:
-        """Add the definitions and settings of another environment. The other environment wins where both define a name.
+        """Add the definitions and settings of another environment to this one. Where both define the same name, the
+        definition of the other environment is used.
 
         Store, printer, clock and chance do not change.
         """
@@ -369,7 +376,8 @@ class Environment:
         self._closers.append(closer)
 
     def close(self) -> None:
-        """Close everything that this environment has opened. Closing again has no effect.
+        """Close everything that this environment has opened, such as executors, MCP servers and its own store. Closing
+        again has no effect.
 
         Executions that it still drives keep their state and can be resumed elsewhere; use `Execution.wait` for those
         that must end first. A store that was passed in, or that another environment uses, stays open.
@@ -454,13 +462,13 @@ class Environment:
         self._registry.add_agent(agent, replace=replace)
 
     def check_agent(self, agent: Agent) -> None:
-        """Raise unless every tool, server, agent and workspace that an agent names exists and is allowed."""
+        """Raise an error unless every tool, server, agent and workspace that an agent names exists and is allowed."""
         self._registry.check_agent(agent)
 
     @property
     def workflows(self) -> dict[str, Workflow]:
-        """Workflows by name: those registered with `@workflow` in this process, and those of this environment, which
-        win.
+        """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
+        have a name, the one of this environment is used.
         """
         return self._registry.workflows
 
@@ -483,19 +491,21 @@ class Environment:
         self._registry.add_workflow(workflow, replace=replace)
 
     def as_written(self, workflow: Workflow) -> Workflow:
-        """Return the registered workflow that equals a workflow loaded from a log, since only the registered workflow
-        has its source text, whose line numbers errors show. If none is equal, return the argument.
+        """Return the registered workflow that is equal to `workflow`, which was loaded from a log; if none is equal,
+        return `workflow`. The registered one also has its source text, so that errors can show line numbers.
         """
         return self._registry.as_written(workflow)
 
     def code_of(self, workflow: Workflow) -> dict[str, str]:
-        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function."""
+        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function. They
+        show later if a function has changed.
+        """
         return self._registry.code_of(workflow)
 
     @property
     def actions(self) -> dict[str, Action]:
-        """Actions that steps can call: built-in actions, those made with `@action`, and those added here; later sources
-        win.
+        """Actions that steps can call: built-in ones, those made with `@action`, and those added here. If several have
+        the same name, the last of these sources is used.
         """
         return self._registry.actions
 
@@ -522,8 +532,8 @@ class Environment:
         return self._registry.step_handler(name)
 
     def add_executor(self, name: str, executor: object, *, replace: bool = False) -> None:
-        """Add an executor under a name that functions and steps can refer to (``Executor: name``). The caller closes
-        it.
+        """Add an executor (a place where functions run, such as a process pool) under a name, which functions and steps
+        use as ``Executor: name``. The caller closes it.
         """
         self._executors.add(name, executor, replace=replace)
 
@@ -542,7 +552,8 @@ class Environment:
 
     @property
     def tools(self) -> dict[str, ToolFunction]:
-        """Tools by name: those made with `@tool`, and those added to this environment, which win.
+        """Tools by name: those made with `@tool`, and those added to this environment. If both have a name, the one of
+        this environment is used.
 
         Built-in tools are not included. They are created for each agent that names them: see `divebook.tools.builtin`.
         """
@@ -606,7 +617,9 @@ class Environment:
         return self._registry.servers_for(definition)
 
     def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a tool with the limits (such as time and size) that its entry under ``Tools`` sets."""
+        """Return a tool function restricted by the limits (such as time and output size) that the definition of the
+        tool under ``Tools`` sets.
+        """
         return self._registry.limited(tool)
 
     def approvals_for(self, agent: str) -> Approvals:
@@ -631,43 +644,44 @@ class Environment:
         self._registry.add_workspace(workspace, replace=replace)
 
     def check_workspace(self, name: str) -> None:
-        """Raise unless the workspace exists and the policy allows its commands, secrets and image."""
+        """Raise an error unless the workspace exists and the policy allows its commands, secrets and image."""
         self._registry.check_workspace(name)
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
-        """Set the document repository that tools can access, and the policy that limits their access."""
+        """Set the document repository that the tools of agents can access, and the policy that limits their access."""
         self._registry.reach(documents, policy)
         self.documents = documents
         self.policy = policy
 
     def policy_for_agent(self, name: str) -> Policy:
-        """Return the policy that applies to an agent. An agent defined in Python code may do more than an agent from a
-        text.
+        """Return the policy that restricts an agent. An agent defined in Python code may be allowed more than an agent
+        defined in a text such as a YAML file.
         """
         return self._registry.policy_for_agent(name)
 
     def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
-        """Return the policy that applies to a workspace. A workspace added by Python code may do everything; for all
-        others, the policy of the environment decides.
+        """Return the policy that restricts a workspace. A workspace added by Python code is not restricted; for all
+        others, the policy of the environment applies.
         """
         return self._registry.policy_of(workspace)
 
     def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
-        """Return whether a workflow may copy changes from a workspace into the original folder without asking a person.
+        """Return whether a workflow may copy changed files from a workspace back into the original folder without
+        asking a person.
 
         Python code allows this, for a workspace that it added, to its own workflows only.
         """
         return self._registry.may_apply_unasked(workspace, fingerprint)
 
     def folder_of(self, workspace: WorkspaceDefinition) -> Path:
-        """Return the folder in the definition of a workspace; raises `SetupError` if the policy does not allow the
-        folder.
+        """Return the folder that the definition of a workspace names as the place of its files. Raise `SetupError` if
+        the policy does not allow it.
         """
         return self._registry.folder_of(workspace)
 
     def require_reachable(self, workspace: WorkspaceDefinition, path: str | Path) -> Path:
-        """Return an absolute path for a workspace; raises `SetupError` if the policy does not let the workspace use the
-        path.
+        """Check that the policy lets a workspace use a path, and return the absolute path; raise `SetupError` if it
+        does not.
         """
         return self._registry.require_reachable(workspace, path)
 
@@ -767,14 +781,16 @@ class Environment:
             return self._existing(conflict, execution, options.get("on_conflict", WARN))
 
     def _existing(self, conflict: StartKeyTakenError, execution: Execution, on_conflict: str) -> Execution:
-        """Return the execution that already has the start key of `execution`, which therefore was not started."""
+        """Return the execution that already has the start key of `execution`. The store refused to start `execution`
+        because of this conflict.
+        """
         opening = execution._driver.opening  # noqa: SLF001 - it is ours
         inputs = None if opening is None else opening.inputs
         return self.execution(existing_execution(conflict, execution.workflow.name, self.store, inputs, on_conflict))
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
-        """Create a pending execution of every workflow that lists this trigger. The caller starts the executions it
-        wants.
+        """Create one pending execution of each workflow that lists this trigger. They are not started; the caller
+        starts those it wants.
         """
         require(trigger, "the trigger", "its name as a string", fits=isinstance(trigger, str))
         workflows = self.own_workflows
@@ -785,7 +801,8 @@ class Environment:
         return [self.create(workflow, inputs) for workflow in subscribed]
 
     def stream_text(self, *, always: bool) -> None:
-        """Set whether the text of models is always streamed, or only while a listener is subscribed.
+        """Set whether the text of model responses is always streamed (`always`), or only while a listener is
+        subscribed.
 
         If it is always streamed, a listener that subscribes a moment after the start gets a text from its beginning.
         See `Execution.subscribe_text`.
@@ -954,7 +971,7 @@ class Environment:
         return self._control.recoverable()
 
     def retry(self, execution_id: str, strategy: str = FROM_FAILURE) -> Execution:
-        """Retry a failed execution, in one of three ways.
+        """Retry a failed execution: from the failed step, from the start, or without the failed steps.
 
         Parameters
         ----------
@@ -1021,8 +1038,8 @@ class Environment:
         return self._handle(self._control.answering.answer(interrupt_id, response, asker, by))
 
     def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Execution]:
-        """Give one answer to a question and to all similar open questions, in every execution. Return the executions
-        that continue.
+        """Give the same answer to a question and to all similar open questions of all executions. Return the executions
+        that continue because of it.
 
         Questions are similar if the same step of the same workflow asks them, of the same kind, for the same sort of
         answer and, for calls, about the same tool or action of the same agent. Changed arguments and rules apply to the
@@ -1064,8 +1081,8 @@ class Environment:
         return self._handle(self._control.answering.signal(execution_id, name, payload, by))
 
     def rules(self) -> list[tuple[str | None, StandingRule]]:
-        """Return the valid approval rules that people created when they approved calls, as pairs of execution id and
-        rule.
+        """Return the approval rules that people created when they approved calls and that are still valid, as pairs of
+        execution id and rule.
 
         Rules of runs come first. Rules for every execution have None in place of the id.
         """
@@ -1098,7 +1115,9 @@ class Environment:
                 self._control.answering.revoke(execution_id, rule_id, by)
 
     def thread(self, id: str) -> Thread:
-        """Return a thread (a conversation over several runs); raises `NotFoundError` if it has no messages."""
+        """Return the thread (a conversation over several runs) with an id; raises `NotFoundError` if the thread has no
+        messages.
+        """
         if self.threads.line(id).head is None:
             raise NotFoundError("thread", id, self.threads.ids, f"thread not found: {id}")
         return Thread(id, self.threads, this_person())
@@ -1171,7 +1190,7 @@ class Environment:
     # --- reading executions ----------------------------------------------------------------------------------------
 
     def inspect(self, execution_id: str) -> Inspection:
-        """Return an analysis of the time and money that an execution used: critical path, time by kind,
+        """Return an analysis of the time and money that an execution used: critical path, time by kind of activity,
         retries, costs.
         """
         return Inspection(self.execution(execution_id).history())
@@ -1193,7 +1212,8 @@ class Environment:
         return why(self.execution(execution_id).history(), name, at, row=row, column=column)
 
     def files(self, execution_id: str, workspace: str | None = None) -> KeptFiles:
-        """Return the stored files of a workspace of an execution, at any of its events, to view, copy or restore them.
+        """Return the recorded files of one workspace of an execution, to view, copy or restore them as they were after
+        any event.
 
         Raises
         ------
@@ -1204,7 +1224,7 @@ class Environment:
         return KeptFiles(execution.store, execution.history(), workspace)
 
     def replay(self, execution_id: str) -> Replayer:
-        """Return a replayer for the log of an execution; see `Execution.replay`."""
+        """Return a replayer, which steps through the log of an execution event by event; see `Execution.replay`."""
         return replayer_of(self.execution(execution_id))
 
     def compare(self, *runs: FramedLog | str) -> Comparison:
@@ -1229,7 +1249,9 @@ class Environment:
 
     @functools.cached_property
     def responses(self) -> ResponseCache:
-        """Cache of model responses, for agents with a `Cache`. It is a folder next to the file of the store."""
+        """Cache of model responses, used by agents with the setting `Cache`. It is a folder next to the file of the
+        store.
+        """
         return cache_of(self.store, lambda: self._clock.now() / 1_000_000)
 
     def requests_of(self, run: str) -> list[RequestView]:
@@ -1287,8 +1309,8 @@ class Environment:
         change: Change | Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Execution:
-        """Start an execution that shares the events of another one up to a point, and continues from there with live
-        calls.
+        """Start an execution that shares the events of another one up to a point, and then continues with calls that
+        really run.
 
         Nothing is copied, and the other execution does not change. Its calls that were running are made again, its open
         questions are asked in both. Functions are the current ones. With a `key` it is started once, as by `start`.
@@ -1407,8 +1429,8 @@ class Environment:
     def run_again(
         self, execution_id: str, *, plan: bool = False, **options: Unpack[StartOptions]
     ) -> Execution | ResumePlan:
-        """Start a new execution of the current definition with the inputs of an earlier execution, and reuse recorded
-        results.
+        """Start a new execution with the current definition and the inputs of an earlier execution. Recorded results of
+        the earlier one are reused.
 
         The new execution shares the longest beginning that the definition, its agents and its functions would repeat.
         After that no call is repeated whose result is recorded, unless a function that it called was edited. The

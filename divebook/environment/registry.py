@@ -122,14 +122,14 @@ class Registry:
         """Step types that were added to this environment, without the built-in ones."""
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
-        """Set the document repository that tools can access, and the policy that limits their access."""
+        """Set the document repository that the tools of agents can access, and the policy that limits their access."""
         self.documents = documents
         self.policy = policy
         documents.include(SCHEME, ServedDocuments(self.servers))
         self._tool_reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
 
     def set_built_ins(self, actions: Mapping[str, Action], handlers: Mapping[str, Handler]) -> None:
-        """Set the actions and step handlers that are part of divebook."""
+        """Set the actions and the step handlers that divebook itself provides."""
         self._built_in_actions = dict(actions)
         self.handlers |= handlers
 
@@ -159,7 +159,7 @@ class Registry:
             self.add_workflow(workflow, replace=True)
 
     def merge_from(self, other: Self) -> None:
-        """Add all definitions of another registry.
+        """Add all definitions of another registry to this one.
 
         Definitions of the other registry replace those of the same name. Approval rules of both apply.
         """
@@ -268,12 +268,12 @@ class Registry:
 
     @property
     def config(self) -> Config:
-        """Merged settings of all definitions."""
+        """Settings merged from all definitions of this registry."""
         return self._definitions.config
 
     @property
     def schedules(self) -> tuple[ScheduleDefinition, ...]:
-        """Schedules of this environment."""
+        """Schedules of the environment: workflows that a worker starts at certain times."""
         return self._definitions.schedules
 
     @property
@@ -300,8 +300,8 @@ class Registry:
 
     @property
     def workflows(self) -> dict[str, Workflow]:
-        """Workflows by name: those registered with `@workflow` in this process, and those of this environment, which
-        win.
+        """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
+        have a name, the one of this environment is used.
         """
         return {name: entry.workflow for name, entry in WORKFLOW_FUNCTIONS.items()} | self._workflows
 
@@ -325,20 +325,22 @@ class Registry:
         return self._workflows.get(self.config.default_workflow)
 
     def as_written(self, workflow: Workflow) -> Workflow:
-        """Return the registered workflow that equals a workflow loaded from a log, since only the registered workflow
-        has its source text. If none is equal, return the argument.
+        """Return the registered workflow that is equal to `workflow`, which was loaded from a log; if none is equal,
+        return `workflow`. The registered one also has its source text.
         """
         registered = self._workflows.get(workflow.name, workflow)
         return registered if registered == workflow else workflow
 
     def code_of(self, workflow: Workflow) -> dict[str, str]:
-        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function."""
+        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function. They
+        show later if a function has changed.
+        """
         return code_of(roots_of(workflow, self.actions))
 
     @property
     def actions(self) -> dict[str, Action]:
-        """All actions by name: built-in actions, those made with `@action`, and those of this environment; later
-        sources win.
+        """All actions by name: built-in ones, those made with `@action`, and those of this environment. If several have
+        the same name, the last of these sources is used.
         """
         return {**self._built_in_actions, **REGISTERED, **self.custom_actions}
 
@@ -358,7 +360,9 @@ class Registry:
 
     @property
     def tools(self) -> dict[str, ToolFunction]:
-        """Tools by name: those made with `@tool`, and those added to this environment, which win."""
+        """Tools by name: those made with `@tool`, and those added to this environment. If both have a name, the one of
+        this environment is used.
+        """
         return {**REGISTERED_TOOLS, **self._tools}
 
     @property
@@ -389,7 +393,8 @@ class Registry:
         return [tool for tool in tools.values() if tool is not None]
 
     def _tool_for(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
-        """Return the tool function for a tool name in an agent definition, or None if the name needs no function here.
+        """Return the function of a tool that an agent definition names. Return None if the turn or an MCP server
+        provides the tool itself.
 
         The name is looked up in this order:
 
@@ -425,7 +430,9 @@ class Registry:
         return None
 
     def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a tool with the limits (such as time and size) that its entry under ``Tools`` sets."""
+        """Return a tool function restricted by the limits (such as time and output size) that the definition of the
+        tool under ``Tools`` sets.
+        """
         names = (tool.name, f"{tool.server}/{tool.name}")
         entry = next((entry for entry in self._definitions.tools if entry.name in names), None)
         return limited(tool, entry)
@@ -465,7 +472,9 @@ class Registry:
         }
 
     def reads_only(self, request: OperationRequest) -> bool:
-        """Return whether an operation is a call of a tool function that is declared read-only (changes nothing)."""
+        """Return whether an operation calls a tool function that is declared as read-only, that is, as changing
+        nothing.
+        """
         if request.operation_type != TOOL_CALL or request.parameters.get("server"):
             return False
         tool = self.tools.get(request.parameters.get("tool", ""))
@@ -506,14 +515,14 @@ class Registry:
     # --- permissions -----------------------------------------------------------------------------------------------
 
     def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
-        """Return the policy that applies to a workspace. A workspace added by Python code may do everything."""
+        """Return the policy that restricts a workspace. A workspace added by Python code is not restricted."""
         if self.origins.is_trusted_workspace(workspace.name):
             return Policy(*KINDS)
         return self._policy_for(("workspace", workspace.name))
 
     def policy_for_agent(self, name: str) -> Policy:
-        """Return the policy that applies to an agent. An agent defined in Python code may do more than an agent from a
-        text.
+        """Return the policy that restricts an agent. An agent defined in Python code may be allowed more than an agent
+        defined in a text such as a YAML file.
         """
         return self._policy_for(("agent", name))
 
@@ -522,7 +531,9 @@ class Registry:
         return self.policy.of_code() if is_code else self.policy
 
     def _has_headers_of_text(self, name: _DefinitionName) -> bool:
-        """Return whether the provider settings of an agent (with its request headers) come from a YAML text."""
+        """Return whether a definition is an agent whose provider settings, such as request headers, come from a YAML
+        text.
+        """
         text_providers = self.origins.text_config.providers
         kind, agent_name = name
         if kind != "agent" or not text_providers:
@@ -532,7 +543,8 @@ class Registry:
         return any(entry is text_entry for entry in entries for text_entry in text_providers)
 
     def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
-        """Return whether a workflow may copy changes from a workspace into the original folder without asking a person.
+        """Return whether a workflow may copy changed files from a workspace back into the original folder without
+        asking a person.
 
         Only a workflow of Python code has the permissions of a workspace of Python code. A workflow of a text, or of a
         log from elsewhere, may name that workspace as well, but no person vouches for what it writes.
@@ -541,14 +553,14 @@ class Registry:
         return APPROVALS in policy.allowed
 
     def folder_of(self, workspace: WorkspaceDefinition) -> Path:
-        """Return the folder in the definition of a workspace; raises `SetupError` if the policy does not allow the
-        folder.
+        """Return the folder that the definition of a workspace names as the place of its files. Raise `SetupError` if
+        the policy does not allow it.
         """
         return self.require_reachable(workspace, workspace.folder or ".")
 
     def require_reachable(self, workspace: WorkspaceDefinition, path: str | Path) -> Path:
-        """Return an absolute path for a workspace; raises `SetupError` if the policy does not let the workspace use the
-        path.
+        """Check that the policy lets a workspace use a path, and return the absolute path; raise `SetupError` if it
+        does not.
         """
         is_trusted = self.origins.is_trusted_workspace(workspace.name)
         base = Path.cwd() if is_trusted else self._tool_reach.folder
@@ -564,7 +576,7 @@ class Registry:
     # --- checks before a start -------------------------------------------------------------------------------------
 
     def check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:
-        """Raise unless everything that the steps of a workflow refer to exists and is allowed.
+        """Raise an error unless everything to which the steps of a workflow refer exists and is allowed.
 
         Parameters
         ----------
@@ -600,7 +612,7 @@ class Registry:
                 self.check_workspace(workspace)
 
     def _check_names(self, workflow: Workflow, ahead: Container[str] | None) -> None:
-        """Raise unless the actions, workflows and agents to which the steps of a workflow refer exist."""
+        """Raise an error unless the actions, workflows and agents to which the steps of a workflow refer exist."""
         actions = self.actions
         _raise_first("action", missing_actions(workflow, actions, ahead), actions, workflow)
         if any(step.workflow for step in workflow.steps):
@@ -612,7 +624,7 @@ class Registry:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
 
     def check_agent(self, agent: Agent) -> None:
-        """Raise unless every tool, server, agent and workspace that an agent names exists and is allowed."""
+        """Raise an error unless every tool, server, agent and workspace that an agent names exists and is allowed."""
         check_agent(agent, self, self._tools)
         definition = agent.definition
         headers = None if definition.model_settings is None else definition.model_settings.request_headers
@@ -623,15 +635,15 @@ class Registry:
             self.check_workspace(definition.workspace)
 
     def check_workspace(self, name: str) -> None:
-        """Raise unless a workspace exists and the policy allows its commands, secrets and image."""
+        """Raise an error unless a workspace exists and the policy allows its commands, secrets and image."""
         workspace = self.workspace(name)
         self.require_permitted(workspace)
         if workspace.image is not None and workspace.shell:
             require_image(workspace.image)
 
     def check_models(self, workflow: Workflow, model: str | None) -> None:
-        """Raise unless the model of a run exists. If the run has no model, the models of the workflow's agents must
-        exist.
+        """Raise an error unless the model of a run exists. If the run has no model of its own, the models of the
+        workflow's agents must exist.
         """
         if model is not None:
             check_model(model, f"workflow {workflow.name}", self._store)
@@ -640,8 +652,8 @@ class Registry:
                 check_model(agent.model, f"agent {agent.name}", self._store)
 
     def model_of_run(self, workflow: Workflow, name: str | None) -> str | None:
-        """Return the full name (``provider:model``) of the model that a run uses for all agents, or None if each agent
-        uses its own; raises `SetupError`.
+        """Check the model that a run uses for all agents, and return its full name ``provider:model``. Return None if
+        `name` is None, so that each agent uses its own model; raise `SetupError` for an unusable model.
         """
         model = model_name(None, name, self.config.default_provider) if name else None
         if model:
@@ -649,8 +661,8 @@ class Registry:
         return model
 
     def stand_in_for(self, workflow: Workflow) -> str | None:
-        """Return the name of the scripted model if a workflow of the legacy Dive dialect uses a provider that is not
-        available; else None.
+        """Return the name of the scripted model that replaces the models of a workflow in the legacy Dive dialect whose
+        providers are all unavailable. Return None for other workflows.
 
         Such files leave the model to the provider, and run unchanged this way (tests/cli/test_run.py). In the
         divebook dialect the step fails, and its error names the package or key that is missing.
@@ -670,7 +682,7 @@ class Registry:
         return SCRIPTED
 
     def not_yet(self, definitions: Definitions) -> list[Problem]:
-        """Return a warning for each name in definitions that does not exist yet; see `Environment.not_yet`."""
+        """Return a warning for each name that is used in definitions and not defined yet; see `Environment.not_yet`."""
         warnings: list[Problem] = []
         for workflow in definitions.workflows:
             for problem in self._missing(workflow):
@@ -686,7 +698,8 @@ class Registry:
 
 
 class DefinitionOrigins:
-    """Origins of definitions. The origin of a definition is Python code or a text, such as a YAML file.
+    """Origins of definitions: Python code, or a text such as a YAML file. The origin of a definition determines its
+    permissions.
 
     A person vouches for Python code, which can do anything anyway. A text, or a log, may come from elsewhere. A
     definition of code therefore gets the permissions of `Policy.of_code`, a definition of a text only those of the
@@ -707,7 +720,9 @@ class DefinitionOrigins:
         """Merged settings of texts, and of Python code."""
 
     def record(self, definitions: Definitions) -> None:
-        """Record whether new definitions come from code or a text, in place of older definitions of the same names."""
+        """Record whether some new definitions come from Python code or from a text. This replaces the recorded origins
+        of older definitions of the same names.
+        """
         names = _names_of(definitions.agents, definitions.workspaces, definitions.tools)
         self._trusted_workspaces -= {workspace.name for workspace in definitions.workspaces}
         if definitions.is_text:
@@ -719,7 +734,7 @@ class DefinitionOrigins:
             self.code_config = merge_config(self.code_config, definitions.config)
 
     def merge_from(self, other: DefinitionOrigins, names: set[_DefinitionName]) -> None:
-        """Add the origins of another registry; `names` are the names of all its definitions."""
+        """Add the recorded origins of another registry. `names` are the names of all definitions of that registry."""
         workspaces = {name for kind, name in names if kind == "workspace"}
         self._trusted_workspaces = (self._trusted_workspaces - workspaces) | other._trusted_workspaces
         self._from_text = (self._from_text - names) | other._from_text
@@ -729,28 +744,32 @@ class DefinitionOrigins:
         self.code_config = merge_config(self.code_config, other.code_config)
 
     def mark_as_code(self, kind: str, name: str) -> None:
-        """Record that Python code added the definition of a kind and name."""
+        """Record that Python code, not a text, defined something, such as the agent of a name."""
         self._from_text.discard((kind, name))
 
     def mark_workflow_as_code(self, workflow: Workflow) -> None:
-        """Record that Python code added or started a workflow."""
+        """Record that Python code added or started a workflow, which therefore has the permissions of code."""
         self._code_workflows.add(workflow.fingerprint)
 
     def trust_workspace(self, name: str) -> None:
-        """Record that Python code added a workspace."""
+        """Record that Python code added a workspace, which may therefore run programs and use any folder."""
         self._trusted_workspaces.add(name)
         self.mark_as_code("workspace", name)
 
     def is_trusted_workspace(self, name: str) -> bool:
-        """Return whether Python code added a workspace."""
+        """Return whether Python code added the workspace, which may therefore run programs and use any folder."""
         return name in self._trusted_workspaces
 
     def is_code_workflow(self, fingerprint: str) -> bool:
-        """Return whether Python code added the workflow with this fingerprint and no text defines the same workflow."""
+        """Return whether Python code added the workflow with this fingerprint, and no text defines the same
+        workflow.
+        """
         return fingerprint in self._code_workflows and fingerprint not in self._text_workflows
 
     def are_code(self, names: Iterable[_DefinitionName]) -> bool:
-        """Return whether all these names are defined by Python code, that is, none of them by a text."""
+        """Return whether none of these definitions comes from a text, so that all of them have the permissions of
+        Python code.
+        """
         return self._from_text.isdisjoint(names)
 
 
@@ -764,7 +783,9 @@ def _names_of(
 
 
 def _build_agent(definition: AgentDefinition, config: Config, new: Definitions) -> Agent:
-    """Build an agent from its definition and the merged settings. An error names the line in the new definitions."""
+    """Build an agent from its definition and the merged settings of all definitions. An error names the line in the
+    newly added definitions.
+    """
     try:
         return Agent(
             with_defaults(definition, config),
@@ -777,7 +798,9 @@ def _build_agent(definition: AgentDefinition, config: Config, new: Definitions) 
 
 
 def _relaxations(definitions: Definitions) -> list[str]:
-    """Return descriptions of all settings in definitions that would let tool calls run without asking a person."""
+    """Return descriptions of all settings in the given definitions that would let tool calls run without asking a
+    person.
+    """
     config = definitions.config
     tables = [Approvals(config.approvals, config.confirmation_mode)]
     tables += [Approvals(agent.approvals) for agent in definitions.agents]
@@ -793,7 +816,9 @@ def _raise_first(kind: str, missing: Iterable[tuple[Problem, str]], names: Itera
 
 
 def _run_on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine on the event loop of the engine's thread, and block this thread until it ends."""
+    """Run a coroutine on the engine's event loop, which has its own thread, and block the calling thread until it
+    ends.
+    """
     if ENGINE.is_current():
         raise SetupError("an MCP server cannot be read here: read it in an action, a tool or a script")
     return interruptible_result(ENGINE.call(lambda: ENGINE.promise(work())))

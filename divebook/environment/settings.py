@@ -43,7 +43,9 @@ _ON = frozenset({"1", "true", "yes", "on"})
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Optional settings of an `Environment`; None where a setting is not set."""
+    """Optional settings of an `Environment`, such as policy, durability and telemetry. A setting that is None is not
+    set.
+    """
 
     documents: DocumentRepository | None = None
     interpreter: Interpreter | None = None
@@ -55,8 +57,8 @@ class Settings:
     telemetry: TelemetrySetting | None = None
 
     def plus(self, other: Self) -> Self:
-        """Return these settings merged with other settings. The other settings win; a merged policy allows only what
-        both policies allow.
+        """Return these settings merged with `other`. A setting of `other` replaces the one here; a merged policy allows
+        only what both policies allow.
         """
         values: dict[str, Any] = {}
         for field in fields(self):
@@ -68,7 +70,8 @@ class Settings:
         return replace(self, **values)
 
     def listen_to(self, store: EventStore, calls: CallTracing) -> list[Callable[[], object]]:
-        """Subscribe the formatter, the notification hook and telemetry to the events of a store.
+        """Subscribe the listeners in these settings (formatter, notification hook and telemetry) to the events of a
+        store.
 
         Return the functions that end the subscriptions, to be called in this order: the last subscription first.
         """
@@ -89,8 +92,8 @@ def _subscribe_telemetry(
     store: EventStore,
     calls: CallTracing,
 ) -> list[Callable[[], object]]:
-    """Subscribe telemetry to a store and to calls. Return functions that end the subscriptions, oldest subscription
-    first.
+    """Export the events of a store and the recorded calls to OpenTelemetry. Return functions that end the two
+    subscriptions, to be called in their order; an empty list if telemetry is off.
     """
     if not setting:
         return []
@@ -112,7 +115,8 @@ def _subscribe_telemetry(
 
 
 def _checked_telemetry(setting: object) -> Telemetry | str | bool:
-    """Return a telemetry setting in its parsed form: a `Telemetry` object, the address of a collector, or a boolean.
+    """Parse and check the setting of telemetry. Return a `Telemetry` object, the address of a collector, or True or
+    False for on or off.
 
     Raises
     ------
@@ -145,7 +149,7 @@ FOLDER = "workspaces"
 
 
 class EnvironmentWorkspaces:
-    """Provider that creates the workspaces of the executions of one environment.
+    """Creates the workspaces of the executions of one environment.
 
     Parameters
     ----------
@@ -164,8 +168,8 @@ class EnvironmentWorkspaces:
         return self._registry.workspace(name)
 
     def may_go_unasked(self, name: str, fingerprint: str) -> bool:
-        """Return whether a workflow may copy changes from a workspace to the original folder without asking a
-        person.
+        """Return whether a workflow may copy changed files from a workspace back into the original folder without
+        asking a person.
         """
         return self._registry.may_apply_unasked(self.definition(name), fingerprint)
 
@@ -176,7 +180,9 @@ class EnvironmentWorkspaces:
         return folder
 
     def is_of_another(self, folder: Path, execution_id: str) -> bool:
-        """Return whether a folder belongs to another execution. A log could contain any path, so this is checked."""
+        """Return whether a folder belongs to another execution than this one. This is checked because the folder is
+        read from a log, which could contain any path.
+        """
         real = folder.resolve()
         base = self._base().resolve()
         return real.is_relative_to(base) and not real.is_relative_to(base / execution_id)
@@ -190,8 +196,8 @@ class EnvironmentWorkspaces:
         return self._temporary
 
     def source_of(self, definition: WorkspaceDefinition) -> Path | None:
-        """Return the folder whose files are copied into a new workspace, or None; raises `SetupError` if it does not
-        exist.
+        """Return the folder whose files are copied into a new workspace; None if its definition names none. Raise
+        `SetupError` if the folder does not exist.
         """
         if definition.folder is None:
             return None
@@ -201,8 +207,8 @@ class EnvironmentWorkspaces:
         return folder
 
     def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
-        """Return a workspace object for a folder, not opened yet. It calls `on_egress` for each network request to a
-        host.
+        """Create the workspace object for a folder, without opening it. The workspace calls `on_egress` for each
+        network request to a host.
         """
         self._registry.require_permitted(definition)
         policy = self._registry.policy_of(definition)
@@ -229,11 +235,11 @@ class EnvironmentWorkspaces:
         return LocalWorkspace(folder, **options)
 
     def content(self, digest: str) -> bytes:
-        """Return the content of a workspace file that the store contains, by the hash of the content."""
+        """Return the content of a file in a workspace from the store, by the hash of the content."""
         return file_content(self._store, digest)
 
     def close(self) -> None:
-        """Remove the temporary folder, if there is one."""
+        """Remove the temporary folder for workspaces, if one was created because the store is in memory."""
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None

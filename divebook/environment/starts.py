@@ -1,4 +1,6 @@
-"""Starts of executions: options, first event, and start keys, with which an execution is started only once."""
+"""Start of executions: the start options, the first event, and start keys, which ensure that an execution is started
+only once.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,8 @@ ForkedChild: TypeAlias = Callable[[Child], tuple[Workflow, catalog.ExecutionFork
 
 
 class Starter:
-    """Factory of executions: for callers, for parent executions, for successors, and for the logs of conversations.
+    """Creates executions: those that callers start, child executions, successors, and executions that only store the
+    messages of conversations.
 
     Parameters
     ----------
@@ -138,7 +141,9 @@ class Starter:
         return await self._control.drive_child(child, functools.partial(opening, child), again=again)
 
     async def begin_successor(self, request: Child) -> str:
-        """Start the successor of an execution, only once, and return its id. See `WorkflowContext.continue_as_new`."""
+        """Start the successor of an execution and return its id. If it was started before, only return its id. See
+        `WorkflowContext.continue_as_new`.
+        """
         workflow = self._registry.workflows.get(request.workflow)
         if workflow is None:
             workflow = Execution(self._control, self._control.look_up(request.parent)).workflow
@@ -154,7 +159,9 @@ class Starter:
         return driver.id
 
     def begin_log(self, key: str) -> str:
-        """Start the execution whose log stores the messages of a `DurableLog`, only once, and return its id."""
+        """Start the execution whose log stores the messages of a `DurableLog`, and return its id. If the log's key
+        already has an execution, return the id of that one.
+        """
         opening = opening_of(BOOK_WORKFLOW, {}, {}, {"key": key}, origin=catalog.BOOK)
         driver = self._control.create(BOOK_WORKFLOW, opening, self._durability(None))
         try:
@@ -178,7 +185,9 @@ class Starter:
     def _opening(
         self, child: Child, workflow: Workflow, *, origin: str | None = None, key: str | None = None
     ) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
-        """Return workflow, first event and durability of a child execution or a successor."""
+        """Return the workflow, the first event and the durability with which a child execution or a successor
+        starts.
+        """
         self._registry.check(workflow)
         self._registry.check_models(workflow, child.model)
         bounds = within(as_bounds(workflow.bounds or {}), child.bounds)
@@ -238,7 +247,8 @@ def opening_of(
 def forked_of(
     opening: catalog.ExecutionStarted, source: ExecutionState, opened: int, change: Change, options: StartOptions
 ) -> catalog.ExecutionForked:
-    """Return the first event (`ExecutionForked`) of a fork. It contains the start options that differ from the source.
+    """Return the event `ExecutionForked`, with which a fork begins. It contains only those start options that differ
+    from the options of the forked execution.
 
     Parameters
     ----------
@@ -300,7 +310,8 @@ def existing_execution(
     change: Mapping[str, Any] | None = None,
     stacklevel: int = 4,
 ) -> str:
-    """Return the id of the execution that has a start key; raises the error if that execution runs another workflow.
+    """Return the id of the execution that already has the start key of a second start. Raise `StartKeyTakenError` if it
+    runs another workflow.
 
     Parameters
     ----------
@@ -338,8 +349,8 @@ def existing_execution(
 def _difference_of_start(
     execution_id: str, store: EventStore, inputs: Mapping[str, Any] | None, change: Mapping[str, Any] | None
 ) -> str:
-    """Describe how the start of an execution differs from a second start with `inputs`, or from a fork with `change`;
-    empty if both are equal.
+    """Describe how a recorded execution differs from a second start with the same key, which has `inputs` or, for a
+    fork, `change`; an empty string if they are equal.
     """
     if change is None:
         if inputs is None:
@@ -355,7 +366,9 @@ def _difference_of_start(
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Describe the inputs that differ, each with its old and new value, without secrets; empty if none differs."""
+    """Describe which values of two mappings of inputs differ, each with its old and new value, without secrets; an
+    empty string if none differs.
+    """
     shared().learn(before)
     shared().learn(now)
     names = [
@@ -374,12 +387,14 @@ def _shortened(inputs: Mapping[str, Any], name: str) -> str:
 
 
 def as_bounds(bounds: Bounds | Mapping[str, Any]) -> Bounds:
-    """Return bounds as a `Bounds` object; a mapping is parsed."""
+    """Convert bounds to a `Bounds` object; a mapping is parsed, and a `Bounds` object is returned unchanged."""
     return bounds if isinstance(bounds, Bounds) else Bounds.read(bounds)
 
 
 def require_options(options: Iterable[str], allowed: Collection[str], refusal: str) -> None:
-    """Raise `SetupError` for an option whose name is not allowed. The text of the error begins with `refusal`."""
+    """Raise `SetupError` if the name of an option is not in `allowed`. The error text begins with `refusal`, such as "a
+    what-if has no option".
+    """
     for name in options:
         if name not in allowed:
             advice = did_you_mean(name, allowed) or f"there are {', '.join(allowed)}"
@@ -431,8 +446,8 @@ MOST_PRIORITY = 1_000_000
 
 
 def enqueued_event(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnqueued:
-    """Return the event that puts an execution into a queue; raises `SetupError` if queue, priority or time is not
-    valid.
+    """Return the event that puts an execution into a queue. Raise `SetupError` if the queue, the priority or the
+    earliest start time is not valid.
     """
     if not isinstance(queue, str) or not queue.strip():
         raise SetupError(f"a queue has a name, not {queue!r}; write queue='labels'")
@@ -447,7 +462,9 @@ def enqueued_event(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnque
 
 
 def time_named(text: str | None) -> datetime | None:
-    """Parse the value of the option ``--at``, such as ``2026-05-01T08:00``; None stays None; raises `InputError`."""
+    """Parse the time in the option ``--at``, such as ``2026-05-01T08:00``; return None for None, and raise `InputError`
+    for other texts.
+    """
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError as error:

@@ -105,7 +105,7 @@ workflow.
 
 
 class WhatIfOptions(TypedDict, total=False):
-    """Options of a what-if. All options are optional."""
+    """Options of a what-if (a run with one change, answered from the log). All options are optional."""
 
     tools: str
     """Treatment of actions and tools without a recorded result. With ``recorded`` (the default) none of them runs, and
@@ -117,7 +117,7 @@ class WhatIfOptions(TypedDict, total=False):
 
 
 class TrialOptions(TypedDict, total=False):
-    """Options of a trial of a step. All options are optional."""
+    """Options of a trial (running one recorded step again). All options are optional."""
 
     variables: Mapping[str, Any]
     """Changed values of variables."""
@@ -136,7 +136,7 @@ class TrialOptions(TypedDict, total=False):
 
 
 class _Continuation(NamedTuple):
-    """Plan for a new execution that continues another one with a changed definition. All checks have passed."""
+    """Checked plan for a new execution that continues another one with a changed definition."""
 
     source: Execution
     workflow: Workflow
@@ -147,7 +147,7 @@ class _Continuation(NamedTuple):
 
 
 class Variants:
-    """Factory of executions that are derived from others: forks, what-ifs, continuations with a changed definition,
+    """Creates executions that are derived from others: forks, what-ifs, continuations with a changed definition,
     trials.
 
     All variants are built in the same way. `prefix_of` cuts the log of the source at an event. The new execution shares
@@ -221,8 +221,8 @@ class Variants:
         return self.fork(source.id, None, change, options)
 
     def options_for_restart(self, execution_id: str) -> tuple[Workflow, Mapping[str, Any], StartOptions]:
-        """Return workflow, inputs and start options for a new run of the current definition like an earlier
-        execution.
+        """Return the workflow, inputs and start options for a new run with the inputs and options of an earlier
+        execution and the current definition of its workflow.
         """
         source = self._execution(execution_id)
         self._require_stopped(source)
@@ -230,7 +230,8 @@ class Variants:
         return self._registry.workflows.get(source.workflow.name, source.workflow), source.inputs, options
 
     def _fitted(self, change: Change, prefix: Prefix, *, coerce_text: bool = False) -> tuple[Change, Workflow]:
-        """Return a change adapted to the state at the end of a prefix, and the changed workflow.
+        """Convert a change to fit the state of the source execution at the point of the fork. Return the converted
+        change and the changed workflow.
 
         Raises
         ------
@@ -247,7 +248,9 @@ class Variants:
     def _forked(
         self, prefix: Prefix, workflow: Workflow, change: Change, options: StartOptions, origin: str
     ) -> catalog.ExecutionForked:
-        """Return the `ExecutionForked` event of a new execution that shares the events of a prefix."""
+        """Return the event `ExecutionForked`, with which a new execution begins after the events that it shares with
+        its source (the prefix).
+        """
         code = self._registry.code_of(workflow)
         opening = opening_of(workflow, prefix.state.inputs, code, options, origin=origin)
         return forked_of(opening, prefix.state, prefix.opened, change, options)
@@ -255,8 +258,8 @@ class Variants:
     def _start_fork(
         self, prefix: Prefix, forked: catalog.ExecutionForked, workflow: Workflow, options: StartOptions
     ) -> Execution:
-        """Start an execution that shares the events of a prefix, or return the existing execution with the same start
-        key.
+        """Start a new execution that shares the first events (the prefix) of its source. If an execution with the same
+        start key exists, return that one.
         """
         try:
             durability = self._durability(options.get("durability"))
@@ -305,7 +308,7 @@ class Variants:
         return results[0] if repeat is None else results
 
     def _proposal(self, execution_id: str, change: ChangeLike, at: int | None, options: WhatIfOptions) -> Proposal:
-        """Return a prepared what-if, checked against the log of its source, but not started."""
+        """Return a what-if that has been checked against the log of its source execution, but not started."""
         require_options(options, WhatIfOptions.__annotations__, "a what-if has no option")
         tools = options.get("tools", RECORDED)
         bounds = options.get("bounds")
@@ -331,7 +334,8 @@ class Variants:
         return replace(forked, seed=prefix.state.seed, tools=tools)
 
     def forked_child(self, child: Child) -> tuple[Workflow, catalog.ExecutionForked]:
-        """Return workflow and first event of a child execution whose parent takes its results from a log.
+        """Return the workflow and the first event of a child execution, if the parent takes its results from the log of
+        an earlier execution.
 
         In a what-if, the child is a what-if of the recorded child with other inputs. If the parent continues with a
         changed definition, the child reuses the results of the recorded child, and has its own current definition.
@@ -357,7 +361,9 @@ class Variants:
 
     @property
     def rehearsals(self) -> RehearsalHost:
-        """Host of rehearsals. A rehearsal runs a fork in memory, without external calls, to predict what would run."""
+        """Services for rehearsals. A rehearsal runs a fork in memory, without external calls, to predict which calls it
+        would make.
+        """
 
         def control_over(store: EventStore, beyond: FindMissPolicy) -> Control:
             def services(control: Control) -> Services:
@@ -426,8 +432,8 @@ class Variants:
                 return
 
     def _changed_definition(self, source: Execution, definition: DefinitionLike) -> Workflow:
-        """Return the definition with which an execution continues; raises `SetupError` if it has another name or other
-        inputs.
+        """Return the changed definition with which an execution continues. Raise `SetupError` if its name or its inputs
+        differ from the recorded definition.
         """
         name = source.state.workflow_name
         if isinstance(definition, Workflow):
@@ -457,7 +463,7 @@ class Variants:
         return workflow
 
     def _continuation(self, source: Execution, workflow: Workflow, options: StartOptions, reuse: str) -> _Continuation:
-        """Return the plan for continuing an execution with a changed definition.
+        """Return the checked plan for continuing an execution with a changed definition.
 
         Parameters
         ----------
@@ -474,7 +480,9 @@ class Variants:
         return _Continuation(source, workflow, reusable, prefix, replace(forked, tools=reuse))
 
     def _kept_before_edits(self, source: Execution, reusable: Kept) -> Kept:
-        """Return the events to share, shortened to end before the first call of a function that was edited since."""
+        """Return the part of a log that a continuation shares, cut off before the first call of a function that was
+        edited since. If no such function was called, return it unchanged.
+        """
         events = source.history()
         first = first_reached(events, edited_labels(self._registry, source.state.workflow_name, events))
         if first is None:
@@ -482,7 +490,8 @@ class Variants:
         return reusable._replace(at=min(reusable.at, point_before(events, max(1, first - 1))))
 
     def _resumption_key(self, source: Execution, workflow: Workflow, options: StartOptions) -> str:
-        """Return the start key for continuing an execution with a changed definition.
+        """Return the start key for continuing an execution with a changed definition, so that it is continued only
+        once.
 
         Two processes that continue an execution at once with the same definition, functions and bounds get the same
         key, so that only one continuation starts. Continuations that have ended are part of the key, so that the next
@@ -559,12 +568,13 @@ class Variants:
 
 
 def edited_operations(registry: Registry, workflow: str, events: Sequence[Event]) -> Collection[str]:
-    """Return the ids of recorded operations that called a function which was edited later."""
+    """Return the ids of the recorded operations that called a Python function whose code was edited since."""
     return {operation for _, operation in reached(events, edited_labels(registry, workflow, events))}
 
 
 def edited_labels(registry: Registry, workflow: str, events: Sequence[Event]) -> Callable[[Epoch], Collection[str]]:
-    """Return a function from an epoch (a part of a log recorded with the same code) to the labels of edited functions.
+    """Return a function from an epoch to the labels of the functions that were edited since. An epoch is a part of a
+    log that was recorded with the same code.
 
     A function also counts as edited if a function that it uses was.
     """

@@ -54,14 +54,18 @@ LAST = "__end__"
 
 @dataclass(frozen=True, slots=True)
 class StageOutput:
-    """Output of one stage. The last item is named ``__end__`` and states whether the request was terminated."""
+    """Output of one stage, as `Pipeline.stream` yields it. The last one is named ``__end__`` and states whether the
+    request was terminated.
+    """
 
     stage: str
     output: dict[str, Any]
 
 
 async def outputs_of(execution: Execution) -> AsyncGenerator[StageOutput, None]:
-    """Start an execution and yield the output of each stage, until the execution ends or waits for an answer."""
+    """Start an execution of a pipeline and yield the output of each stage, until the execution ends or waits for an
+    answer.
+    """
     reader = _Reader(execution.workflow)
     async with aclosing(_events_of(execution)) as batches:
         async for events in batches:
@@ -70,7 +74,7 @@ async def outputs_of(execution: Execution) -> AsyncGenerator[StageOutput, None]:
 
 
 async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], None]:
-    """Start an execution and yield batches of its events as soon as they are committed."""
+    """Start an execution and yield its events in batches, as soon as they are committed."""
     loop = asyncio.get_running_loop()
     arrived = asyncio.Queue[Sequence[Event] | None]()
 
@@ -101,14 +105,14 @@ async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], No
 
 
 class _Reader:
-    """Parser that extracts the outputs of stages from the events of an execution."""
+    """Parser that extracts the outputs of stages from the events of a pipeline's execution."""
 
     def __init__(self, workflow: Workflow) -> None:
         self._workflow = workflow
         self._spans = Spans()
 
     def read(self, events: Sequence[Event]) -> Iterator[StageOutput]:
-        """Yield the outputs of the stages that ended with some new events."""
+        """Yield the outputs of those stages that have ended with one of the new events."""
         for event in events:
             self._spans.take(event)
             self._spans.changed.clear()
@@ -117,7 +121,9 @@ class _Reader:
                 yield from self._outputs_of(span)
 
     def _outputs_of(self, span: Span) -> Iterator[StageOutput]:
-        """Yield the output of a stage, if the span is a completed visit of a stage and has an output."""
+        """Yield the output of a stage if the span (a step or item in the log) is a completed visit of that stage and
+        has an output. Else yield nothing.
+        """
         parameters = self._workflow.step(span.step).parameters
         part = parameters.get(PART)
         stage = ""
@@ -206,16 +212,18 @@ class Pipeline:
 
     @property
     def order(self) -> list[str]:
-        """The names of the stages, in their order in the pipeline."""
+        """Names of the stages of the pipeline, in their order."""
         return self.config.order
 
     @property
     def stages(self) -> dict[str, AgentStage]:
-        """The stages by name."""
+        """Stages of the pipeline by name."""
         return {stage.name: stage for stage in self.config.agents}
 
     def ready(self, completed: Mapping[str, bool], failed: Iterable[str] = ()) -> list[str]:
-        """Return the names of the stages that can start in a parallel run when some stages have completed or failed."""
+        """Return the names of the stages that can start next in a parallel run. `completed` and `failed` are the stages
+        that have ended.
+        """
         return ready_stages(self.config, {name for name, done in completed.items() if done}, set(failed))
 
     def edge_limit(self, source: str, target: str) -> int:
@@ -225,7 +233,7 @@ class Pipeline:
     # --- running ---------------------------------------------------------------------------------------------------
 
     def start(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Execution:
-        """Start processing an envelope in the background; return the execution immediately.
+        """Start processing an envelope in the background. Return its execution immediately.
 
         The envelope that is passed does not change; `Pipeline.envelope` returns the current one.
 
@@ -268,7 +276,8 @@ class Pipeline:
     async def stream(
         self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True
     ) -> AsyncGenerator[StageOutput, None]:
-        """Run an envelope like `run`, and yield the output of every stage. The last item is named ``__end__``.
+        """Run an envelope like `run`, and yield the output of every stage. A last item named ``__end__`` follows at the
+        end.
 
         Examples
         --------
@@ -307,7 +316,9 @@ class Pipeline:
         return self._created(envelope)
 
     def _created(self, envelope: Envelope, answer: InterruptResponse | None = None) -> Execution:
-        """Create a pending execution that continues an envelope at its current stage, optionally with an answer."""
+        """Create a pending execution that continues an envelope at its current stage. `answer` is the answer to the
+        envelope's question, if one was given.
+        """
         mode: RunMode = "parallel" if envelope.parallel_mode else "sequential"
         progress.reopen(envelope, self.config)
         inputs: dict[str, Any] = {FEEDBACK: True} | ({} if self._is_kept else {DETACHED: True})
@@ -332,14 +343,16 @@ class Pipeline:
             self._leave(execution)
 
     def _leave(self, execution: Execution) -> None:
-        """Cancel an execution in memory if its caller stopped waiting for it. No
-        other code could find the execution.
+        """Cancel an execution whose caller has stopped waiting for it, if it exists in memory only, because no other
+        code could find it.
         """
         if not self._is_kept and execution.is_live and not execution.is_blocked:
             execution.cancel("its caller no longer waits for it")
 
     def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:
-        """Update an envelope to the state of its execution. An execution in memory is deleted if it has ended."""
+        """Update an envelope to the state of its execution, and return it. An execution that exists in memory only is
+        deleted if it has ended.
+        """
         reflect(envelope, execution.state, execution.workflow)
         if execution.status == catalog.FAILED:
             raise ExecutionFailedError(execution.id, execution.error or "unknown error")
@@ -387,7 +400,9 @@ class Pipeline:
         return self._carried(envelope, await self._awaited(execution))
 
     def _answer_and_continue(self, envelope: Envelope, response: Response, interrupt_id: str | None) -> Execution:
-        """Answer the question of an envelope; return the execution that continues the request."""
+        """Answer the pending question of an envelope. Return the execution that continues the request: the one that
+        waits for the answer, or a new one.
+        """
         question = envelope.interrupt
         if not envelope.has_pending_interrupt() or question is None:
             raise ResumeError(f"no pending interrupt to resume: {envelope.envelope_id} waits for no answer")
@@ -403,7 +418,7 @@ class Pipeline:
         return self._created(envelope, answer).start()
 
     def _waiting_execution(self, envelope: Envelope) -> Execution | None:
-        """Return the execution that waits with the question of an envelope; None without such an execution."""
+        """Return the execution that waits for the answer to the question of an envelope; None if no execution waits."""
         if not self._is_kept:
             waiting = self._waiting.get(envelope.envelope_id)
             return None if waiting is None else self.environment.execution(waiting)
@@ -429,7 +444,7 @@ class Pipeline:
 
 
 class EngineClock:
-    """Clock of the engine that returns the time of an envelope's clock function."""
+    """Clock of the engine that returns the time of the clock function that envelopes use."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
@@ -444,14 +459,17 @@ class EngineClock:
 
 
 def _parts_of_response(response: Response) -> Any:
-    """Convert an `InterruptResponse` to a dict without the time of receipt; return other responses unchanged."""
+    """Convert an `InterruptResponse` to a dict of its parts, without the time of receipt. Return other answers
+    unchanged.
+    """
     if not isinstance(response, InterruptResponse):
         return response
     return {key: value for key, value in response.to_dict().items() if key != "received_at"}
 
 
 def _checked(question: FlowInterrupt, response: Response) -> dict[str, Any]:
-    """Return a response as a validated answer with named parts.
+    """Check the answer to a question of an envelope. Return it as a dict with the parts that the kind of question
+    allows.
 
     In a pipeline, every response to a confirmation except an approval is a denial, also an empty one.
     """
@@ -462,7 +480,8 @@ def _checked(question: FlowInterrupt, response: Response) -> dict[str, Any]:
 
 
 def _remaining_bounds(envelope: Envelope, config: PipelineConfig) -> dict[str, Any] | None:
-    """Return the bounds that remain for model calls of a new execution of an envelope; None if they are unlimited.
+    """Return the part of an envelope's budget that is left for model calls, as bounds of the execution that continues
+    the envelope; None if it is unlimited.
 
     The engine reserves the cost of each model call in advance, so that parallel stages do not exceed the budget
     together. If a person may be asked to raise the bound, model calls are counted only between stages.

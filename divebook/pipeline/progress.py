@@ -1,4 +1,6 @@
-"""Rules that move an envelope through the stages of its pipeline: pure functions of a definition and an envelope."""
+"""Rules that move an envelope through the stages of its pipeline. They are functions of the definition and the
+envelope, without external calls.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ PROCESSING_ERROR = "ProcessingError"
 
 
 def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
-    """Return the envelope of an execution: of a pipeline its recorded envelope, else an envelope computed from the
-    state.
+    """Return the envelope of an execution. For a pipeline it is the recorded envelope; for other workflows it is
+    computed from the state.
 
     An execution of a pipeline that has not started has no envelope in its log yet; an envelope computed from its state
     is returned then.
@@ -53,7 +55,9 @@ def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
 
 
 def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> None:
-    """Update an envelope in place to the envelope in the state of its execution, including failures and questions."""
+    """Set all fields of an envelope to those of the envelope that the state of its execution contains, including
+    failures and questions.
+    """
     envelope.take_over(state_of(state))
     _reflect_failure(envelope, state, workflow)
     question = question_inside(state, workflow)
@@ -63,12 +67,12 @@ def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> No
 
 
 def failure_of(stage: str) -> str:
-    """Return the prefix of the error message of an execution in which a stage failed."""
+    """Return the prefix of an execution's error message that names the stage that failed."""
     return f"stage {stage!r} failed: "
 
 
 def _reflect_failure(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> None:
-    """Record the failed stage that ended the execution, and the parallel stages that completed before.
+    """Record in an envelope the stage whose failure ended the execution, and the parallel stages that completed before.
 
     The failure is read from the failed path. The variables do not contain it, because a resumption starts the stage
     again with the envelope from before the stage.
@@ -103,12 +107,12 @@ def _reflect_failure(envelope: Envelope, state: ExecutionState, workflow: Workfl
 
 
 def stage_error(stage: str, message: str, moment: datetime) -> dict[str, Any]:
-    """Return the entry for `Envelope.errors` about a failed stage."""
+    """Return the entry that `Envelope.errors` gets for a failed stage."""
     return {"agent": stage, "error": message, "error_type": PROCESSING_ERROR, "timestamp": to_text(moment)}
 
 
 def state_of(state: ExecutionState) -> Mapping[str, Any]:
-    """Return the saved state of the envelope in the state of an execution, as `Envelope.from_state_dict` reads it.
+    """Return the envelope that the state of an execution contains, as plain data that `Envelope.from_state_dict` reads.
 
     Raises
     ------
@@ -123,7 +127,8 @@ def state_of(state: ExecutionState) -> Mapping[str, Any]:
 
 
 def question_inside(state: ExecutionState, workflow: Workflow) -> Question | None:
-    """Return the open question that was asked inside a stage (an approval, or an unknown outcome), or None.
+    """Return the open question that was asked inside a stage: an approval, or the outcome of an interrupted call. None
+    if no such question is open.
 
     The envelope does not contain the question, because the envelope is saved only when the stage has ended.
     """
@@ -134,7 +139,7 @@ def question_inside(state: ExecutionState, workflow: Workflow) -> Question | Non
 
 
 def slots_from(data: Mapping[str, Any] | None) -> SlotNames:
-    """Convert plain data to `SlotNames`; return the default names for None."""
+    """Convert plain data to `SlotNames`; return the default slot names for None."""
     return SlotNames() if not data else SlotNames(**data)
 
 
@@ -150,7 +155,7 @@ def slots_to(names: SlotNames) -> dict[str, Any]:
 def ready_stages(
     config: PipelineConfig, completed: Collection[str], failed: Collection[str] = frozenset()
 ) -> list[str]:
-    """Return the names of the stages of a parallel run that may start, in the order of the pipeline.
+    """Return the names of the stages that may start next in a parallel run, in the order of the pipeline.
 
     A stage may start when all stages in its `requires` have completed (any of them for `join_strategy` ``any``), and
     all stages in its `after` have ended: completed, failed, or skipped because a required stage failed. If a required
@@ -186,7 +191,9 @@ def skipped_stages(
 
 
 def _is_joined(stage: AgentStage, released: Collection[str]) -> bool:
-    """Return True if enough of a stage's requirements are fulfilled: all of them, or one for the strategy ``any``."""
+    """Return True if a stage may start because enough of the stages that it requires have ended: all of them, or one
+    with the strategy ``any``.
+    """
     if stage.join_strategy == "any" and stage.requires:
         return bool(released)
     return len(released) == len(set(stage.requires))
@@ -205,7 +212,7 @@ def _is_dead(
 
 
 def _hands_over(config: PipelineConfig, source: str, stage: AgentStage) -> bool:
-    """Return True if `stage` is the error handler (`error_next`) of the stage named `source`."""
+    """Return True if `stage` handles the failures of the stage named `source`, that is, if it is its `error_next`."""
     source_stage = config.stage(source)
     return source_stage is not None and source_stage.error_next == stage.name
 
@@ -227,7 +234,9 @@ _UNANSWERED: Mapping[str, TerminalReason] = {
 
 
 def begin(config: PipelineConfig, envelope: Envelope, mode: RunMode) -> None:
-    """Place an envelope at the first stage, and give it the stage order and the bounds of the pipeline."""
+    """Move an envelope to the first stage of a pipeline, and set the stage order and the bounds that the pipeline
+    defines.
+    """
     apply_settings(config, envelope)
     envelope.current_stage = config.order[0] if config.order else END
     envelope.parallel_mode = mode == "parallel"
@@ -239,7 +248,7 @@ def begin(config: PipelineConfig, envelope: Envelope, mode: RunMode) -> None:
 
 
 def apply_settings(config: PipelineConfig, envelope: Envelope) -> None:
-    """Set the stage order and the bounds of an envelope to the values of the pipeline."""
+    """Set the stage order and the bounds of an envelope to the values that the pipeline defines."""
     envelope.stage_order = list(config.order)
     envelope.max_iterations = config.max_iterations
     envelope.max_llm_calls = config.max_llm_calls
@@ -247,7 +256,9 @@ def apply_settings(config: PipelineConfig, envelope: Envelope) -> None:
 
 
 def finish_at_end(envelope: Envelope) -> None:
-    """Set the terminal reason of an envelope to completed, if it is at the end without a question or another reason."""
+    """Set the terminal reason of an envelope to completed if it is behind the last stage, has no pending question and
+    no other terminal reason.
+    """
     if envelope.current_stage != END or envelope.terminated or envelope.interrupt_pending:
         return
     if envelope.terminal_reason is None or _is_bound(envelope.terminal_reason):
@@ -255,7 +266,9 @@ def finish_at_end(envelope: Envelope) -> None:
 
 
 def reopen(envelope: Envelope, config: PipelineConfig) -> None:
-    """Prepare an envelope to continue at its current stage. An envelope at the start continues at the first stage."""
+    """Prepare an envelope to continue at its current stage. An envelope that has not entered a stage yet continues at
+    the first one.
+    """
     if envelope.current_stage == START and config.stage(START) is None:
         envelope.current_stage = config.order[0] if config.order else END
     if not envelope.terminated and envelope.terminal_reason == TerminalReason.COMPLETED:
@@ -270,7 +283,7 @@ def _is_bound(reason: TerminalReason | str) -> bool:
 
 
 def choose(config: PipelineConfig, envelope: Envelope) -> list[str]:
-    """Return the names of the stages that run next: one stage, or all ready stages in parallel mode.
+    """Return the names of the stages that run next: one stage, or in parallel mode all stages that are ready.
 
     The list is empty if the envelope has ended or must stop; the reason is then stored in the envelope.
     """
@@ -295,7 +308,9 @@ def choose(config: PipelineConfig, envelope: Envelope) -> list[str]:
 
 
 def _may_enter(config: PipelineConfig, envelope: Envelope) -> bool:
-    """Return True if the current stage exists and may be visited again. Otherwise the request is terminated."""
+    """Return True if the current stage of an envelope exists and may be visited again. If not, terminate the request
+    and return False.
+    """
     name = envelope.current_stage
     stage = config.stage(name)
     if stage is None:
@@ -309,7 +324,7 @@ def _may_enter(config: PipelineConfig, envelope: Envelope) -> bool:
 
 
 def ready(config: PipelineConfig, envelope: Envelope) -> list[str]:
-    """Return the names of the stages of a parallel envelope that may start now."""
+    """Return the names of those stages of an envelope in parallel mode that may start now."""
     completed = {name for name, done in envelope.completed_stage_set.items() if done}
     return ready_stages(config, completed, envelope.failed_stages.keys())
 
@@ -323,7 +338,8 @@ def go_on(
     *,
     keeps_feedback: bool = True,
 ) -> None:
-    """Move an envelope from a completed stage to the target that the stage or its routing rules chose.
+    """Move an envelope from a completed stage to the stage, question or end that the routing rules of the stage chose
+    (`target`).
 
     If the target is another stage, the edge between the stages is counted. If the target is an earlier stage, the
     iteration is counted as well, and the ``feedback`` of the output is stored. The request is terminated if the edge
@@ -346,7 +362,7 @@ def go_on(
 
 
 def feedback_in(output: Mapping[str, Any]) -> str | None:
-    """Return the ``feedback`` of an output as a string; None if there is none.
+    """Return the entry ``feedback`` in the output of a stage as a string; None if the output has no such entry.
 
     A list becomes one line per entry. Entries that are not strings are converted to JSON.
     """
@@ -373,7 +389,9 @@ def _pass_edge(config: PipelineConfig, envelope: Envelope, source: str, target: 
 
 
 def _raise_question(envelope: Envelope, kind: str, details: Mapping[str, Any]) -> None:
-    """Ask the question in the output of a stage, unless the stage has already asked a question."""
+    """Set a question to a person in the envelope, with the texts in the output of a stage, unless the stage has already
+    asked one.
+    """
     if envelope.has_pending_interrupt():
         return
     texts = {key: details[key] for key in ("question", "message") if isinstance(details.get(key), str)}
@@ -385,13 +403,17 @@ def _raise_question(envelope: Envelope, kind: str, details: Mapping[str, Any]) -
 
 
 def question_id(envelope: Envelope, about: str = "") -> str:
-    """Return the id of a question without an explicit id. A replay that reaches the same point gets the same id."""
+    """Compute the id of a question of an envelope from the point at which it is asked, so that a replay gives it the
+    same id.
+    """
     text = f"{envelope.envelope_id}/{envelope.current_stage}/{envelope.agent_hop_count}/{envelope.iteration}/{about}"
     return f"int_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def ask_about_bound(envelope: Envelope) -> bool:
-    """Ask a person to raise the bound that stops an envelope; return False if no bound can be raised."""
+    """Set a question to a person that asks to raise the bound that stops an envelope. Return False if no bound that can
+    be raised has been exceeded.
+    """
     reason = envelope.exceeded_bound()
     if envelope.terminated or envelope.interrupt_pending or reason not in _BOUNDS:
         return False
@@ -406,8 +428,8 @@ def ask_about_bound(envelope: Envelope) -> bool:
 
 
 def settle(config: PipelineConfig, envelope: Envelope) -> None:
-    """Apply the consequences of an answered question: deny the confirmation,
-    raise the bound, or move to another stage.
+    """Apply the answer to the question of an envelope: end the request after a denial, raise the bound, or move to
+    another stage.
     """
     interrupt = envelope.interrupt
     if interrupt is None or interrupt.response is None:
@@ -438,7 +460,9 @@ def _raise_bound(envelope: Envelope, details: Mapping[str, Any], decision: str |
 
 
 def _jump(envelope: Envelope, target: str) -> None:
-    """Move an envelope to a stage. In parallel mode, the stage no longer counts as completed or failed."""
+    """Move an envelope to a stage that an answer chose. In parallel mode, the stage no longer counts as completed or
+    failed, so that it runs again.
+    """
     envelope.current_stage = target
     if envelope.parallel_mode:
         envelope.completed_stage_set.pop(target, None)
@@ -446,7 +470,7 @@ def _jump(envelope: Envelope, target: str) -> None:
 
 
 def expire(config: PipelineConfig, envelope: Envelope) -> None:
-    """Apply the pipeline's rule for a question that expired without an answer: terminate the request, or ask again."""
+    """Apply the pipeline's rule about an expired question of an envelope: terminate the request, or ask again."""
     interrupt = envelope.interrupt
     if interrupt is None:
         return

@@ -102,7 +102,7 @@ _FAILURES = (
 
 
 class StageStep:
-    """Step handler for the steps of compiled pipelines.
+    """Handler for steps of the type to which pipelines are compiled. It runs the stages that the steps stand for.
 
     Parameters
     ----------
@@ -115,13 +115,14 @@ class StageStep:
         self._functions: dict[str, StageFunctions] = {}
 
     def bind(self, pipeline: str, functions: StageFunctions) -> None:
-        """Register the Python functions of a pipeline's stages; replace those of an earlier pipeline with the same
+        """Register the Python functions of a pipeline's stages. They replace those of an earlier pipeline with the same
         name.
         """
         self._functions[pipeline] = functions
 
     def check(self, workflow: Workflow) -> None:
-        """Raise an error if a Python function of a pipeline is missing, or one of its agents is not valid.
+        """Raise an error if a pipeline lacks a Python function that it needs, or if one of its agents refers to
+        something that is missing or not allowed.
 
         Raises
         ------
@@ -137,7 +138,9 @@ class StageStep:
         self._work.check(pipeline_of(workflow.start.script), bound)
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Run the part of the pipeline that the step stands for."""
+        """Run the part of a compiled pipeline for which the step stands: routing, a stage, a parallel branch, or the
+        merge of branches.
+        """
         run = _Run(context, self._functions.get(context.workflow.name, NO_FUNCTIONS), self._work)
         part = context.step.parameters[PART]
         run.ticker.time = await context.now()
@@ -149,14 +152,16 @@ class StageStep:
 
 
 def add_stages(environment: Environment) -> StageStep:
-    """Register the handler of pipeline steps with an environment; return the handler."""
+    """Register the handler that runs the steps of pipelines with an environment. Return the handler."""
     handler = StageStep(Work(environment.agent, lambda: environment.actions, environment))
     environment.add_step_type(STAGE, handler, handler.check)
     return handler
 
 
 def stage_step(environment: Environment) -> StageStep:
-    """Return the handler of pipeline steps of an environment; register it first if it is missing."""
+    """Return the handler that runs the steps of pipelines in an environment. Register it first if the environment has
+    none.
+    """
     handler = environment.step_handler(STAGE)
     return handler if isinstance(handler, StageStep) else add_stages(environment)
 
@@ -165,7 +170,9 @@ def stage_step(environment: Environment) -> StageStep:
 
 
 class _Run:
-    """Execution of one step of a compiled pipeline, with the envelope of the request."""
+    """Processing of one step of a compiled pipeline: routing, one stage, one parallel branch, or the merge of the
+    branches.
+    """
 
     def __init__(self, context: StepContext, functions: StageFunctions, work: Work) -> None:
         self.ticker = Ticker(datetime.min)  # noqa: DTZ901 - set before it is asked
@@ -185,7 +192,7 @@ class _Run:
         return self._new_envelope() if state is None else self._envelope(state)
 
     def _new_envelope(self) -> Envelope:
-        """Return a new envelope at the first stage, for a request that was given as inputs of the execution."""
+        """Return a new envelope at the first stage, for a request that the execution got as inputs."""
         # Ids are derived from the seed, so that a fork has the ids of its source: their first events are compared.
         inputs = self._context.inputs
         seed = self._context.seed
@@ -203,15 +210,17 @@ class _Run:
 
     @property
     def _is_declared(self) -> bool:
-        """True if the pipeline comes from a definition file, so that the request is given as inputs, not as an
-        envelope.
+        """True if the pipeline comes from a definition file. The execution then gets the request as separate inputs,
+        not as an envelope.
         """
         return ENVELOPE not in self._context.inputs
 
     # --- routing ---------------------------------------------------------------------------------------------------
 
     async def route(self) -> Outcome:
-        """Ask a pending question, check the bounds, and choose the stages that run next."""
+        """Ask the pending question of the envelope, if there is one. Else check the bounds, and choose the stages that
+        run next.
+        """
         envelope = self._present
         if envelope.has_pending_interrupt() and not envelope.terminated:
             return _outcome(envelope, asks_again=await self._ask(envelope))
@@ -227,8 +236,8 @@ class _Run:
         return _outcome(envelope, chosen)
 
     async def _ask(self, envelope: Envelope) -> bool:
-        """Ask the pending question of an envelope and apply the answer or its expiry; return False if nothing was
-        asked.
+        """Ask a person the pending question of an envelope, and apply the answer or the expiry to the envelope. Return
+        False if nothing was asked.
         """
         interrupt = envelope.interrupt
         assert interrupt is not None  # noqa: S101 - it is pending
@@ -280,7 +289,7 @@ class _Run:
     # --- one stage -------------------------------------------------------------------------------------------------
 
     async def stage(self, name: str) -> Outcome:
-        """Run one stage and move the envelope to the next stage."""
+        """Run one stage, and then move the envelope to the next stage."""
         stage = self._stage(name)
         envelope, visit_result = await self._visited(stage, self._present)
         if visit_result.exhausted is not None:
@@ -305,7 +314,7 @@ class _Run:
         return stage
 
     async def _visited(self, stage: AgentStage, envelope: Envelope) -> tuple[Envelope, VisitResult]:
-        """Run one stage; return the envelope afterwards and the result of the visit.
+        """Run one stage. Return the envelope as the stage has left it, and the result of the visit.
 
         Raises
         ------
@@ -336,7 +345,7 @@ class _Run:
     # --- a batch ---------------------------------------------------------------------------------------------------
 
     async def branch(self, name: str) -> Outcome:
-        """Run one stage of a parallel batch on its own copy of the envelope."""
+        """Run one stage of a parallel batch with its own copy of the envelope."""
         stage = self._stage(name)
         envelope = self._present
         envelope.current_stage = name
@@ -346,7 +355,7 @@ class _Run:
         return Outcome(_output_text(visit_result.output), result)
 
     async def merge(self) -> Outcome:
-        """Merge the envelopes of the stages of a parallel batch into one envelope."""
+        """Merge the envelopes of all stages of a parallel batch into one envelope."""
         envelope = self._present
         branches = self._context.variables[BRANCHES]
         merge_branches(envelope, [self._envelope(branch[ENVELOPE]) for branch in branches])
@@ -370,13 +379,17 @@ class _Run:
                 envelope.terminate(branch["error"], branch["reason"])
 
     def _look_ahead(self, envelope: Envelope) -> None:
-        """Set the current stage to the next ready stage, so that a waiting envelope shows where it will continue."""
+        """Set the current stage of an envelope in parallel mode to the next stage that is ready, so that a waiting
+        envelope shows where it will continue.
+        """
         ready = progress.ready(self._config, envelope)
         envelope.current_stage = ready[0] if ready else END
         progress.finish_at_end(envelope)
 
     async def _save(self, envelope: Envelope) -> None:
-        """Call the user's `save` function with the state of the envelope. Errors of the function are only logged."""
+        """Call the function `save` that the user passed, with the state of the envelope. Errors of the function are
+        only logged.
+        """
         if self._functions.save is None:
             return
         try:
@@ -387,7 +400,9 @@ class _Run:
 
 
 def _output_text(output: Mapping[str, Any] | None) -> str:
-    """Return the output of a stage as JSON for the text of its step; an empty text if the stage did not run."""
+    """Return the output of a stage as JSON, which becomes the text result of its step; an empty string if the stage did
+    not run.
+    """
     return "" if output is None else json.dumps(output, ensure_ascii=False)
 
 
@@ -408,18 +423,20 @@ def _outcome(
 
 @dataclass(slots=True)
 class Ticker:
-    """Clock of an envelope inside a step. It returns the last recorded time, so that a replay sees the same time."""
+    """Clock of an envelope while a step runs. It returns the last time that was recorded in the log, so that a replay
+    gets the same time.
+    """
 
     time: datetime
 
     def __call__(self) -> datetime:
-        """Return the last recorded time."""
+        """Return the last time that was recorded in the log."""
         return self.time
 
 
 @dataclass(frozen=True, slots=True)
 class VisitResult:
-    """Result of one visit of a stage: its output or its error."""
+    """Result of one visit of an envelope to a stage: the output of the stage, or its error."""
 
     output: Mapping[str, Any] | None = None
     """Output of the stage; None if the stage failed or did not run."""
@@ -434,7 +451,7 @@ class VisitResult:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Result of the last attempt at a stage, if the attempt failed and no further attempt is allowed."""
+    """Result of the last allowed attempt at a stage, if that attempt has failed."""
 
     trial: Trial
     error: Exception
@@ -479,7 +496,7 @@ class Visit:
         self._is_at_work = False
 
     async def run(self) -> VisitResult:
-        """Run the stage with its retries, and record the result in the envelope. Call this method once."""
+        """Run the stage with its retries, and record the result in the envelope. May be called only once."""
         stage = self._stage
         before = self.envelope.clone()
         self.envelope.record_agent_start(stage.name, stage.stage_order)
@@ -501,14 +518,16 @@ class Visit:
         return f"{self._stage.name}-attempts"
 
     def _adopt(self, trial: Trial) -> None:
-        """Replace the envelope of the visit by the envelope of an attempt."""
+        """Replace the envelope of the visit by the envelope of the attempt that succeeded, or failed last."""
         self.envelope = trial.envelope
         question = self.envelope.interrupt
         if trial.has_asked and question is not None and not question.id:
             question.id = question_id(self.envelope)
 
     def _undo(self, before: Envelope, trial: Trial) -> None:
-        """Restore the envelope from before the stage, but keep the counts of model calls, tokens and cost."""
+        """Restore the envelope as it was before the stage, but keep the model calls, tokens and cost that the attempts
+        consumed.
+        """
         before.llm_call_count += self._llm_calls
         before.token_count = trial.envelope.token_count
         before.cost = trial.envelope.cost
@@ -531,8 +550,8 @@ class Visit:
     # --- attempts --------------------------------------------------------------------------------------------------
 
     async def _try(self, failures: int) -> Trial | Failed:
-        """Run one attempt; return it if it succeeded, or a `Failed` if it was the last; raise an error if a retry may
-        follow.
+        """Run one attempt at the stage. Return the attempt if it succeeded, or a `Failed` if no retry may follow; raise
+        the error if a retry may follow.
         """
         await self._count_failed(failures)
         trial = Trial(self._context, self._stage, self.envelope, failures, self._config.seconds(self._stage))
@@ -555,8 +574,8 @@ class Visit:
         return trial
 
     async def _consumption(self, number: int, trial: Trial | None = None) -> Mapping[str, Any]:
-        """Return the consumption of a failed attempt. It is recorded as an operation, because a resumption skips the
-        attempt.
+        """Return the model calls, tokens and cost that a failed attempt consumed. They are recorded as an operation,
+        because a resumption does not repeat the attempt.
         """
 
         async def consumption() -> dict[str, Any]:
@@ -576,7 +595,9 @@ class Visit:
         return recorded
 
     async def _count_failed(self, failures: int) -> None:
-        """Add the consumption of earlier failed attempts to the envelope, also of attempts in a process that died."""
+        """Add the model calls, tokens and cost of earlier failed attempts to the envelope, also of attempts in a
+        process that died.
+        """
         while self._counted < failures:
             recorded = await self._consumption(self._counted)
             self._llm_calls += recorded["llm_calls"]
@@ -603,7 +624,7 @@ class Visit:
 
 
 def is_of_call(error: BaseException) -> bool:
-    """Return True if an error comes from a failed operation that a resumption would run again.
+    """Return True if an error comes from a failed operation, which runs again if the execution is resumed.
 
     A failed turn of an agent alone does not count: if no operation in it failed, a resumption would read the same
     results from the log and fail again.
@@ -627,12 +648,13 @@ LONGEST_DELAY = 30.0
 
 
 def policy_of(stage: AgentStage) -> Retry:
-    """Return the retry policy of a stage: number of attempts, and the delays between them."""
+    """Return the retry policy of a stage: the number of attempts, and the delays between them."""
     return Retry(stage.max_retries + 1, FIRST_DELAY, FACTOR, LONGEST_DELAY, jitter=0.0)
 
 
 class Trial(StepContext):
-    """Context of one attempt at a stage, with its own copy of the envelope and the attempt's time limit.
+    """Context in which one attempt at a stage runs, with its own copy of the envelope and the time limit of the
+    attempt.
 
     Parameters
     ----------
@@ -664,23 +686,23 @@ class Trial(StepContext):
 
     @property
     def prefix(self) -> str:
-        """Prefix of the keys of an agent's operations. It differs for each attempt, so that each attempt has its own
-        turn.
+        """Prefix for the keys of the operations that an agent makes in this attempt. It differs between attempts, so
+        that each attempt gets a new turn of the agent.
         """
         return f"{self.stage.name}/" if self._number == 0 else f"{self.stage.name}@{self._number}/"
 
     @property
     def has_asked(self) -> bool:
-        """True if a question is pending in the envelope of the attempt."""
+        """True if the attempt has left a pending question in its envelope."""
         return self.envelope.has_pending_interrupt()
 
     @property
     def llm_calls(self) -> int:
-        """Number of model calls of the attempt."""
+        """Number of model calls that the attempt made."""
         return self.reported_calls + self._requests.total()
 
     def leave_to_resumption(self, key: str, error: str) -> None:
-        """Record that the attempt has failed and that the next attempt starts only when the execution is resumed.
+        """Record that this attempt has failed, and that the next attempt starts only when the execution is resumed.
 
         The next attempt makes its own operations; it does not reuse the recorded results of this attempt.
 
@@ -701,7 +723,9 @@ class Trial(StepContext):
         within: str | None = None,
         **options: Any,
     ) -> Any:
-        """Run or replay an operation within the time limit of the attempt, and add its consumption to the envelope."""
+        """Run an operation, or replay it from the log, within the time limit of the attempt. Add the tokens and cost
+        that it consumes to the envelope.
+        """
         key = self._next_key() if key is None else key
         failures = attempt or 0
         is_tool = operation_type == ACTION_EXECUTION
@@ -745,7 +769,9 @@ class Trial(StepContext):
         raise StageTimeoutError(self.stage.name, self._seconds) from cause
 
     def _count_failures(self, key: str | int, attempts: int) -> None:
-        """Add the consumption of the first failed attempts at an operation, also of attempts in another process."""
+        """Add the tokens and cost of the first `attempts` failed attempts at an operation to the envelope, also of
+        attempts in another process.
+        """
         for attempt in range(self._counted[key], attempts):
             record = self.record_of(key, self._number + attempt)
             self._count({} if record is None else record.consumed)
@@ -758,8 +784,8 @@ class Trial(StepContext):
     async def run(
         self, function: EnvelopeFunction, part: str, *, repeatable: bool, output: Mapping[str, Any] | None = None
     ) -> StageResult:
-        """Run a function of the stage with a copy of the envelope; record its
-        result and its changes to the envelope.
+        """Run a Python function of the stage with a copy of the envelope. Record its result, and the changes that it
+        made to the envelope.
         """
         before = self.envelope.to_state_dict()
         envelope = self.envelope.clone()
@@ -784,7 +810,9 @@ class Trial(StepContext):
 
 
 def _plain(stage: str, part: str, value: Any) -> dict[str, Any]:
-    """Convert the return value of a stage's function to the form in the log. The return values of hooks are ignored."""
+    """Convert the return value of a stage's Python function to the form in which the log records it. The return value
+    of a hook (a function before or after a stage) is ignored.
+    """
     if part != WORK:
         return {"output": {}, "llm_calls": None}
     result = value if isinstance(value, StageResult) else StageResult({} if value is None else value)
@@ -801,7 +829,7 @@ THROUGH = (BoundExceededError, DivergenceError, StageTimeoutError, StoreError, U
 
 
 class Work:
-    """Producer of the outputs of stages: by mock, Python function, agent, or the tools of a plan.
+    """Computes the outputs of stages: from a mock, with a Python function, with an agent, or with the tools of a plan.
 
     Parameters
     ----------
@@ -821,7 +849,8 @@ class Work:
         self._services = services
 
     def check(self, config: PipelineConfig, functions: StageFunctions) -> None:
-        """Raise an error if an agent of a stage names something that is missing or not allowed.
+        """Raise an error if an agent that a pipeline uses refers to a tool, server, agent or workspace that is missing
+        or not allowed.
 
         A missing agent does not raise an error here: its stage fails when it runs.
         """
@@ -837,7 +866,9 @@ class Work:
             return None
 
     async def do(self, trial: Trial, config: PipelineConfig, functions: StageFunctions) -> dict[str, Any]:
-        """Return the output of a stage. The model calls are counted in the trial, also if the stage fails."""
+        """Compute the output of a stage. The model calls are counted in `trial` (the attempt), also if the stage
+        fails.
+        """
         stage = trial.stage
         if stage.name in functions.mocks:
             return await self._mock(trial, functions.mocks[stage.name])
@@ -891,7 +922,9 @@ class Work:
         }
 
     async def _use_tool(self, trial: Trial, number: int, step: Any) -> dict[str, Any]:
-        """Run one step of a plan. An error of the tool is recorded as its result."""
+        """Call the tool that one step of a plan names, and return the result. An error of the tool is returned as the
+        result.
+        """
         entry = step if isinstance(step, Mapping) else {}
         tool = str(entry.get("tool", ""))
         result: dict[str, Any] = {"step_id": entry.get("step_id") or f"step_{number}", "tool": tool}
@@ -918,7 +951,8 @@ class Work:
 
 
 async def prompt_of(config: PipelineConfig, stage: AgentStage, envelope: Envelope) -> str:
-    """Return the prompt for the agent of a stage: the rendered template of the stage, or a default prompt.
+    """Return the prompt that the agent of a stage gets: the rendered template of the stage, or a default prompt if it
+    has none.
 
     The default prompt contains the request, the outputs so far, the plans and the feedback of earlier iterations, and
     the answer of a person.
@@ -953,7 +987,7 @@ MOST_SHOWN = 200
 
 
 def object_in(text: str) -> dict[str, Any]:
-    """Return the JSON object in a text: the whole text, or the first object inside the text.
+    """Parse the JSON object in a text: the whole text, or the first JSON object inside it.
 
     Raises
     ------
@@ -991,7 +1025,9 @@ EnvelopeFunction = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class StageResult:
-    """Output of a stage's function together with the number of model calls that the function made."""
+    """Return type for Python functions of stages: the output of the stage, and the number of model calls that the
+    function made.
+    """
 
     output: Mapping[str, Any] = field(default_factory=dict)
     llm_calls: int | None = None
@@ -1000,7 +1036,7 @@ class StageResult:
 
 @dataclass(frozen=True, slots=True)
 class StageFunctions:
-    """Python functions of a pipeline, by name of the stage.
+    """Python functions that a pipeline uses, by name of the stage.
 
     All functions receive the envelope and may change it (ask with `set_interrupt`, set metadata). The changes are
     recorded with the result of the function.
@@ -1019,7 +1055,7 @@ class StageFunctions:
 
     @property
     def stages(self) -> set[str]:
-        """The names of the stages that have at least one function."""
+        """Names of the stages that have at least one Python function or mock."""
         return {*self.services, *self.mocks, *self.before, *self.after}
 
 
@@ -1027,7 +1063,7 @@ NO_FUNCTIONS = StageFunctions()
 
 
 class StageFunction(UserFunction):
-    """Python function of a stage, or hook before or after a stage, as a function that steps can call."""
+    """Wrapper for the Python function or hook of a stage, so that steps can call it like other user functions."""
 
     __slots__ = ()
     kind = "stage"
@@ -1035,11 +1071,13 @@ class StageFunction(UserFunction):
 
     @property
     def takes(self) -> Takes:
-        """Return the parameters as known to callers: no context or other extra argument is passed, whatever their names
-        are.
+        """Description of the parameters that callers must fill: no context and no other extra argument is passed,
+        however the parameters are named.
         """
         return Takes(inspect.iscoroutinefunction(self.function))
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return the arguments as positional arguments, so that users may choose the names of the parameters."""
+        """Convert arguments by name to positional arguments for the stage's function, so that users can name its
+        parameters as they like.
+        """
         return tuple(arguments.values()), {}

@@ -47,7 +47,7 @@ LATEST_ENDS = 50
 
 
 class Phase(NamedTuple):
-    """Period of a run in which no call ran: the run waited, slept, was paused or stopped."""
+    """Period of a run in which no call ran, because the run waited, slept, was paused or was stopped."""
 
     doing: Doing
     started_us: int
@@ -57,7 +57,9 @@ class Phase(NamedTuple):
 
 @dataclass(slots=True)
 class ItemProgress:
-    """Progress of a step with ``Each`` (a step that runs once for each item)."""
+    """Progress of a step with ``Each`` (a step that runs once for each item): numbers of items that are done, failed
+    and remaining.
+    """
 
     step: str
     done: int = 0
@@ -77,7 +79,7 @@ class ItemProgress:
 
 @dataclass(slots=True)
 class _Visit:
-    """Visit of one path to a step with ``Each``, with the numbers of its items."""
+    """One visit of a path to a step with ``Each``, with the numbers of its items."""
 
     progress: ItemProgress
     begun_us: int = 0
@@ -89,7 +91,7 @@ class _Visit:
 
 
 class _Open:
-    """Ids of the operations or questions that are open at present, by path."""
+    """Ids of the operations, or questions, that have started and not ended yet, by path."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, set[str]] = {}
@@ -111,7 +113,8 @@ class _Open:
 
 
 class Activity:
-    """Incremental fold of an event log into the phases of a run and the progress of its steps.
+    """Computes the phases of a run (working, waiting, paused, ...) and the progress of its steps from the log, one
+    event at a time.
 
     Examples
     --------
@@ -146,7 +149,7 @@ class Activity:
         self._steps: dict[str, ItemProgress] = {}
 
     def take(self, event: Event) -> None:
-        """Apply the next event of the log."""
+        """Update the activity with the next event of the log."""
         change = self._CHANGES.get(type(event.data))
         moment = max(event.recorded_at, self.last_us)
         if change is not None:
@@ -158,11 +161,13 @@ class Activity:
 
     @property
     def is_over(self) -> bool:
-        """True if the run has ended. A run that has ended may still be resumed."""
+        """True if the run has ended. Such a run can still be resumed."""
         return self._halted == STOPPED
 
     def before(self, doing: Doing) -> int:
-        """Return the total time of an activity before the current phase (`since_us`), in microseconds."""
+        """Return the total time in microseconds that the run spent on an activity before its current phase, which began
+        at `since_us`.
+        """
         if doing != WORKED:
             return self._idle.get(doing, 0)
         return self.since_us - self._started_us - sum(self._idle.values())
@@ -176,17 +181,17 @@ class Activity:
 
     @property
     def times(self) -> list[str]:
-        """Total time of each activity up to the last event, as text such as ``worked 2.0 s``."""
+        """Total time that the run spent on each activity up to the last event, as texts such as ``worked 2.0 s``."""
         return time_texts(*map(self.spent, (WORKED, WAITED, PAUSED, ASLEEP)))
 
     @property
     def current(self) -> Phase | None:
-        """Phase that has not ended, or None while the run works and after its end."""
+        """Current period in which the run waits, sleeps or is paused; None while the run works and after its end."""
         return None if self.doing == WORKED or self.is_over else Phase(self.doing, self.since_us)
 
     @property
     def progress(self) -> list[ItemProgress]:
-        """Progress of each step with ``Each``, in the order in which the steps started."""
+        """Progress of each step with ``Each`` of the run, in the order in which the steps started."""
         return list(self._steps.values())
 
     # --- what goes on ----------------------------------------------------------------------------------------------
@@ -217,7 +222,9 @@ class Activity:
         self._started_us = self.since_us = max(event.recorded_at, self.last_us)
 
     def _execution_forked(self, event: Event, _data: catalog.Payload) -> None:
-        """Reset all times and open operations at a fork, since the earlier events belong to the source of the fork."""
+        """Reset all times and open operations at a fork, since the earlier events belong to the execution that was
+        forked.
+        """
         self._turn_to(STOPPED, self.last_us)
         self._turn_to(WORKED, max(event.recorded_at, self.last_us))
         self._halted = None
@@ -228,8 +235,8 @@ class Activity:
         self._questions = _Open()
 
     def _execution_resumed(self, _event: Event, _data: catalog.Payload) -> None:
-        """Handle a resumption. Calls of the ended process no longer run; timers, signals and children are still
-        awaited.
+        """Update the activity for a resumption. Calls of the ended process no longer run; timers, signals and child
+        executions are still awaited.
         """
         if self._halted is None and self.doing == WORKED:
             self._turn_to(STOPPED, self.last_us)
@@ -262,8 +269,8 @@ class Activity:
         self._questions.discard(event.path, data.interrupt_id)
 
     def _step_left(self, event: Event, _data: catalog.Payload) -> None:
-        """Remove the open operations and questions of a path that leaves a step, because no event will record their
-        end.
+        """Remove the open operations and questions of a path that leaves a step, because no event in the log will
+        record their end.
         """
         for open_calls in (self._calls, self._sleeps, self._questions):
             open_calls.drop(event.path)
@@ -274,7 +281,9 @@ class Activity:
     # --- items -----------------------------------------------------------------------------------------------------
 
     def _step_started(self, event: Event, _data: catalog.Payload) -> None:
-        """Remove the numbers of an earlier visit to a step from its progress when a path enters the step again."""
+        """Remove the items of an earlier visit from the progress of a step, because the path has entered the step
+        again.
+        """
         before = self._visits.pop((event.path, event.step), None)
         if before is not None:
             _stop(before)
@@ -295,7 +304,9 @@ class Activity:
             visit.progress.failed -= 1
 
     def _begun(self, event: Event, visit: _Visit | None) -> _Visit:
-        """Return the visit to which an item event belongs, as running: a new visit or the resumed one."""
+        """Return the visit to which an event about an item belongs, and mark it as running: a new visit, or a visit
+        that was resumed.
+        """
         if visit is None:
             progress = self._steps.setdefault(event.step, ItemProgress(event.step))
             visit = self._visits[event.path, event.step] = _Visit(progress, self.since_us or event.recorded_at)
@@ -370,7 +381,7 @@ class Activity:
 
 
 def activity_of(events: Iterable[Event]) -> Activity:
-    """Return the activity of a run, folded from its events."""
+    """Return the activity of a run (periods of working and waiting, progress of steps), computed from its events."""
     activity = Activity()
     for event in events:
         activity.take(event)
@@ -378,7 +389,7 @@ def activity_of(events: Iterable[Event]) -> Activity:
 
 
 def _stop(visit: _Visit) -> None:
-    """Mark a visit to a step as no longer running."""
+    """Mark a visit to a step as no longer running, and update the estimated remaining time of the step."""
     if visit.is_running:
         visit.is_running = False
         progress = visit.progress
@@ -387,8 +398,8 @@ def _stop(visit: _Visit) -> None:
 
 
 def _left_us(progress: ItemProgress) -> int | None:
-    """Return the estimated remaining time of a step: remaining items times mean time between the latest ends; None
-    without two ends.
+    """Return the estimated remaining time of a step with ``Each``, from the mean time between the latest ends of items.
+    Return None if fewer than two items have ended, or the step does not run.
     """
     remaining = progress.total - progress.done
     ends = progress.ends
@@ -398,8 +409,8 @@ def _left_us(progress: ItemProgress) -> int | None:
 
 
 def time_texts(worked_us: int, waited_us: int = 0, paused_us: int = 0, asleep_us: int = 0) -> list[str]:
-    """Return the durations of the activities as texts. Activities of 0 microseconds are left out, except the working
-    time.
+    """Format the time that a run spent on each activity, such as ``worked 2.0 s``. Activities without any time are left
+    out, except working.
 
     >>> time_texts(2_000_000, 63_000_000)
     ['worked 2.0 s', 'waited for you 1 min 03 s']
@@ -435,7 +446,7 @@ Kind: TypeAlias = Literal["values", "numbers"]
 
 
 class Counted(NamedTuple):
-    """Value, or bin of numbers, with the number of rows that contain it."""
+    """Value of a result column, or bin of numbers, with the number of rows in which it occurs."""
 
     name: str
     rows: int
@@ -476,7 +487,7 @@ Columns: TypeAlias = dict[str, ColumnTally]
 
 
 class Spreads:
-    """Incremental counts of the values in the results of rows and items, by step and column.
+    """Counts how often each value occurs in the results of rows and items, by step and column, one event at a time.
 
     Examples
     --------
@@ -497,7 +508,7 @@ class Spreads:
         """Computed distributions by step. An entry is removed when more results are counted."""
 
     def take(self, event: Event) -> None:
-        """Apply the next event of the log. Results are only queued here, and counted on request."""
+        """Apply the next event of the log. A result in the event is only put in a queue; `count` counts its values."""
         data = event.data
         if isinstance(data, catalog.RowsCompleted):
             self._waiting.append((self._columns(event), event.step, data.result, max(1, data.rows)))
@@ -509,11 +520,11 @@ class Spreads:
 
     @property
     def is_behind(self) -> bool:
-        """True if some results are queued and not counted yet."""
+        """True if the queue has results whose values are not counted yet."""
         return bool(self._waiting)
 
     def count(self, most: float = math.inf) -> None:
-        """Count the values in the queued results, up to about `most` rows."""
+        """Count the values in the queued results, but stop after about `most` rows."""
         items: dict[int, tuple[Columns, dict[str, list[Any]]]] = {}
         while self._waiting and most > 0:
             columns, step, result, rows = self._waiting.popleft()
@@ -530,21 +541,21 @@ class Spreads:
             _count_cells(cells, columns)
 
     def of(self, step: str) -> tuple[Distribution, ...]:
-        """Return the distributions of a step after counting all results. Only the latest visit of each path to the step
-        counts.
+        """Count all queued results, and return the distributions of a step. Only the latest visit of each path to the
+        step is included.
         """
         self.count()
         return self.so_far(step)
 
     def so_far(self, step: str) -> tuple[Distribution, ...]:
-        """Return the distributions of a step from the results that have been counted already."""
+        """Return the distributions of a step, computed only from the results that have been counted so far."""
         if step not in self._results:
             self._results[step] = spreads_of(_together(self._visits.get(step, {}).values()))
         return self._results[step]
 
     def latest(self, steps: Iterable[ItemProgress]) -> dict[str, tuple[Distribution, ...]]:
-        """Return the distributions of the running steps by step name; of all steps if none is running. At most
-        `MOST_STEPS` are returned, the latest ones.
+        """Return the distributions by step name, for the steps that are running; if none is running, for all steps. At
+        most `MOST_STEPS` steps are returned, the latest ones.
         """
         all_steps = [*steps]
         running = [progress for progress in all_steps if progress.running]
@@ -560,7 +571,9 @@ class Spreads:
 
 
 def result_of(result: Any) -> Any:
-    """Return the result of an item from its recorded form; for a workflow function, its return value."""
+    """Return the result of an item from its recorded form: the return value of a workflow function, else the recorded
+    value.
+    """
     value = result.get("value", result.get("text")) if isinstance(result, Mapping) else result
     return value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
 
@@ -593,15 +606,16 @@ def _together(visits: Iterable[Columns]) -> Columns:
 
 
 def spreads_of(columns: Columns) -> tuple[Distribution, ...]:
-    """Return the distributions of at most `MOST_COLUMNS` columns, in their order. Columns with secret names are left
-    out.
+    """Return the distributions of values in at most `MOST_COLUMNS` result columns, in column order. Columns whose names
+    suggest secrets are left out.
     """
     spreads = (_spread(name, tally) for name, tally in columns.items() if not looks_secret(name))
     return tuple(spread for spread in spreads if spread is not None)[:MOST_COLUMNS]
 
 
 def _spread(name: str, tally: ColumnTally) -> Distribution | None:
-    """Return the distribution of one column; None for free text and for values that are not scalars.
+    """Return the distribution of the values in one result column; None if the column has free text, or values other
+    than texts, numbers and booleans.
 
     Columns of numbers with many distinct values get bins. Other columns get counts of values, in which numbers of a
     mixed column form one entry.
@@ -657,7 +671,9 @@ def _range(least: float, greatest: float) -> str:
 
 
 def _middle(listed: list[tuple[float, int]], count: int) -> float:
-    """Return the lower end of the bin that contains the median."""
+    """Return an approximate median of numbers that were counted in bins: the lower end of the bin that contains the
+    median.
+    """
     reached = accumulate(inside for _, inside in listed)
     return next(begin for (begin, _), so_far in zip(listed, reached, strict=True) if 2 * so_far >= count)
 
@@ -667,7 +683,7 @@ def _named(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Format a number as a short text.
+    """Format a number as a short text, for the label of a value or bin.
 
     >>> _number(1234567.0), _number(0.123456), _number(1e300)
     ('1,234,567', '0.1235', '1e+300')
@@ -676,6 +692,6 @@ def _number(value: float) -> str:
 
 
 def _about(value: float, width: float) -> str:
-    """Format a number, rounded to the precision of a bin of the given width."""
+    """Format a number as the limit of a bin, rounded to a precision that fits the width of the bin."""
     digits = max(0, -math.floor(math.log10(width)))
     return _number(round(value, digits)) if digits < 12 else _number(value)

@@ -1,4 +1,5 @@
-"""Alignment of two runs: the logs become trees of places, whose nodes are matched and compared one by one.
+"""Alignment of two runs. Each log becomes a tree of places (steps, items, calls, ...); the nodes of both trees are
+matched and compared.
 
 Places are matched by their identity: a visit to a step by path, step and number, an item by its index, a call by its
 key within the node that contains it. If the children of two nodes have different keys, values are compared first: the
@@ -57,7 +58,8 @@ IS_COMPUTED = frozenset({SCRIPT_EXECUTION, TIME_ACCESS, RANDOM_GENERATION, VERDI
 
 
 def way_of(data: Any) -> str:
-    """Return the kind of source of a recorded result, from the event that ends an operation or a question.
+    """Return the way in which an operation or a question got its result (such as replayed or executed), from the event
+    that ends it.
 
     ``served``: replayed from the log of another execution. ``blocked``: not executed. ``skipped``: a sleep.
     ``computed``: a script, or a reading of clock or chance. ``live``: executed. ``other``: an operation that only
@@ -107,7 +109,7 @@ _TOOL_KEY = re.compile(r"(tool-\d+)-.*?(#\d+)?(/turn)?")
 
 @dataclass(slots=True)
 class OperationTree:
-    """Node of the tree of places of a run: a step, item, operation, question, variable, ..., with its request and its
+    """Node in the tree of places of a run: a step, item, operation, question, variable, ..., with its request and its
     result.
     """
 
@@ -133,7 +135,9 @@ class OperationTree:
 
     @property
     def tells(self) -> Any:
-        """Value for matching nodes of the same kind if their keys have shifted, such as the value of an item."""
+        """Value by which nodes of the same kind are matched if their keys differ because items or calls were inserted:
+        the value of an item, the request of a call.
+        """
         match self.kind:
             case "item":
                 key = self.span.item_key if self.span is not None else None
@@ -146,7 +150,7 @@ class OperationTree:
 
     @property
     def label(self) -> str:
-        """Name of the node for people, without the names of its parents."""
+        """Name of the node for people, without the names of the nodes that contain it."""
         if self.kind == "step":
             visit = self.span.visit if self.span is not None else 1
             parts_of_label = [self.step, branch_name(self.path), f"visit {visit}" if visit > 1 else ""]
@@ -180,12 +184,12 @@ class OperationTree:
 
 
 def placed(log: ReadLog) -> OperationTree:
-    """Build the tree of places of a log, and return its root, which stands for the run."""
+    """Build the tree of places (steps, items, calls, ...) of a log. Return the root, which stands for the run."""
     return _Placing(log).root
 
 
 class _Placing:
-    """Builder of the tree of places of one log."""
+    """Builds the tree of places (steps, items, calls, ...) of one log."""
 
     def __init__(self, log: ReadLog) -> None:
         self.root = OperationTree("run", "", ())
@@ -261,7 +265,9 @@ class _Placing:
     # --- what takes none -------------------------------------------------------------------------------------------
 
     def _add(self, kind: Kind, name: str, event: Event, request: Any, answered: Any) -> OperationTree:
-        """Add a node without duration to the current visit on the event's path, or to the run."""
+        """Add a node that stands for a single event (an input, a variable, ...) to the current step of the event's
+        path, or to the run.
+        """
         around = self._steps.get(event.path, self.root) if event.path else self.root
         self._counts[id(around), kind, name] += 1
         key = kind, name, event.path if around is self.root else "", self._counts[id(around), kind, name]
@@ -307,7 +313,7 @@ class _Placing:
                 self._variables[change.key] = _variable(event, change.key, change.value)
 
     def _forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Apply the changes of a fork, and remove open questions, because the fork asks them again."""
+        """Apply the changes of a fork to the tree. Remove open questions, because the fork asks them again."""
         change = data.change or {}
         self._is_answered = data.tools is not None
         for name, value in change.get("variables", {}).items():
@@ -336,7 +342,9 @@ class _Placing:
             node.served = data.served
 
     def _ended(self, event: Event, data: catalog.Payload) -> None:
-        """Add the end of the run and its outputs. If a run ended several times, only the last end counts."""
+        """Add the end of the run and its outputs to the tree. If the run ended several times because it was resumed,
+        only the last end counts.
+        """
         self.root.inside = [inner for inner in self.root.inside if inner.kind not in ("output", "end")]
         if isinstance(data, catalog.ExecutionCompleted):
             for name, value in data.outputs.items():
@@ -411,7 +419,9 @@ def _asked(span: Span) -> Any:
 
 
 def _answered(span: Span) -> Any:
-    """Return the result of a span for comparison; None for a clock reading, because it differs in every run."""
+    """Return the result of an operation in the form that is compared between runs; None for a reading of the clock,
+    because it differs in every run.
+    """
     if span.type == TIME_ACCESS:
         return None
     result = without_volatile(span.result) if span.type in _MODEL_CALLS else span.result
@@ -419,7 +429,7 @@ def _answered(span: Span) -> Any:
 
 
 def without_volatile(message: Any) -> Any:
-    """Return a model message without the fields whose values differ in every call.
+    """Return a message of a model without those fields, such as ids and times, that differ in every call.
 
     >>> without_volatile({"parts": [{"content": "hi", "part_kind": "text"}], "timestamp": "2026-11-23T01:54:27Z"})
     {'parts': [{'content': 'hi', 'part_kind': 'text'}]}
@@ -446,7 +456,9 @@ SIGNS: dict[Difference, str] = {"same": "=", "changed": "≠", "added": "+", "re
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Place in two runs, with the nodes of both runs and the difference between them."""
+    """One place (step, item, call, ...) in two compared runs, with its node in each run and the difference between
+    them.
+    """
 
     a: OperationTree | None
     b: OperationTree | None
@@ -459,7 +471,7 @@ class Row:
 
     @property
     def difference(self) -> Difference:
-        """Kind of the difference: ``same``, ``changed``, ``added`` or ``removed``."""
+        """Kind of the difference between the runs at this place: ``same``, ``changed``, ``added`` or ``removed``."""
         if self.a is None:
             return "added"
         if self.b is None:
@@ -468,14 +480,14 @@ class Row:
 
     @property
     def present(self) -> OperationTree:
-        """Node of the first run, or of the second run if the first run lacks the place."""
+        """Node of this place in the first run; if the first run lacks the place, the node in the second run."""
         node = self.a or self.b
         assert node is not None, "a row stands for something"  # noqa: S101 - rows are made in this file only
         return node
 
     def event_of(self, side: OperationTree | None) -> int | None:
-        """Return the sequence number of the event at which the difference appears in one run; None if the run lacks the
-        place.
+        """Return the number of the event at which the difference appears in a run, whose node is `side`; None if the
+        run lacks the place.
         """
         if side is None:
             return None
@@ -483,8 +495,8 @@ class Row:
 
     @property
     def parts(self) -> list[Differing]:
-        """Smallest differing parts of the facet that differs, each with its value in both runs; empty if one run lacks
-        the place.
+        """Smallest parts in which the request, result or status of both runs differs, each with its two values. Empty
+        if one run lacks the place.
         """
         if self.a is None or self.b is None or self.facet is None:
             return []
@@ -508,7 +520,7 @@ class Divergence(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of two compared runs, with its tree of places."""
+    """One of two compared runs: its facts, and its tree of places."""
 
     id: str
     workflow: str
@@ -554,13 +566,13 @@ class Side(NamedTuple):
         )
 
     def is_related_to(self, other: Side) -> bool:
-        """Return whether both runs ran the same workflow, or one run was derived from the other."""
+        """Return whether this run and another one ran the same workflow, or one of them was derived from the other."""
         same = self.workflow == other.workflow or (self.fingerprint and self.fingerprint == other.fingerprint)
         return bool(same) or self.parent == other.id or other.parent == self.id
 
 
 class Totals(NamedTuple):
-    """Sums over all calls of a run."""
+    """Sums of tokens, cost and time over all calls of a run."""
 
     tokens: int
     cost: int | None
@@ -570,7 +582,7 @@ class Totals(NamedTuple):
 
 
 class Pair:
-    """Comparison of two runs: one row for each place."""
+    """Comparison of two runs, with one row for each place (step, item, call, ...) that at least one of them has."""
 
     def __init__(self, a: Side, b: Side) -> None:
         self.a = a
@@ -579,12 +591,12 @@ class Pair:
 
     @cached_property
     def differences(self) -> list[Row]:
-        """Rows of the places that differ."""
+        """Rows of those places that differ between the runs."""
         return [row for row in self.rows if row.difference != "same"]
 
     @cached_property
     def telling(self) -> list[Row]:
-        """Rows that differ, without a step, item or turn whose result differs only because a place inside it
+        """Rows that differ, except for steps, items and turns whose result differs only because a place inside them
         differs.
         """
         rows: list[Row] = []
@@ -596,7 +608,7 @@ class Pair:
 
     @cached_property
     def first(self) -> Divergence | None:
-        """First difference, in the order of the first run's log; None if the runs are the same.
+        """First difference between the runs, in the order of the first run's log; None if the runs are the same.
 
         Each row gets a position: the event at which it appears in the first run, or, if only the other run has it,
         just behind the latest event of the first run that precedes it there. The difference with the smallest position
@@ -615,8 +627,8 @@ class Pair:
 
     @property
     def totals(self) -> tuple[Totals, Totals]:
-        """Sums over the calls of both runs. A call replayed from the log of the other run counts with its recorded
-        cost.
+        """Sums of tokens, cost and time over the calls of each of the two runs. A call replayed from the log of the
+        other run counts with its recorded cost.
         """
         ours = [row.a for row in self.rows if row.a is not None]
         theirs = [row.b for row in self.rows if row.b is not None]
@@ -624,7 +636,7 @@ class Pair:
 
     @property
     def counts(self) -> dict[Difference, int]:
-        """Number of places by kind of difference."""
+        """Number of places with each kind of difference (same, changed, added, removed)."""
         counts: dict[Difference, int] = dict.fromkeys(SIGNS, 0)
         for row in self.rows:
             counts[row.difference] += 1
@@ -642,7 +654,7 @@ class Pair:
 
 
 def _rows(a: OperationTree, b: OperationTree, above: str) -> Iterator[Row]:
-    """Yield the rows for the children of two matched nodes, in the order of the children of the first node.
+    """Yield the comparison rows for all children of two matched nodes, in the order of the first run.
 
     A child that only the other node has follows the row of its neighbour, the matched child that precedes it.
     """
@@ -673,7 +685,7 @@ def _rows(a: OperationTree, b: OperationTree, above: str) -> Iterator[Row]:
 
 
 def _alone(inner: OperationTree, above: str, *, is_first: bool) -> Iterator[Row]:
-    """Yield the rows for a node that only one run has, and for all nodes inside it."""
+    """Yield the comparison rows for a node that only one of the runs has, and for all nodes inside it."""
     place = above + inner.label
     yield Row(inner if is_first else None, None if is_first else inner, place, None)
     for part in inner.inside:
@@ -689,7 +701,8 @@ def _facet(a: OperationTree, b: OperationTree) -> Facet | None:
 
 
 def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> dict[int, OperationTree]:
-    """Match two lists of children. Return the partner from `ours` for each matched child of `theirs`, by its ``id()``.
+    """Match the children of a node in one run (`ours`) with those in the other run (`theirs`). Return the child from
+    `ours` by the ``id()`` of its partner in `theirs`.
 
     Equal lists are paired one by one. Else each kind of child is matched separately, with several criteria
     (`_criteria`). Each criterion pairs children that remained from the ones before.
@@ -711,7 +724,9 @@ def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) ->
 
 
 def _are_settled(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> bool:
-    """Return whether two lists with the same keys match one by one: equal kinds, and equal values of items."""
+    """Return whether two lists of nodes with the same keys match one by one: their kinds are equal, and so are the
+    values of items.
+    """
     pairs = zip(ours, theirs, strict=True)
     return all(a.kind == b.kind and (a.kind != "item" or alike(a.asked, b.asked)) for a, b in pairs)
 
@@ -719,8 +734,8 @@ def _are_settled(ours: Sequence[OperationTree], theirs: Sequence[OperationTree])
 def _criteria(
     kind: str, ours: Sequence[OperationTree], theirs: Sequence[OperationTree]
 ) -> tuple[Callable[[OperationTree], Hashable], ...]:
-    """Return the matching criteria for children of a kind, the most specific first. Two children match if a criterion
-    returns equal values for both.
+    """Return functions by which children of a kind are matched, the most specific first. Two children match if a
+    function returns equal values for both.
     """
     if kind == "step":
         return _by_key, _by_telling
@@ -748,7 +763,9 @@ def _match(
     criterion: Callable[[OperationTree], Hashable],
     partners: dict[int, OperationTree],
 ) -> None:
-    """Match nodes for which a criterion returns equal values, in order, each node at most once."""
+    """Add to `partners` the pairs of nodes for which `criterion` returns equal values. Nodes are paired in order, each
+    at most once.
+    """
     waiting: dict[Hashable, deque[OperationTree]] = defaultdict(deque)
     for inner in ours:
         waiting[criterion(inner)].append(inner)
@@ -762,7 +779,7 @@ def _match(
 
 
 def describe(row: Row) -> str:
-    """Describe a difference in one line, with both values in one text and without secrets."""
+    """Describe a difference between two runs in one line, with both values in one text and without secrets."""
     clean = shared().text
     if row.difference != "changed":
         which = "the first" if row.b is None else "the other"
@@ -778,7 +795,7 @@ def describe(row: Row) -> str:
 
 
 def _in_words(place: str) -> str:
-    """Return the path of a differing part in words, such as ``message`` for the content of a model message.
+    """Describe the position of a differing part in words, such as ``message`` for the content of a model message.
 
     >>> _in_words("new[0].parts[1].content"), _in_words("parts[0].args.city"), _in_words("arguments.n")
     ('message', 'arguments.city', 'arguments.n')
@@ -798,7 +815,7 @@ _MESSAGE_PARTS = [
 
 
 def as_text(value: Any) -> str:
-    """Format a compared value for people; empty if one run lacks the value."""
+    """Format one of two compared values for people; return an empty string if the run does not have the value."""
     if value is NOTHING:
         return ""
     value = value.value if isinstance(value, ByHash) else value

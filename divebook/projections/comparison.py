@@ -85,7 +85,7 @@ class Comparison:
 
     @property
     def first(self) -> Divergence | None:
-        """First difference of the first pair of runs that differs; None if all runs are the same."""
+        """First difference of the first pair of runs that differs; None if no pair differs."""
         return next((pair.first for pair in self.pairs if pair.first is not None), None)
 
     @property
@@ -94,14 +94,16 @@ class Comparison:
         return self.first is None
 
     def frame(self) -> pd.DataFrame:
-        """Return a DataFrame with one row per place and other run; `divebook.analysis.lists` documents the columns."""
+        """Return a DataFrame with one row per place (step, item, call, ...) and pair of runs; `divebook.analysis.lists`
+        documents the columns.
+        """
         from divebook.analysis.lists import compared_frame
 
         return compared_frame(self.pairs)
 
     @property
     def summary(self) -> str:
-        """Number of differences, tokens, cost and time of both runs, in one line for each pair of runs."""
+        """One line for each pair of runs: the number of differences, and the tokens, cost and time of both runs."""
         return "\n".join(map(summary_of, self.pairs))
 
     def __repr__(self) -> str:
@@ -111,14 +113,16 @@ class Comparison:
         return "".join(map(page_of, self.pairs))
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        """Return the ids of the runs for the JupyterLab extension, which navigates the HTML
+        """Return the ids of the compared runs. divebook's JupyterLab extension uses them to navigate in the HTML
         (``widgets/src/lab/compared.ts``).
         """
         return {MIME: {"runs": [self.pairs[0].a.id, *(pair.b.id for pair in self.pairs)]}}
 
 
 def summary_of(pair: Pair) -> str:
-    """Return one line with the number of differences, and the tokens, cost and time of both runs."""
+    """Return one line about two compared runs: the number of differences, and the tokens, cost and time of both
+    runs.
+    """
     counts = pair.counts
     figures = [f"{counts[name]:,} {name}" for name in SIGNS if counts[name]]
     one, other = pair.totals
@@ -163,8 +167,8 @@ _MARKS = {
 
 
 def piece_of(sign: Sign, text: str) -> str:
-    """Return a piece of text as HTML with inline styles, marked as removed or added if only one of two texts contains
-    it.
+    """Return a piece of text as HTML. It is marked as removed or added if it occurs in only one of two compared
+    texts.
     """
     if sign == SAME:
         return safe(text)
@@ -215,7 +219,9 @@ def _run(letter: str, side: Side) -> str:
 
 
 def _figures(pair: Pair) -> str:
-    """Return the HTML line with the number of differences, and the tokens, cost and time of both runs."""
+    """Return the HTML line about two compared runs: the number of differences, and the tokens, cost and time of both
+    runs.
+    """
     counts = pair.counts
     (one, other) = pair.totals
     figures = [f"{SIGNS[name]} {count:,} {name}" for name, count in counts.items() if count]
@@ -236,7 +242,7 @@ def _percent(before: float | None, after: float | None) -> str:
 
 
 def _first(pair: Pair) -> str:
-    """Return the HTML of the first difference, expanded."""
+    """Return the HTML that shows the first difference between two runs in full."""
     first = pair.first
     assert first is not None, "asked only where there is one"  # noqa: S101 - `page_of` has looked
     row = first.row
@@ -258,7 +264,8 @@ def _lane(letter: str, text: str) -> str:
 
 
 def _table(pair: Pair) -> str:
-    """Return the HTML table of differences, at most `MOST`, with equal places between them folded into one line.
+    """Return the HTML table of the differences between two runs, at most `MOST`. Equal places between them are
+    summarized in one line.
 
     The line below the table counts the differences that the table omits.
     """
@@ -288,8 +295,8 @@ def _table(pair: Pair) -> str:
 
 
 def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]:
-    """Yield the entries of the table: one for each difference, with the number of its rows, and one for each run of
-    equal rows.
+    """Yield the entries of the table of differences: one for each difference, with the number of comparison rows that
+    it covers, and one for each sequence of equal rows.
 
     If one run lacks a place as a whole, the places inside it are counted and not yielded. Consecutive equal rows
     become one entry ``("same", count, None)``. For the rows same, same, added a, added a / b, same the function yields
@@ -333,7 +340,9 @@ def _line(row: Row) -> str:
 
 
 def _beside(row: Row) -> str:
-    """Return how many more tokens, and how much more cost and time, the second run needed at a place."""
+    """Format how many more tokens, and how much more cost and time, a call needed in the second run than in the first;
+    an empty string for other places.
+    """
     if row.a is None or row.b is None or row.a.kind != "operation":
         return ""
     differences = []
@@ -356,7 +365,8 @@ def _signed(number: int, text: str) -> str:
 
 
 def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
-    """Return the HTML of a place in both runs. Without `whole`, long unchanged text between differences is shortened.
+    """Return two HTML texts about a difference, for the first and the second run. Without `whole`, long text that both
+    have in common is shortened.
 
     If one run lacks the place, the other lane shows the result. If no part differs, both lanes show the status. Else
     each lane shows its side of the first `MOST_PARTS` differing parts.
@@ -380,7 +390,9 @@ def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
 
 
 def _way(side: OperationTree | None) -> str:
-    """Return the badge for the source of a result in a what-if (replayed, live or blocked); empty for other nodes."""
+    """Return an HTML badge with the source of a result in a what-if: replayed, live or blocked. Return an empty string
+    for other nodes.
+    """
     return styled(BADGE, side.way) if side is not None and side.way in (SERVED, LIVE, BLOCKED) else ""
 
 
@@ -411,7 +423,9 @@ def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
 
 
 def _short(text: str, place: int, count: int) -> str:
-    """Return unchanged text without its middle. The first and the last piece keep only the end next to a difference."""
+    """Return a piece of text that two compared texts have in common, with its middle cut out. At the beginning or end
+    of the text, only the side next to a difference is kept.
+    """
     head = text[:CONTEXT] if place else ""
     tail = text[-CONTEXT:] if place < count - 1 else ""
     return text if len(text) <= len(head) + len(tail) + CONTEXT else f"{head} … {tail}"

@@ -110,12 +110,12 @@ class Failure:
         return "\n".join(filter(None, parts))
 
     def told(self) -> str:
-        """Return the complete failure as text: headline and details."""
+        """Return the complete failure as text: the headline and the details."""
         return f"{self.headline}\n{self.details}"
 
 
 def failures_of(events: Sequence[Event]) -> list[Failure]:
-    """Return the failures in a log, in the order in which the failed items and steps started."""
+    """Return the failures in the log of an execution, in the order in which the failed items and steps started."""
     spans = ReadLog.of(events).spans
     names = ItemNames.of(events)
     return [failure_of(span, leaf_of(span, spans), names) for span in spans if span.is_failure]
@@ -143,7 +143,7 @@ OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked)
 
 
 class ItemNames(NamedTuple):
-    """Labels for the items of steps, as the definition of a workflow names them."""
+    """Functions and names for labelling the items of steps, as the definition of the workflow names them."""
 
     place_of: PlaceOf
     variables: Mapping[str, str]
@@ -151,8 +151,8 @@ class ItemNames(NamedTuple):
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> ItemNames:
-        """Return the item labels according to the newest definition in a log. Without a definition, labels are the
-        names of spans.
+        """Return the item labels according to the newest definition that a log contains. If it contains none, items are
+        labelled with the names of their spans.
         """
         for event in reversed(events):
             definition = getattr(event.data, "definition", None) if isinstance(event.data, OPENINGS) else None
@@ -168,14 +168,16 @@ class ItemNames(NamedTuple):
 
 
 def leaf_of(span: Span, spans: Sequence[Span]) -> Span:
-    """Return the innermost failed call that caused a span to fail; the span itself if no call caused it."""
+    """Return the innermost failed call that caused the failure of a span (a step, item or call in the log). If no call
+    caused it, return the span itself.
+    """
     while 0 <= span.cause < len(spans):
         span = spans[span.cause]
     return span
 
 
 def failure_of(span: Span, leaf: Span, names: ItemNames) -> Failure:
-    """Return the failure record for a failed span.
+    """Create the failure record for the span of a failed step or item.
 
     `leaf` is the innermost span that caused the failure (`leaf_of`). Its parameters and its item must be loaded.
     """
@@ -207,8 +209,8 @@ def failure_of(span: Span, leaf: Span, names: ItemNames) -> Failure:
 
 
 def arguments_of(leaf: Span, names: ItemNames) -> dict[str, str] | None:
-    """Return the arguments of a call as Python text by name. For a script or a step, return the item that it
-    processed.
+    """Return the arguments of a failed call by name, each as Python text. For a script or a step, which have no
+    arguments, return the item that it processed.
     """
     parameters = leaf.parameters or {}
     arguments: Any = operation_arguments(parameters)
@@ -223,7 +225,7 @@ def arguments_of(leaf: Span, names: ItemNames) -> dict[str, str] | None:
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a value as Python source text, or a short description if it has no such form."""
+    """Return a value as Python source text. If the value has no such form, return a short description of it."""
     clean = shared().under(name, value)
     is_plain = isinstance(clean, str | int | float | bool | list | dict | type(None))
     room = max(20, WIDTH - len(name))
@@ -235,7 +237,9 @@ def _indented(text: str) -> str:
 
 
 def kept_in(spans: Iterable[Span]) -> str:
-    """Return the number of items and calls that a resumed run reuses, in words; empty after a rollback."""
+    """Return in words how many completed items and calls a resumed run reuses; an empty string after a rollback, which
+    undid them.
+    """
     spans = list(spans)
     if any(map(is_undoing, spans)):
         return ""
@@ -245,18 +249,20 @@ def kept_in(spans: Iterable[Span]) -> str:
 
 
 def is_undoing(span: Span) -> bool:
-    """Return whether a span is part of a rollback."""
+    """Return whether a span (a step, item or call in the log) is part of a rollback."""
     return span.path.startswith(catalog.ROLLBACK_PATH)
 
 
 def is_kept(span: Span) -> bool:
-    """Return whether a span is a completed item or call, which a resumed run reuses."""
+    """Return whether a span of the log is a completed item or call, whose result a resumed run reuses."""
     is_done = span.status == catalog.COMPLETED and span.kind in ("item", "operation")
     return is_done and span.type not in _NO_CALLS and not span.is_pause
 
 
 def shown_kept(items: int, calls: int) -> str:
-    """Return numbers of reused items and calls in words, such as ``2 items and 1 call``; empty if both are 0."""
+    """Return in words how many items and calls are reused, such as ``2 items and 1 call``; an empty string if both
+    numbers are 0.
+    """
     parts = []
     if items:
         parts.append(plural(items, "item"))
@@ -294,7 +300,8 @@ def place_label(data: Payload) -> str:
 
 
 def without_places(error: str, labels: Iterable[str]) -> str:
-    """Return an error text with the code locations removed. `labels` are the locations of earlier failures in the log.
+    """Remove the code locations from an error text, so that errors of two runs can be compared. `labels` are the
+    locations of earlier failures in the log.
 
     >>> without_places("ZeroDivisionError: division by zero (step a, survey.yaml:7:11)", ["survey.yaml:7:11"])
     'ZeroDivisionError: division by zero (step a)'
@@ -318,7 +325,7 @@ _TRY_AGAIN = "Continuing tries again."
 
 
 class ErrorFacts(NamedTuple):
-    """Input of the functions that explain an error."""
+    """Facts about an error (message, arguments, source line), from which the functions of this module explain it."""
 
     message: str
     """Message of the error, without the name of its class."""
@@ -329,7 +336,7 @@ class ErrorFacts(NamedTuple):
 
 
 def meaning(error_type: str, message: str, arguments: Mapping[str, str], line: str) -> str:
-    """Return an explanation of an error in plain words, or an empty text if no explanation is certain.
+    """Return an explanation of an error in plain words; an empty string if no explanation is certain.
 
     >>> meaning("KeyError", "'label'", {"answer": "{'kind': 'bill'}"}, 'return answer["label"]')
     "answer has no key 'label'. It has: kind."
@@ -340,7 +347,8 @@ def meaning(error_type: str, message: str, arguments: Mapping[str, str], line: s
 
 
 def _of_key(facts: ErrorFacts) -> str:
-    """Return an explanation of a `KeyError`, which names the dict that was accessed and the keys that it has.
+    """Return an explanation of a `KeyError`, which names the dict that was accessed and the keys that it has; an empty
+    string if they are not known.
 
     The message of a KeyError contains the key. The source line may contain ``name[index]``, and the arguments the
     value of ``name``. If the value is a dict without that key, the text names the dict and its keys.
@@ -415,7 +423,9 @@ _MEANINGS: Mapping[str, Callable[[ErrorFacts], str]] = {
 
 
 def _literal(text: str) -> Any:
-    """Return the Python literal in a text, or None if the text is not a literal or was cut off."""
+    """Parse a text as a Python literal; return None if the text is not a literal, for example because it was cut
+    off.
+    """
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

@@ -1,4 +1,5 @@
-"""Formatters: objects whose methods are called, step by step, while executions run.
+"""Formatters: objects whose methods are called while executions run, for each step that starts or ends and for each
+question.
 
 `Steps` finds the steps that start or end with an event. `Formatting` passes them to a user's formatter; the progress of
 the shell (`divebook.cli.result`) uses `Steps` directly.
@@ -14,7 +15,8 @@ from divebook.projections.spans import Span, Spans
 
 
 class Formatter:
-    """Base class for receiving the progress of executions. Override the methods that you need.
+    """Base class for objects that receive the progress of executions. Override the methods for the events that you
+    need.
 
     ``Environment(formatter=...)`` calls the methods for each execution that this process records, in the order of the
     logs, after the events are in the store. The calls happen on the engine's thread, so that they must return quickly.
@@ -42,14 +44,16 @@ class Formatter:
         """Receive a step that has completed; `output` is its result as text."""
 
     def step_error(self, step: Span, error: str) -> None:
-        """Receive a step that has failed finally or was cancelled."""
+        """Receive a step that has failed, without another attempt to come, or was cancelled."""
 
     def question(self, execution_id: str, question: catalog.InterruptRaised) -> None:
         """Receive a new question to a person."""
 
 
 class Steps:
-    """Tracker of the running steps of several executions. The events of each execution must be applied in order."""
+    """Keeps track of the running steps of several executions. The events of each execution must be applied in the order
+    of its log.
+    """
 
     def __init__(self) -> None:
         self.open: dict[tuple[str, str], Span] = {}
@@ -57,7 +61,7 @@ class Steps:
         self._spans: dict[str, Spans] = {}
 
     def see(self, event: Event) -> Span | None:
-        """Apply an event. Return the step that has started or ended with this event, or None."""
+        """Apply the next event of an execution. Return the step that has started or ended with this event, or None."""
         if getattr(event.data, "operation_type", TIMER) != TIMER:
             return None  # what is not shown need not be remembered
         spans = self._spans.setdefault(event.execution_id, Spans(for_people=True))
@@ -76,14 +80,14 @@ class Steps:
 
 
 class Formatting:
-    """Adapter that subscribes to a store and calls the methods of a formatter."""
+    """Subscriber to a store that calls the methods of a formatter for each step and question."""
 
     def __init__(self, formatter: Formatter) -> None:
         self._formatter = formatter
         self._steps = Steps()
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Report the steps and questions in new events of an execution to the formatter."""
+        """Call the methods of the formatter for the steps and questions in new events of an execution."""
         for event in events:
             if isinstance(event.data, catalog.InterruptRaised):
                 self._formatter.question(execution_id, event.data)

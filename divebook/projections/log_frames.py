@@ -1,4 +1,6 @@
-"""Base classes of executions, runs, saved runs and collections, which provide their logs as DataFrames."""
+"""Base classes of those objects (executions, runs, saved runs and collections of them) that provide event logs as
+DataFrames.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ class Framed(ABC):
 
     @abstractmethod
     def _frame(self, kind: str) -> pd.DataFrame:
-        """Return the DataFrame of a kind, such as ``events`` or ``steps``."""
+        """Return the DataFrame of a kind, such as ``events`` or ``steps``, for the logs of this object."""
 
     @property
     def events(self) -> pd.DataFrame:
@@ -84,11 +86,11 @@ class ReadAtOnce(Protocol):
     """Protocol of logs in a store that can return all their events in one read."""
 
     def at_once(self) -> list[Event]:
-        """Return all events of the log, oldest first, without event ids."""
+        """Return all events of the log, oldest first, without event ids, in one read of the store."""
 
 
 class FramedLog(Framed):
-    """Base class of objects that have exactly one event log."""
+    """Base class of objects that have exactly one event log, such as an execution."""
 
     @abstractmethod
     def _log(self) -> Sequence[Event]:
@@ -130,7 +132,8 @@ class FramedLog(Framed):
         return why(self._log(), name, at, row=row, column=column)
 
     def rows(self, step: str | None = None) -> pd.DataFrame:
-        """Return a DataFrame with the results of a step over the rows of a frame: `divebook.analysis.lists.rows_frame`.
+        """Return a DataFrame with the results of a step that ran over the rows of a frame:
+        `divebook.analysis.lists.rows_frame`.
 
         ``frame.reset_index(drop=True).join(run.rows())`` adds them to the frame that the step processed.
 
@@ -150,6 +153,6 @@ class FramedLog(Framed):
 
 
 def log_of(run: FramedLog) -> Iterable[Event]:
-    """Return the events of a run, oldest first. Events that are read from a store have no ids."""
+    """Return the events of the log of a run, oldest first. Events that are read from a store have no event ids."""
     log = run._log()  # noqa: SLF001 - its own method, in its own file
     return log.at_once() if isinstance(log, ReadAtOnce) else log

@@ -63,13 +63,13 @@ class CallMessage(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Text of the text blocks, one line each; for a tool message, the result of the tool."""
+        """Text of the message: its text blocks, one line each; for the message of a tool, the result of the tool."""
         return "\n".join(text for block in self.content if (text := _text_of(block)) is not None)
 
 
 def request_messages(parameters: Mapping[str, Any]) -> list[CallMessage]:
-    """Return the messages of a request by an agent without tools: instructions, the agent's context, then content and
-    prompt.
+    """Return the messages that an agent without tools sent to its model: instructions, the agent's context, content and
+    prompt. `parameters` are those of the recorded request.
     """
     instructions = parameters.get("instructions")
     context = mappings_in(parameters.get("context"))
@@ -82,7 +82,8 @@ def request_messages(parameters: Mapping[str, Any]) -> list[CallMessage]:
 
 
 def messages_of(call: Span) -> list[CallMessage]:
-    """Return the messages of a model call and its response; an empty list for other operations.
+    """Return the messages of one recorded model call, with the response at the end; an empty list if the span is
+    another operation.
 
     For an agent with tools, only the messages that are new in this request are returned, as far as its event contains
     them. `requests_of` returns all messages.
@@ -97,14 +98,16 @@ def messages_of(call: Span) -> list[CallMessage]:
 
 
 def people_messages(messages: Sequence[Mapping[str, Any]]) -> list[CallMessage]:
-    """Convert messages from pydantic-ai's JSON form to messages for people. Parts that were cut out of the log are
-    skipped.
+    """Convert messages from pydantic-ai's JSON form to the form that is shown to people. Parts that are missing because
+    the log was shortened are skipped.
     """
     return [spoken for message in messages for spoken in _spoken(message)]
 
 
 def _spoken(message: Mapping[str, Any]) -> list[CallMessage]:
-    """Convert one request or response. Consecutive parts with the same role become one message."""
+    """Convert a request or response from pydantic-ai's JSON form to messages for people. Consecutive parts with the
+    same role become one message.
+    """
     speakers: list[tuple[Role, list[Block]]] = []
     is_answer = message.get("kind", "response") == "response"
     for part in mappings_in(message.get("parts")):
@@ -139,7 +142,7 @@ def _named(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(arguments: Any) -> Any:
-    """Return the parsed arguments of a tool call, which models write as JSON. Text that is not JSON is returned
+    """Parse the arguments of a tool call, which models write as JSON text. Text that is not JSON is returned
     unchanged.
     """
     if not isinstance(arguments, str):
@@ -151,7 +154,8 @@ def _arguments(arguments: Any) -> Any:
 
 
 def _block(item: Any) -> Block | None:
-    """Convert one content item (a text, a binary file or a URL) to a content block; None for other items.
+    """Convert one item of a message's content (a text, a binary file or a URL) to a content block; return None for
+    other items.
 
     The media type, or the kind of URL, decides whether a file is an image or a document.
     """
@@ -178,12 +182,16 @@ def _text_of(block: Block) -> str | None:
 
 
 def mapping_in(value: Any) -> Mapping[str, Any]:
-    """Return a value if it is a mapping, else an empty mapping. In a saved log, values may have been cut out."""
+    """Return a value from a recorded message if it is a mapping, else an empty mapping, since values may be missing in
+    a saved log that was shortened.
+    """
     return value if isinstance(value, Mapping) else {}
 
 
 def mappings_in(value: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings in a list. In a saved log, some or all of them may have been cut out."""
+    """Return those entries of a recorded list that are mappings, since entries may be missing in a saved log that was
+    shortened. Return an empty list for other values.
+    """
     return [part for part in value if isinstance(part, Mapping)] if isinstance(value, list | tuple) else []
 
 
@@ -195,8 +203,8 @@ _CALL = re.compile(r"tool-\d+-([^#]+)(?:#\d+)?")
 
 
 def call_name(tool_call_id: str) -> str:
-    """Return the name of a tool call in operation keys: the id from the model if it is a valid name, else a hash of the
-    id.
+    """Return the name that identifies a tool call in the keys of operations: the id that the model chose if it is a
+    valid name, else a hash of that id.
 
     >>> call_name("call_7"), call_name("call 7")
     ('call_7', '937f63e36cfe')
@@ -232,13 +240,15 @@ class RequestView:
     """Messages, in the form for people, that are part of this request and of no earlier request of the turn."""
 
     def __repr__(self) -> str:
-        """Return one line with counts only, because messages may fill pages."""
+        """Return one line with the numbers of messages and tools only, because the texts of the messages could fill
+        pages.
+        """
         count = f"{plural(len(self.messages), 'message')}, {plural(len(self.tools), 'tool')}"
         return f"<request {self.n} of {self.agent} to {self.model}: {count}, {self.status}>"
 
     @property
     def response(self) -> Mapping[str, Any] | None:
-        """Response of the model in pydantic-ai's JSON form; None while the request runs, or if it failed."""
+        """Response of the model in pydantic-ai's JSON form; None while the request runs, or if the request failed."""
         return _response(self.span)
 
     @property
@@ -269,18 +279,20 @@ class RequestView:
 
     @property
     def said(self) -> list[CallMessage]:
-        """All messages to the model and its response, in the form for people."""
+        """All messages to the model and its response, in the form that is shown to people."""
         messages_sent = _system(self.instructions) + people_messages(self.messages)
         return messages_sent + people_messages([] if self.response is None else [self.response])
 
 
 def requests_of(events: Iterable[Event]) -> list[RequestView]:
-    """Return all requests to models in the log of an execution, in the order of the log."""
+    """Return all requests to models that a log of an execution contains, in the order of the log."""
     return requests_in(spans_of(events))
 
 
 def requests_in(spans: Iterable[Span]) -> list[RequestView]:
-    """Return the model requests among the spans of a log. Of a repeated request, the last attempt is returned."""
+    """Return the model requests among the spans of a log. If a request was repeated after a failure, only the last
+    attempt is returned.
+    """
     turns: dict[str, _Turn] = {}
     views: dict[tuple[int, int], RequestView] = {}
     for span in spans:
@@ -302,14 +314,16 @@ def requests_in(spans: Iterable[Span]) -> list[RequestView]:
 
 
 def _base_of(turn: str, turns: Mapping[str, _Turn]) -> list[Mapping[str, Any]]:
-    """Return the messages of the thread before a restarted turn, which are those before the original turn."""
+    """Return the messages of the conversation before a turn. A turn that was started again has the messages before its
+    original turn.
+    """
     first = turns.get(_ANEW.sub("", turn)) if _ANEW.search(turn) else None
     return [] if first is None else first.base
 
 
 def conversation_in(views: Iterable[RequestView]) -> list[CallMessage]:
-    """Return the messages of several requests, each message once and in order. Messages that a compaction removed from
-    later requests are included.
+    """Join the messages of several requests to one conversation, with each message once and in order. Messages that
+    were later removed to shorten the context (compaction) are included.
     """
     messages: list[CallMessage] = []
     instructions: dict[str, str | None] = {}
@@ -324,7 +338,7 @@ def conversation_in(views: Iterable[RequestView]) -> list[CallMessage]:
 
 @dataclass(slots=True)
 class _Turn:
-    """Requests of one turn of an agent, which are rebuilt in the order in which they were made."""
+    """One turn of an agent in a log. It rebuilds the requests of the turn in the order in which they were made."""
 
     name: str
     base: list[Mapping[str, Any]] = field(default_factory=list)
@@ -336,7 +350,7 @@ class _Turn:
     _calls: dict[str, Span] = field(default_factory=dict)
 
     def take(self, span: Span, name: str) -> None:
-        """Add the operation of the turn itself, or of one of its tool calls."""
+        """Add an operation to this turn: the one that records the turn itself, or the one of a tool call."""
         if span.type == AGENT_TURN:
             thread = mapping_in(mapping_in(span.setting).get("thread"))
             chunks = thread.get("history")
@@ -346,7 +360,7 @@ class _Turn:
             self._calls[match[1]] = span
 
     def view(self, span: Span, number: int) -> RequestView:
-        """Rebuild a request from the previous request and the recorded changes."""
+        """Rebuild the request with a number from the request before it and the recorded changes."""
         parameters = span.parameters or {}
         before = self._sent.get(number - 1, self.base)
         kept_count = parameters.get("kept") if "new" in parameters else len(before)
@@ -374,7 +388,9 @@ class _Turn:
         )
 
     def _usual(self, number: int) -> list[Mapping[str, Any]]:
-        """Return the default of the field ``new``: the previous response, and the results of the tool calls in it."""
+        """Return the value of the recorded field ``new`` if it is missing: the messages that normally follow the
+        previous request, namely its response and the results of the tool calls in it.
+        """
         answer = self._message({"response": number - 1})
         calls = (part for part in mappings_in(answer.get("parts")) if part.get("part_kind") == "tool-call")
         returned = [{"tool": call.get("tool_call_id")} for call in calls]
@@ -399,7 +415,9 @@ class _Turn:
 
 
 def _plain_view(span: Span) -> RequestView:
-    """Return the request of an agent without tools, which makes one request and records it in full."""
+    """Return the request of an agent without tools. Such an agent makes a single request, which the log records in
+    full.
+    """
     parameters = span.parameters or {}
     messages_sent = [message for message in request_messages(parameters) if message.role != "system"]
     prompts = [_user_message(message.content, is_text=not parameters.get("content")) for message in messages_sent[-1:]]
@@ -426,7 +444,7 @@ def _user_message(blocks: Sequence[Mapping[str, Any]], *, is_text: bool) -> Mapp
 
 
 def _content(block: Mapping[str, Any]) -> Any:
-    """Convert a content block to pydantic-ai's JSON form."""
+    """Convert a content block of a message to pydantic-ai's JSON form."""
     if block.get("type") == "text":
         return str(block["text"])
     source = mapping_in(block.get("source"))
@@ -436,14 +454,14 @@ def _content(block: Mapping[str, Any]) -> Any:
 
 
 def placed(span: Span) -> tuple[str, str]:
-    """Split the key of an operation into the prefix of its turn and the name within the turn."""
+    """Split the key of an operation inside an agent's turn into the prefix of the turn and the name within the turn."""
     prefix, slash, name = str(span.key).partition("@")[0].rpartition("/")
     return prefix + slash, name
 
 
 def _place(span: Span) -> tuple[str, str]:
-    """Return an identity that all operations of a turn have in common, and the name of the operation within
-    the turn.
+    """Return a text that all operations of an agent's turn have in common and that identifies the turn, and the name of
+    the operation within the turn.
     """
     prefix, name = placed(span)
     holder = span.operation_id if name == "turn" and span.type == AGENT_TURN else span.within
@@ -512,33 +530,35 @@ class ToolCallView:
 
     @property
     def tool(self) -> str:
-        """Original name of the tool. The model may call a tool of an MCP server by another name."""
+        """Original name of the tool. The model may know a tool of an MCP server by another name."""
         return str(self._parameters.get("tool", self.block["tool"]))
 
     @property
     def agent(self) -> str:
-        """Name of the agent that made the call."""
+        """Name of the agent whose model made the call."""
         return self.view.agent
 
     @property
     def request(self) -> int:
-        """Number of the request whose response requested the call."""
+        """Number of the model request, counted within its turn, whose response asks for the call."""
         return self.view.n
 
     @property
     def server(self) -> str | None:
-        """Name of the MCP server of the tool; None for a function."""
+        """Name of the MCP server that provides the tool; None if the tool is a Python function."""
         server = self._parameters.get("server")
         return server if isinstance(server, str) and server else None
 
     @property
     def arguments(self) -> Any:
-        """Arguments of the call: those that the model wrote, or those that a person changed them to."""
+        """Arguments of the call: those that the model wrote, unless a person changed them."""
         return opened(self._parameters.get("arguments", self.block["arguments"]), lenient=True)
 
     @property
     def under_way(self) -> Span | None:
-        """Span with the times of the call: its operation, else the turn that it started, else None."""
+        """Span with the times of the call: that of its operation, or that of the turn that the call started; None if it
+        has not started.
+        """
         return self.span or self.turn
 
     @property
@@ -550,20 +570,20 @@ class ToolCallView:
 
     @property
     def is_put_off(self) -> bool:
-        """True if the call waits for approval by a person or for a result from a person, and has not been made
+        """True if the call waits for a person (an approval, or a result that a person provides) and has not been made
         since.
         """
         return self.span is not None and mapping_in(self.span.result).get("kind") in PUT_OFF
 
     @property
     def outcome(self) -> Outcome:
-        """Outcome of the call, one of the words of `Outcome`."""
+        """Outcome of the call, one of the words of the type `Outcome`."""
         span = self.under_way
         return _outcome_of_reply(self.reply) if span is None or self.is_put_off else _outcome(self, span)
 
     @property
     def result(self) -> Any:
-        """Result of the tool, or the reply to the model; None if there is neither."""
+        """Result of the tool, or a reply such as a denial that the model got instead; None if there is neither."""
         if self.span is not None and not self.is_put_off:
             payload = mapping_in(opened(self.span.result, lenient=True))
             return payload.get("result", payload.get("message"))
@@ -574,7 +594,7 @@ class ToolCallView:
 
     @property
     def changed(self) -> int:
-        """Sequence number of the latest event about the call."""
+        """Number of the latest event that concerns the call."""
         return max(span.sequences[-1] for span in (self.view.span, self.span, self.turn) if span is not None)
 
     @property
@@ -587,7 +607,9 @@ _REPLY_OUTCOMES: Mapping[Any, Outcome] = {"success": "returned", "retried": "ret
 
 
 def _outcome_of_reply(reply: Mapping[str, Any] | None) -> Outcome:
-    """Return the outcome of a call that was answered without calling the tool."""
+    """Return the outcome of a tool call that got a reply without the tool being called, such as a denial; an empty
+    string if there was no reply.
+    """
     if reply is None:
         return ""
     return "denied" if str(reply["text"]).startswith(DENIALS) else _REPLY_OUTCOMES.get(reply["outcome"], "failed")
@@ -614,7 +636,7 @@ def _outcome(call: ToolCallView, span: Span) -> Outcome:
 
 
 def tool_calls_in(spans: Iterable[Span]) -> list[ToolCallView]:
-    """Return the tool calls that the responses in a log requested, in the order of the responses."""
+    """Return the tool calls that the responses of models in a log requested, in the order of the responses."""
     operations = [span for span in spans if span.kind == "operation"]
     operations_by_place, turns = _by_place(operations)
     calls: list[ToolCallView] = []
@@ -632,8 +654,8 @@ def tool_calls_in(spans: Iterable[Span]) -> list[ToolCallView]:
 
 
 def _by_place(operations: Iterable[Span]) -> tuple[dict[tuple[int, str], Span], dict[tuple[int, str], Span]]:
-    """Return two mappings from the place of a tool call (span index of the turn, key of the call): to the call's
-    operation, and to the turn that the call started.
+    """Return two mappings by the place of a tool call (index of the span of its turn, and key of the call). The first
+    one contains the operation of the call, the second one the turn that the call started.
     """
     operations_by_place: dict[tuple[int, str], Span] = {}
     turns: dict[tuple[int, str], Span] = {}
@@ -646,13 +668,17 @@ def _by_place(operations: Iterable[Span]) -> tuple[dict[tuple[int, str], Span], 
 
 
 def call_of(span: Span) -> str:
-    """Return the key of a tool call, without the suffixes for rounds of the call and for the turn that it started."""
+    """Return the key that identifies a tool call within its turn, from the span of its operation or of the turn that it
+    started. Suffixes for repetitions are removed.
+    """
     key = str(span.key).partition("@")[0]
     return key.removesuffix("/turn").partition("/anew-")[0] if span.type == AGENT_TURN else key.partition("#")[0]
 
 
 def _asked_for(view: RequestView) -> Iterator[ToolCallView]:
-    """Yield the tool calls that a response requests, except the call by which a model returns its output."""
+    """Yield the tool calls that the response to a request asks for, except the call by which a model returns its
+    structured output.
+    """
     outputs = output_names(view)
     for block in answer_blocks(view):
         if block.get("type") == "tool_call" and block["tool"] not in outputs:
@@ -661,17 +687,21 @@ def _asked_for(view: RequestView) -> Iterator[ToolCallView]:
 
 
 def answer_blocks(view: RequestView) -> list[Block]:
-    """Return the content blocks of a response: texts, thinking, tool calls; an empty list without a response."""
+    """Return the content blocks (texts, thinking, tool calls) of the response to a request; an empty list if it has
+    none yet.
+    """
     return [block for message in people_messages([view.response or {}]) for block in message.content]
 
 
 def output_names(view: RequestView) -> list[str]:
-    """Return the names of the special tools by which a model returns structured output."""
+    """Return the names of the special tools by which a model returns structured output in a request."""
     return [str(tool.get("name", "")) for tool in mappings_in(view.output.get("output_tools"))]
 
 
 def _replies(views: Sequence[RequestView]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the replies to tool calls that later requests contain, by turn and call id."""
+    """Return the replies to tool calls, by turn and id of the call. They are contained in the requests that follow the
+    calls.
+    """
     replies: dict[tuple[str, str], dict[str, Any]] = {}
     for view in views:
         for message in mappings_in((view.span.parameters or {}).get("new")):
@@ -684,7 +714,9 @@ def _replies(views: Sequence[RequestView]) -> dict[tuple[str, str], dict[str, An
 
 
 def _spend(operations: Iterable[Span], calls_by_turn: Mapping[int, ToolCallView]) -> None:
-    """Add the token counts of each request to all tool calls that contain the request, directly or indirectly."""
+    """Add the token counts of each model request to every tool call that contains the request, directly or through a
+    delegated turn.
+    """
     holders = {span.index: span.holder for span in operations if span.type == AGENT_TURN}
     for span in operations:
         if span.type != AGENT_RESPONSE or not span.usage:

@@ -51,7 +51,7 @@ Handled: TypeAlias = Literal["", "skipped", "kept", "caught"]
 
 
 class Spans:
-    """Incremental fold of a growing event log into spans.
+    """Computes the spans (visits to steps, items, operations) of an event log, one event at a time.
 
     Readers take the spans from `changed`, and then empty it.
 
@@ -99,7 +99,7 @@ class Spans:
         """Time of the latest event in microseconds since 1970."""
 
     def take(self, event: Event) -> None:
-        """Apply the next event of the log."""
+        """Update the spans with the next event of the log."""
         if not self._for_people or not self._is_hidden(event):
             self._change(event)
         self._last_us = event.recorded_at
@@ -110,7 +110,9 @@ class Spans:
             change(self, event, event.data)
 
     def _is_hidden(self, event: Event) -> bool:
-        """Return whether an event belongs to a hidden step. A hidden step that fails is shown from its start on."""
+        """Return whether an event belongs to a step that people do not see, such as the router of a pipeline. If such a
+        step fails, it is shown after all.
+        """
         if not event.step:
             self._hidden |= hidden_steps(event.data)
         if event.step not in self._hidden:
@@ -128,12 +130,12 @@ class Spans:
         return span if span is not None and span.ended_us is None else None
 
     def knows_operation(self, operation_id: str) -> bool:
-        """Return whether the log contains the start of an operation."""
+        """Return whether the events applied so far contain the start of an operation."""
         return operation_id in self._operations
 
     def subject(self, event: Event) -> Span | None:
-        """Return the span that an event is about (operation, item or step); None if there is none. The event must have
-        been applied.
+        """Return the span (operation, item or step) that an event is about; None if it is about none. The event must
+        have been applied before.
         """
         operation_id = getattr(event.data, "operation_id", None)
         if operation_id in self._operations:
@@ -171,13 +173,13 @@ class Spans:
             self._steps[span.path].asleep = asleep
 
     def _stop_open(self, event: Event, path: str, reason: str | None = None) -> None:
-        """End the running spans of a path, because no later event will record their end."""
+        """Mark the running spans of a path as cancelled, because no later event will record their end."""
         for span in list(self._open.get(path, {}).values()):
             self._end(span, event, catalog.CANCELLED, reason if span.kind == "step" else None)
 
     def _fail_items(self, event: Event) -> None:
-        """End the items whose failure made a step fail. Only needed for old logs, in which no event records failed
-        items.
+        """Mark those items as failed whose failed call made a step fail. This is needed only for old logs, in which no
+        event records failed items.
         """
         for span in list(self._open.get(event.path, {}).values()):
             failed = self._failed_calls.get((event.path, span.iteration)) if span.kind == "item" else None
@@ -210,7 +212,7 @@ class Spans:
         self._stop_open(event, event.path)
 
     def _behind(self, event: Event, data: catalog.StepFailed) -> Span | None:
-        """Return the innermost call that caused a step to fail, or None."""
+        """Return the span of the innermost call that caused a step to fail; None if no call caused it."""
         calls = [self._operations[name] for name in data.operations or () if name in self._operations]
         return max(calls, key=lambda span: span.index, default=self._failed_calls.get((event.path, None)))
 
@@ -218,7 +220,9 @@ class Spans:
     def _blame(
         span: Span, failed: Span | None, data: catalog.StepFailed | catalog.IterationFailed | None = None
     ) -> None:
-        """Set the error fields of a failed span from the call that caused the failure, or from its own event."""
+        """Set the error fields of a failed span, from the call that caused the failure (`failed`), or from the event
+        that recorded the failure (`data`).
+        """
         if data is not None and (data.place or data.trace or (failed is None and data.error_names)):
             failed = None
             span.trace = data.trace
@@ -232,7 +236,7 @@ class Spans:
         span.error_type = next(iter(names or ()), None if failed is None else failed.error_type)
 
     def _step_caught(self, event: Event, _data: catalog.Payload) -> None:
-        """Mark the failure of a step as caught: its path continues at another step."""
+        """Mark the failure of a step as caught, since its path continues at another step."""
         step = self._steps.pop(event.path, None)
         if step is not None:
             step.handled = "caught"
@@ -282,7 +286,8 @@ class Spans:
         self._end(span, event, catalog.FAILED, data.error)
 
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
-        """Create the span of an operation. If the operation has a span already, restart that span.
+        """Create the span of an operation that has started. If the operation already has a span because it was retried,
+        restart that span.
 
         The span gets the item, the containing operation, the agent and model, and the number of failed attempts before
         it.
@@ -350,7 +355,9 @@ class Spans:
         self._end(span, event, catalog.FAILED, data.error)
 
     def _spend(self, call: Span, usage: Mapping[str, int] | None) -> None:
-        """Add the token counts and the cost of a call to its span, its step and its item."""
+        """Set the token counts and the cost of a call in its span, and add them to the spans of its step and its
+        item.
+        """
         if not usage:
             return
         price = call.result.get(COST) if isinstance(call.result, dict) else None
@@ -380,7 +387,9 @@ class Spans:
             self._stop_open(event, path)
 
     def _interrupt_raised(self, event: Event, data: catalog.InterruptRaised) -> None:
-        """Mark an operation as waiting if the question is about its unknown outcome."""
+        """Mark the span of an operation as waiting if a person is asked whether the interrupted operation took
+        effect.
+        """
         span = self._operations.get(data.operation_id or "")
         if data.kind == OUTCOME_UNKNOWN and span is not None:
             self._doubtful[data.interrupt_id] = span
@@ -396,7 +405,7 @@ class Spans:
         self._touch(span, event)
 
     def _execution_resumed(self, event: Event, _data: catalog.Payload) -> None:
-        """Handle a resumption of the execution: end or restart the spans that were interrupted.
+        """Update the spans for a resumption of the execution: end or restart those that were interrupted.
 
         Operations that ran when the process died have ended, or wait for an answer about their outcome. Steps that did
         not complete run again.
@@ -411,8 +420,8 @@ class Spans:
                 self._go_on(span, event)
 
     def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Handle a fork: end the running operations, which belong to the source, and set the results that the fork
-        changes.
+        """Update the spans for a fork: end the operations that still ran in the execution that was forked, and set the
+        results that the fork changes.
         """
         self._doubtful.clear()
         for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
@@ -564,7 +573,7 @@ class Span(Timed):
         return failed and (self.kind == "item" or (self.kind == "step" and self.failed_item is None))
 
     def forget_error(self) -> None:
-        """Clear all error fields, because the span runs again."""
+        """Clear all error fields of the span, because the operation, item or step runs again."""
         self.error = self.error_type = self.reason = self.trace = self.place = self.failed_item = None
         self.cause = -1
         self.handled = ""
@@ -584,7 +593,9 @@ COST = "cost_nanodollars"
 
 
 def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]:
-    """Return the spans of a log, in the order in which they started. `Spans` documents `for_people`."""
+    """Return the spans (visits to steps, items, operations) of a log, in the order in which they started. `Spans`
+    documents `for_people`.
+    """
     spans = Spans(for_people=for_people)
     for event in events:
         spans.take(event)
@@ -596,7 +607,8 @@ DENIALS = BY_PERSON, BY_RULE
 
 
 def tool_failure(operation_type: str, result: Any) -> str | None:
-    """Return the error text of a tool call that failed and whose error was sent to the model; None for other calls.
+    """Return the error text of a tool call whose failure was sent to the model, and is therefore recorded as a result;
+    None for other operations.
 
     The log records such a call as completed, because it is not repeated. Its result says that the tool failed. A
     denied call did not fail.
@@ -623,7 +635,9 @@ _UNKNOWN = Each()
 
 
 def places_in(workflow: Workflow) -> PlaceOf:
-    """Return a function from a span to the label of its item: variable of ``Each`` (else step) with index or key."""
+    """Return a function from a span to the label of its item in ``Each``, such as ``rows[17]``; the label is empty
+    outside ``Each``.
+    """
     loops = {step.name: step.each for step in workflow.steps if step.each is not None}
 
     def place_of(span: Span) -> str:
@@ -635,7 +649,8 @@ def places_in(workflow: Workflow) -> PlaceOf:
 
 
 def item_name(span: Span, place_of: PlaceOf) -> str:
-    """Return a short name of the item to which a span belongs, such as its ``name`` field; empty outside ``Each``.
+    """Return a short name for the item of ``Each`` to which a span belongs, such as its field ``name``; an empty string
+    outside ``Each``.
 
     The name is the key of the item, the item itself if it is a text or number, or the first field of `_LABEL_FIELDS`
     that a mapping has. If there is none, the label from `place_of` is returned.
@@ -655,8 +670,8 @@ def item_name(span: Span, place_of: PlaceOf) -> str:
 
 
 def _is_short(number: object) -> bool:
-    """Return whether a value is a number with few digits. Long numbers are poor labels, and some cannot be
-    formatted.
+    """Return whether a value is a number with few digits, which is usable as a label of an item. Some long integers
+    cannot even be formatted.
     """
     return isinstance(number, int | float) and abs(number) < MOST_NUMBER
 

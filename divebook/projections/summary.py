@@ -1,4 +1,5 @@
-"""Summaries of event logs for lists of runs, cached projections of one log (`ReadLog`), and the critical path of a run.
+"""Summaries of event logs for lists of runs, cached results computed from one log (`ReadLog`), and the critical path of
+a run.
 
 A summary is small and plain, so that a store keeps it beside its list of executions. It covers the events up to a
 sequence number; `Summing` adds the later events of a growing log.
@@ -63,7 +64,7 @@ INPUTS = 3
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
-    """Line about one execution in a list of runs."""
+    """Data for one line in a list of runs: the record of an execution, and the summary of its log."""
 
     record: ExecutionRecord
     summary: Summary | None
@@ -80,16 +81,18 @@ class RunLine:
 
     @property
     def badge(self) -> str:
-        """``what-if``, ``trial`` or ``fork`` for an execution of that origin; empty for other executions."""
+        """``what-if``, ``trial`` or ``fork`` for an execution that was started in this way; an empty string for other
+        executions.
+        """
         return badge_of(self.record)
 
     def named(self, width: int) -> str:
-        """Return the name of the workflow, cut to a width, with the badge of the execution."""
+        """Return the name of the workflow, cut to a maximum width, with the badge of the execution."""
         return badged(one_line(self.record.workflow_name, width), self.badge)
 
     @property
     def is_counted(self) -> bool:
-        """True if the execution counts in totals over several runs."""
+        """True if the execution counts in totals over several runs, which is so unless it is a what-if or a trial."""
         return self.record.origin not in UNCOUNTED
 
     @property
@@ -103,13 +106,15 @@ class RunLine:
 
     @property
     def error(self) -> str:
-        """Error text with its location; empty unless the execution failed."""
+        """Error text of the failed execution with its location in the code; empty if the execution has not failed."""
         error = "" if self.summary is None else self.summary.error
         return error if self.record.status == FAILED else ""
 
     @property
     def about(self) -> str:
-        """Error of the run; else the time at which its kernel stopped; else its note; else its inputs."""
+        """Text about the run: its error if it failed, else the time at which its kernel stopped, else its note, else
+        its inputs.
+        """
         if self.error or self.summary is None:
             more = 0 if self.summary is None else self.summary.failed
             return f"{self.error} and {more:,} more" if self.error and more else self.error
@@ -119,8 +124,8 @@ class RunLine:
 
     @property
     def stand(self) -> str:
-        """Progress of the run in words: failed items, open questions, completed items, current step, or the person who
-        cancelled it.
+        """Progress of the run in words: failed items, open questions, completed items, the current step, or the person
+        who cancelled it. Empty if there is nothing to report.
         """
         summary = self.summary
         if summary is not None and self.record.status == COMPLETED and summary.failed:
@@ -141,7 +146,7 @@ class RunLine:
 
     @property
     def way_on(self) -> str:
-        """Point at which the run would continue: ``picks up at step a (2 of 4 items kept)``."""
+        """Point at which the run would continue if resumed: ``picks up at step a (2 of 4 items kept)``."""
         summary = self.summary
         if summary is None or not summary.step:
             return "picks up where it was left"
@@ -150,7 +155,7 @@ class RunLine:
 
     @property
     def cost(self) -> int | None:
-        """Cost of the run in nanodollars; None if it called no model, or if the cost is not known yet."""
+        """Cost of the run in nanodollars; None if the run called no model, or if its log has not been read yet."""
         return None if self.summary is None else self.summary.cost
 
     @property
@@ -213,7 +218,7 @@ class Summary(NamedTuple):
 
 
 class Summing:
-    """Incremental fold of a growing event log into a summary.
+    """Computes the summary of an event log, one event at a time.
 
     Examples
     --------
@@ -237,7 +242,7 @@ class Summing:
         self._inputs: Mapping[str, Any] = {}
 
     def take(self, events: Iterable[Event]) -> None:
-        """Apply the next events of the log."""
+        """Update the summary with the next events of the log."""
         for event in events:
             self._activity.take(event)
             self._read(event, event.data)
@@ -265,7 +270,7 @@ class Summing:
         )
 
     def _others_failed(self) -> int:
-        """Return the number of failed items, without the item that the error text contains."""
+        """Return the number of failed items, without the item that the error text of the run already names."""
         is_in_error = bool(self._error) and self._failed_item is not None
         return max(
             0, sum(progress.failed for progress in self._activity.progress) - is_in_error
@@ -304,7 +309,7 @@ class Summing:
 
 
 def in_words(inputs: Mapping[str, Any], redactor: Redactor) -> str:
-    """Return inputs as a short text: sizes of collections, and short values as they are.
+    """Format the inputs of a run as a short text: collections by their size, and short values as they are.
 
     >>> in_words({"packages": ["a", "b"], "depth": 2, "note": None, "api_key": "s3cr3t"}, Redactor())
     '2 packages, depth 2, api_key [redacted]'
@@ -347,12 +352,15 @@ def newest_run(store: EventStore) -> ExecutionRecord | None:
 
 
 def badge_of(record: ExecutionRecord) -> str:
-    """Return ``what-if``, ``trial`` or ``fork`` for an execution of that origin; empty for other executions."""
+    """Return the word ``what-if``, ``trial`` or ``fork`` for an execution that was started in this way; an empty string
+    for other executions.
+    """
     return record.origin if record.origin in BADGED else ""
 
 
 def badged(name: str, badge: str) -> str:
-    """Return the name of a workflow, followed by a badge if the badge is not empty.
+    """Return the name of a workflow, followed by the badge of its execution (such as ``trial``) in parentheses; without
+    parentheses if the badge is empty.
 
     >>> badged("roses", "trial"), badged("roses", "")
     ('roses (trial)', 'roses')
@@ -361,7 +369,7 @@ def badged(name: str, badge: str) -> str:
 
 
 class Overview:
-    """Builder of the lines for a list of runs, with a cache of summaries."""
+    """Computes the lines of a list of runs, with a cache of the summaries of their logs."""
 
     def __init__(self, store: EventStore, clock: Callable[[], float] = time.monotonic) -> None:
         self.store = store
@@ -372,15 +380,19 @@ class Overview:
         """Folds of the logs of executions that have not ended, by execution."""
 
     def lines(self, records: Sequence[ExecutionRecord], patience: float = FOR_EVER) -> list[RunLine]:
-        """Return a line for each record. At most `patience` seconds are spent on reading logs."""
+        """Return the line of each execution. At most `patience` seconds are spent on reading logs; after that, lines
+        have no summary.
+        """
         return self._lines(records, self.summaries(records, patience))
 
     def known_lines(self, records: Sequence[ExecutionRecord]) -> list[RunLine]:
-        """Return a line for each record, using only cached summaries."""
+        """Return the line of each execution without reading any log: summaries that are not cached are missing."""
         return self._lines(records, {name: summary for name, (_, summary) in self._known.items()})
 
     def moving(self) -> tuple[list[tuple[str, str]], set[str]]:
-        """Return the open questions of all executions, and the ids of executions that no process drives any more."""
+        """Return the open questions of all executions, and the ids of those executions that count as running although
+        no process drives them any more.
+        """
         orphans = {record.execution_id for record in self.store.orphans() if record.status == RUNNING}
         return self.store.asking(), orphans
 
@@ -394,8 +406,8 @@ class Overview:
         return lines
 
     def summaries(self, records: Sequence[ExecutionRecord], patience: float = FOR_EVER) -> Mapping[str, Summary]:
-        """Return the summaries of executions. At most `patience` seconds are spent on reading logs; missing ones are
-        left out.
+        """Return the summaries of executions by id. At most `patience` seconds are spent on reading logs; summaries
+        that are not ready by then are left out.
         """
         self._recall([record for record in records if not self._is_known(record)])
         until = self._clock() + patience
@@ -412,15 +424,15 @@ class Overview:
         return entry is not None and entry[0] >= record.last_sequence
 
     def _recall(self, records: Sequence[ExecutionRecord]) -> None:
-        """Load the summaries that the store contains into the cache."""
+        """Load summaries that the store has saved for some executions into the cache."""
         for name, (sequence, data) in self.store.summaries([record.execution_id for record in records]).items():
             summary = Summary.from_data(data)
             if summary is not None:
                 self._known[name] = (sequence, summary)
 
     def _read(self, record: ExecutionRecord) -> bool:
-        """Read the new events of a log into the cache. Return whether the summary should be stored, which is so unless
-        the run is running.
+        """Read the new events of an execution and update its summary in the cache. Return True if the summary should be
+        saved in the store, which is so unless the execution is running.
         """
         name = record.execution_id
         summing = self._following.get(name) or Summing()
@@ -454,7 +466,8 @@ class Overview:
 
 
 class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off it
-    """Events of an execution as a tuple, with cached spans, activity and distributions.
+    """Events of an execution as a tuple, with cached results that are computed from them: spans, activity and
+    distributions of values.
 
     The report, the failures and the saved form of one run share one of these, because a fold of a long log takes as
     long as all the rest (`tests/notebook/test_failed.py`).
@@ -462,7 +475,9 @@ class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off 
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
-        """Return events as a `ReadLog`. A `ReadLog` is returned unchanged."""
+        """Convert events to a `ReadLog`. If they are a `ReadLog` already, return it, so that its cached results are
+        used.
+        """
         return events if isinstance(events, cls) else cls(events)
 
     @cached_property
@@ -483,7 +498,7 @@ class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off 
 
     @cached_property
     def spreads(self) -> Spreads:
-        """Distributions of the values in the results of rows and items; read-only."""
+        """Distributions of the values in the results of rows and items, as cached counts; read-only."""
         spreads = Spreads()
         for event in self:
             spreads.take(event)
@@ -540,7 +555,7 @@ _SPENT: dict[str, Spent] = {
 
 
 class PathPart(NamedTuple):
-    """Part of the critical path: a call, an open question, a pause or overhead."""
+    """Part of the critical path of a run: a call, an open question, a pause or overhead."""
 
     spent: Spent
     """Kind of the time."""
@@ -555,13 +570,13 @@ class PathPart(NamedTuple):
 
     @property
     def took_us(self) -> int:
-        """Duration of the part in microseconds."""
+        """Duration of this part of the critical path in microseconds."""
         return self.ended_us - self.started_us
 
 
 @dataclass(slots=True)
 class _PathOfRun:
-    """Facts about one path (branch) of a run that the search for the critical path needs."""
+    """Facts about one path (branch) of a run that the search for the critical path of the run needs."""
 
     began_us: int = 0
     parent: str | None = None
@@ -576,7 +591,8 @@ class _PathOfRun:
 
 
 def critical_path(events: Iterable[Event]) -> list[PathPart]:
-    """Return the critical path of a run, oldest part first. For a running execution, it ends at the last event.
+    """Return the critical path of a run: the parts that its end waited for, oldest first. For a running execution, it
+    ends at the last event.
 
     >>> critical_path([])
     []
@@ -591,14 +607,14 @@ def critical_path(events: Iterable[Event]) -> list[PathPart]:
 
 
 def _extent(log: Sequence[Event]) -> tuple[int, int]:
-    """Return the times of the start and the end of a run. The start of a fork is the time of the fork."""
+    """Return the times at which a run started and ended. A fork starts at the time of the fork."""
     forks = [event.recorded_at for event in log if isinstance(event.data, catalog.ExecutionForked)]
     began = forks[-1] if forks else log[0].recorded_at
     return began, max(began, *(event.recorded_at for event in log))
 
 
 def _paths(log: ReadLog) -> dict[str, _PathOfRun]:
-    """Return the facts about each path of a run, by path.
+    """Return the facts about each path (branch) of a run, by name of the path.
 
     Structure comes from the events of paths, questions from the interrupt events, and calls from the spans of
     operations.
@@ -618,7 +634,7 @@ def _paths(log: ReadLog) -> dict[str, _PathOfRun]:
 
 
 def _follow(paths: dict[str, _PathOfRun], event: Event) -> None:
-    """Apply an event to the facts about its path: a start, branch, wait or join."""
+    """Update the facts about a path with an event: a start, branch, wait or join."""
     path = paths[event.path]
     path.last = event.sequence
     match event.data:
@@ -634,7 +650,7 @@ def _follow(paths: dict[str, _PathOfRun], event: Event) -> None:
 
 
 def _question_parts(log: ReadLog) -> Iterator[PathPart]:
-    """Yield one part for each question, from the time it was asked to its answer or expiry."""
+    """Yield a part for each question in a log, from the time it was asked until its answer or expiry."""
     open_questions: dict[str, tuple[Event, catalog.InterruptRaised]] = {}
     for event in log:
         if isinstance(event.data, catalog.InterruptRaised):
@@ -696,7 +712,9 @@ def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator
 
 
 def _waited_for(parts: Sequence[PathPart], remaining: int, now: int, latest: PathPart | None) -> int | None:
-    """Return the index of the part that ended last before `now`, or None. A call of the same item is preferred."""
+    """Return the index of the call or question on a path that ended last before `now`; None if there is none. One of
+    the same item as `latest` is preferred.
+    """
     place = min(remaining, bisect_right(parts, now, key=lambda part: part.ended_us)) - 1
     if place < 0:
         return None
@@ -712,7 +730,9 @@ _NEAR = 200
 
 
 def _with_gaps(backwards: Iterable[PathPart], began: int, ended: int) -> list[PathPart]:
-    """Return the parts in chronological order, with gaps between them filled as overhead."""
+    """Return the parts of the critical path in chronological order. Gaps between them are filled with parts for
+    overhead.
+    """
     parts: list[PathPart] = []
     now = ended
     path = ""
@@ -731,7 +751,8 @@ def _with_gaps(backwards: Iterable[PathPart], began: int, ended: int) -> list[Pa
 
 
 def _interrupted(log: ReadLog, parts: Iterable[PathPart]) -> Iterator[PathPart]:
-    """Yield the parts, with the times when the run was paused or stopped cut out as separate parts.
+    """Yield the parts of the critical path, after cutting out the times when the run was paused or stopped. These times
+    become parts of their own.
 
     A part 10-20 with a pause 12-15 becomes the part 10-12, the pause 12-15 and the part 15-20.
     """

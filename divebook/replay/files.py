@@ -81,33 +81,35 @@ class KeptFiles:
 
     @property
     def first(self) -> int:
-        """Number of the event that recorded the initial files."""
+        """Number of the event that recorded the initial files of the workspace."""
         return self._points[0].sequence
 
     @property
     def changed_at(self) -> list[int]:
-        """Numbers of the events that recorded changes of files."""
+        """Numbers of the events that recorded changes of the files of the workspace."""
         return [point.sequence for point in self._points[1:]]
 
     @property
     def folder(self) -> Path | None:
-        """Current folder of the workspace; None if it does not exist any more."""
+        """Folder in which the workspace has its files now; None if the folder does not exist any more."""
         folder = self.opened.reference.get("folder")
         return Path(folder) if folder is not None and Path(folder).is_dir() else None
 
     @property
     def source(self) -> Path | None:
-        """Folder from which the workspace was copied, or in which it works directly; None if there is none."""
+        """Folder from which the files of the workspace were copied, or in which the workspace works directly; None
+        without such a folder.
+        """
         source = self.opened.source or self.opened.reference.get("folder")
         return None if source is None else Path(source)
 
     def content(self, digest: str) -> bytes:
-        """Return the content of a file by its digest (hash)."""
+        """Return the content of a file of the workspace by the digest (hash) of the content."""
         return file_content(self._store, digest)
 
     def at(self, sequence: int | None = None) -> Tree:
-        """Return the files after an event, by default the last one; raise
-        `SetupError` before the workspace was opened.
+        """Return the files of the workspace after an event, by default after the last one. Raise `SetupError` if the
+        workspace was not open yet.
         """
         points = self._points_until(sequence)
         return tree_of([point.files for point in points])  # type: ignore[misc]  # they are manifests, as they are written
@@ -119,7 +121,7 @@ class KeptFiles:
         return points
 
     def read(self, path: str, sequence: int | None = None) -> bytes:
-        """Return the content that a file had after an event, by default the last one.
+        """Return the content that a file of the workspace had after an event, by default after the last one.
 
         Raises
         ------
@@ -142,7 +144,9 @@ class KeptFiles:
         return self.content(entry.content)
 
     def changes(self, since: int | None = None, until: int | None = None) -> list[FileChange]:
-        """Return the files that differ between two events, by default between the first and the last event."""
+        """Return the files of the workspace that differ between two events, by default between the first and the last
+        one.
+        """
         before = self.at(self.first if since is None else since)
         after = self.at(until)
         return changes_between(before.entries, after.entries)
@@ -150,7 +154,9 @@ class KeptFiles:
     def diff(
         self, since: int | None = None, until: int | None = None, paths: Sequence[str] | None = None
     ) -> list[FileDiff]:
-        """Return the line differences of each changed file between two events, by default the first and the last."""
+        """Return the line-by-line differences of each file that changed between two events, by default between the
+        first and the last one.
+        """
         return diffs_of(select_changes(self.changes(since, until), paths), self.content)
 
     def changed(
@@ -162,7 +168,7 @@ class KeptFiles:
         whole: bool = True,
         most: int | None = None,
     ) -> ChangedFiles:
-        """Return the differences between two events in a form for display.
+        """Return the files that changed between two events as an object that notebooks display.
 
         At most `most` files are compared; with ``whole=False`` only a list of the files is shown.
         """
@@ -188,7 +194,8 @@ class KeptFiles:
         since: int | None = None,
         until: int | None = None,
     ) -> Applied:
-        """Apply changes to a folder, by default the folder from which the workspace was copied; either all or none.
+        """Apply the changes of the workspace's files to a folder, by default to the one from which the workspace was
+        copied. Either all changes are applied or none.
 
         Parameters
         ----------
@@ -224,7 +231,8 @@ class KeptFiles:
         force: bool = False,
         by_name: Sequence[str] = (),
     ) -> Tree:
-        """Replace the content of a folder by the files that the workspace had after an event; either all or none.
+        """Replace the content of a folder by the files that the workspace had after an event. Either all files are
+        replaced or none.
 
         Hidden names and version-control metadata in the folder do not change, unless they are named.
 
@@ -298,17 +306,17 @@ class ChangedFiles:
 
     @property
     def added(self) -> int:
-        """Number of added lines in all files."""
+        """Number of lines that were added, in all changed files together."""
         return sum(diff.added or 0 for diff in self.files)
 
     @property
     def removed(self) -> int:
-        """Number of removed lines in all files."""
+        """Number of lines that were removed, in all changed files together."""
         return sum(diff.removed or 0 for diff in self.files)
 
     @property
     def patch(self) -> str:
-        """The differences in the patch format of git, with secrets removed."""
+        """Differences of all files in git's patch format, with secrets removed."""
         return str(shared().text("".join(diff.text for diff in self.files)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -324,7 +332,9 @@ class ChangedFiles:
 
     @property
     def head(self) -> str:
-        """Summary of the differences in one line: numbers of files and lines, and the two events."""
+        """Summary of the changed files in one line: the numbers of files and lines, and the two events that are
+        compared.
+        """
         if not self.files:
             return f"workspace {self.workspace}: no file has changed from event {self.since} to event {self.until}"
         lines = f"+{self.added} -{self.removed}"
@@ -352,7 +362,8 @@ class ChangedFiles:
         return f'<div class="{AS_TEXT}" style="margin:4px 0">{head}{parts}{missing}</div>'
 
     def within(self, characters: int) -> ChangedFiles:
-        """Return a copy whose patches have at most `characters` characters together.
+        """Return a copy in which the patches of all files have at most `characters` characters in total, so that it can
+        be saved.
 
         A patch that would exceed the limit is replaced by a hint.
         """
@@ -376,7 +387,7 @@ def _line(diff: FileDiff) -> str:
 
 
 def _part(diff: FileDiff, *, is_open: bool) -> str:
-    """Return the difference of one file as an HTML part that can be unfolded."""
+    """Return the HTML of the differences in one file, as a section that can be unfolded."""
     lines = _lines(diff)
     was = f" ← {diff.was}" if diff.was is not None else ""
     head = f"<b>{SIGNS[diff.kind]}</b> <code>{safe(diff.path + was)}</code> {styled(FAINT, safe(lines))}"
@@ -398,7 +409,7 @@ def _html_line(line: str) -> str:
 
 
 class _Point(NamedTuple):
-    """Event that recorded the files of a workspace: its opening, or a later change of files."""
+    """Event that recorded the files of a workspace: the opening of the workspace, or a later change of its files."""
 
     sequence: int
     digest: str

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Retried(NamedTuple):
-    """Failed attempt at a call or step that was followed by another attempt."""
+    """Failed attempt at a call or a step that was followed by another attempt."""
 
     sequence: int
     """Number of the event that recorded the failure."""
@@ -43,7 +43,9 @@ def _failure(data: catalog.StepRetried) -> tuple[int, str, float]:
 
 
 class Inspected(FramedLog):
-    """Log of one run with its critical path, time by kind, and retries."""
+    """Log of a run, with its critical path, the time per kind of activity (model calls, waiting, ...), and the attempts
+    that were retried.
+    """
 
     def __init__(self, log: Sequence[Event]) -> None:
         self.log = ReadLog.of(log)
@@ -53,7 +55,7 @@ class Inspected(FramedLog):
 
     @cached_property
     def parts(self) -> list[PathPart]:
-        """Parts of the critical path, oldest first; their durations add up to the duration of the run."""
+        """Parts of the critical path of the run, oldest first. Their durations add up to the duration of the run."""
         return critical_path(self.log)
 
     @property
@@ -63,7 +65,9 @@ class Inspected(FramedLog):
 
     @cached_property
     def spent(self) -> dict[Spent, int]:
-        """Microseconds of the critical path by kind of activity, the longest first."""
+        """Total time of the critical path in microseconds for each kind of activity (model calls, waiting, ...), the
+        longest first.
+        """
         counted: Counter[Spent] = Counter()
         for part in self.parts:
             counted[part.spent] += part.took_us
@@ -71,7 +75,7 @@ class Inspected(FramedLog):
 
     @cached_property
     def retried(self) -> list[Retried]:
-        """Failed attempts that were followed by another attempt."""
+        """Failed attempts in the run that were followed by another attempt."""
         return [
             Retried(
                 event.sequence,
@@ -105,7 +109,7 @@ class _Table(NamedTuple):
 
 
 def as_text(inspection: Inspected) -> str:
-    """Return the tables of an inspection as text for a terminal."""
+    """Format the tables of an inspection of a run as text for a terminal."""
     lines = [_headline(inspection)]
     for table in _tables(inspection):
         lines += ["", f"{table.title}:"]
@@ -118,7 +122,7 @@ def as_text(inspection: Inspected) -> str:
 
 
 def as_html(inspection: Inspected) -> str:
-    """Return the tables of an inspection as HTML with inline styles."""
+    """Format the tables of an inspection of a run as HTML with inline styles."""
     parts = [f'<p style="margin:4px 0"><strong>{html.escape(_headline(inspection))}</strong></p>', _bar(inspection)]
     for table in _tables(inspection):
         head = "".join(f'<th scope="col" style="{_CELL}">{html.escape(name)}</th>' for name in table.columns)
@@ -141,7 +145,9 @@ _COLOURS = {"model": "model", "tools": "tool", "actions": "action", "scripts": "
 
 
 def _bar(inspection: Inspected) -> str:
-    """Return the shares of the kinds of time as one coloured HTML bar; the table below it explains the colours."""
+    """Return an HTML bar that shows the share of each kind of time (model calls, waiting, ...) in a run as a coloured
+    piece. The table below the bar explains the colours.
+    """
     whole = max(1, inspection.duration_us)
     pieces = "".join(
         f'<span title="{kind}" style="display:inline-block;height:10px;width:{took * 100 / whole:.2f}%;'
@@ -175,8 +181,8 @@ def _tables(inspection: Inspected) -> Iterator[_Table]:
 
 
 def _parts(inspection: Inspected) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
-    """Return title, columns and rows of the table with the longest parts of the
-    critical path, in their order in time.
+    """Return title, columns and rows of the table that lists the longest parts of a run's critical path, in
+    chronological order.
     """
     parts = inspection.parts
     longest = sorted(sorted(range(len(parts)), key=lambda place: -parts[place].took_us)[:MOST_PARTS])
@@ -210,7 +216,9 @@ def _retries(inspection: Inspected, redactor: Redactor) -> tuple[str, tuple[str,
 
 
 def _costs(inspection: Inspected, by: Literal["agent", "model", "step"]) -> list[tuple[str, ...]]:
-    """Return the rows with the highest costs by agent, model or step (`divebook.analysis.agents.costs_frame`)."""
+    """Return the table rows with the highest costs of a run by agent, model or step
+    (`divebook.analysis.agents.costs_frame`).
+    """
     rows = inspection.costs(by).fillna({"input_tokens": 0, "output_tokens": 0}).head(MOST_COSTS).to_dict("records")
     return [
         (
@@ -245,12 +253,14 @@ class Inspection(Inspected):
 
     @property
     def times(self) -> pd.DataFrame:
-        """One row per kind of time along the critical path: `divebook.analysis.lists.times_frame`."""
+        """One row per kind of activity (model calls, waiting, ...) along the critical path:
+        `divebook.analysis.lists.times_frame`.
+        """
         return self._frame("times")
 
     @property
     def retries(self) -> pd.DataFrame:
-        """One row per failed attempt that was followed by another: `divebook.analysis.lists.retries_frame`."""
+        """One row per failed attempt that was followed by another attempt: `divebook.analysis.lists.retries_frame`."""
         return self._frame("retries")
 
     def _frame(self, kind: str) -> pd.DataFrame:

@@ -1,4 +1,5 @@
-"""Index of the origins of values: one pass over a log finds the causes of every value of a variable and every choice.
+"""Index of the origins of values. One pass over a log finds the causes of each value of a variable, and of each choice
+of the next step.
 
 A *choice* is the selection of the steps that follow a step. The causes of a value are the variables and inputs that its
 step could read, in the version that the step read, the calls of the step, and the choices without which the step would
@@ -46,7 +47,8 @@ from divebook.workflow.step import STAGE, Step
 
 
 class Origins:
-    """Index of the values and choices of one log. New events can be added when the log grows.
+    """Index of the origins of all values of variables and all choices in one log. New events can be added when the log
+    grows.
 
     Examples
     --------
@@ -81,7 +83,7 @@ class Origins:
         self.take(log)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add the next events of the log to the index."""
+        """Update the index with the next events of the log."""
         for event in events:
             change = self._CHANGES.get(type(event.data))
             if change is not None:
@@ -91,12 +93,12 @@ class Origins:
     # --- queries ---------------------------------------------------------------------------------------------------
 
     def names(self, at: int) -> list[str]:
-        """Return the names that had a value up to an event: variables, and inputs as ``inputs.NAME``."""
+        """Return the names that had a value at or before an event: variables, and inputs as ``inputs.NAME``."""
         variables = [name for name, versions in self._history.items() if versions[0][0] <= at]
         return [*variables, *(f"{INPUT}{name}" for name in self._inputs)]
 
     def of(self, name: str, at: int) -> ValueOrigin | None:
-        """Return the origin of the value that a variable or input had after an event; None if it had no value."""
+        """Return the origin of the value that a variable or input had after an event; None if it had no value then."""
         if name.startswith(INPUT):
             number = self._inputs.get(name.removeprefix(INPUT))
         else:
@@ -106,7 +108,9 @@ class Origins:
         return None if number is None else self.all[number]
 
     def whole(self, at: int) -> ValueOrigin:
-        """Return the origin of the whole state after an event, with the values of all variables as causes."""
+        """Return an origin that stands for the whole state after an event. Its causes are the values of all
+        variables.
+        """
         origins = (self.of(name, at) for name in self._history)
         reads = tuple(origin.number for origin in origins if origin is not None and origin.kind != "output")
         return ValueOrigin(len(self.all), "state", "state", at, reads=reads)
@@ -126,7 +130,7 @@ class Origins:
             self._present = self._present.delete(name)
 
     def _is_set(self, name: str) -> bool:
-        """Return True if a variable has a value at the current event: it was set, and not deleted since."""
+        """Return True if a variable has a value at the event that is being read: it was set, and not deleted since."""
         number = self._present.get(name)
         while number is not None and self.all[number].kind == "kept":
             number = next(iter(self.all[number].reads), None)
@@ -153,7 +157,9 @@ class Origins:
         self._items = {step.name: reads_of(step, only_items=True) for step in self.workflow.steps}
 
     def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Add the inputs and variables that a fork changed; the visits to open steps read the new values."""
+        """Add origins for the inputs and variables that a fork changed. Steps that are running at the fork read the new
+        values.
+        """
         if data.definition is not None:
             self._define(data.definition)
         change = data.change or {}
@@ -253,7 +259,8 @@ class Origins:
             visit.is_item_new = False
 
     def _is_item(self, event: Event, visit: StepVisit, mutation: catalog.Mutation) -> bool:
-        """Record a change of the loop variable of `Each`; return True if the event is such a change.
+        """Record a change of the loop variable of `Each`, and return True. Return False if the changed variable is
+        another one.
 
         At the start of an item the variable gets the item; at its end, the variable gets its earlier value again.
         """
@@ -270,7 +277,7 @@ class Origins:
         return True
 
     def _set(self, event: Event, visit: StepVisit, mutation: catalog.Mutation) -> None:
-        """Add the origin of a value that a step sets, either by its running script or as its result."""
+        """Add the origin of a value that a step has set, through its running script or as its result."""
         by_script = visit.running_calls > 0
         # An item does not depend on the loop variable of earlier items (`test_an_item_does_not_come_from_another`).
         values = visit.items if visit.is_item_new else visit.values_read
@@ -292,7 +299,9 @@ class Origins:
             visit.values_read[origin.number] = None
 
     def _keep_unchanged(self, event: Event, visit: StepVisit) -> None:
-        """Add ``kept`` origins for the variables that a script could have changed and did not; causes are its reads."""
+        """Add origins of the kind ``kept`` for those variables that a script could have changed and did not. The values
+        that the script read are their causes.
+        """
         names = self.choices.changed_by(visit.step)
         set_by_script = {origin.name for origin in visit.unclaimed}
         facts = {"path": event.path, "step": visit.step, "visit": visit.number, "because": visit.because}
@@ -342,7 +351,9 @@ class Origins:
         self._decide(self._line(event), [])
 
     def _decide(self, line: PathOrigins, targets: list[str]) -> None:
-        """Add the origin of the choice after a step, as soon as the steps that follow are known."""
+        """Add the origin of the choice after a step, when the log shows the steps that follow it. Do nothing if no
+        choice is unfinished.
+        """
         after = line.after
         line.after = None
         if after is None:
@@ -376,8 +387,8 @@ class Origins:
             self._keep(choice, step, targets)
 
     def _keep(self, choice: ValueOrigin, step: Step, targets: list[str]) -> None:
-        """Add ``kept`` origins for the variables that the steps on edges not followed may set: they depend on the
-        choice.
+        """Add origins of the kind ``kept`` for the variables that the steps on edges not followed could have set. These
+        variables depend on the choice, because it left them unchanged.
         """
         # `names` is None if the ways not followed may set any variable. A variable that was set since the choice has an
         # origin of its own already.
@@ -399,7 +410,9 @@ class Origins:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def _execution_completed(self, event: Event, data: catalog.ExecutionCompleted) -> None:
-        """Add the origins of the outputs that are not variables, such as the text of the last step."""
+        """Add the origins of those outputs of an execution that are not variables, such as the text of the last
+        step.
+        """
         for name in data.outputs:
             if self._is_set(name):
                 continue
@@ -466,7 +479,9 @@ class StepCall:
 
 @dataclass(slots=True)
 class ValueOrigin:
-    """Cause of one value that a variable has from an event on, or of one choice of the next step."""
+    """Origin of one value that a variable has from an event on, or of one choice of the next step: the step, calls and
+    other values that caused it.
+    """
 
     number: int
     """Index in `Origins.all`."""
@@ -498,7 +513,9 @@ class ValueOrigin:
 
     @property
     def causes(self) -> tuple[int, ...]:
-        """Numbers of the causes in `Origins.all`: first values, then choices."""
+        """Indexes in `Origins.all` of the origins that caused this one: first those of values that were read, then
+        those of choices.
+        """
         return self.reads + self.because
 
 
@@ -520,8 +537,8 @@ _CONTRARY |= {second: first for first, second in _CONTRARY.items()}
 
 
 class Choices:
-    """Analysis of a workflow's graph: which steps and variables depend on the
-    choice after a step. Results are cached.
+    """Analysis of the graph of a workflow: which steps and variables depend on the choice of the steps that follow a
+    step. Results are cached.
     """
 
     def __init__(self, workflow: Workflow) -> None:
@@ -532,19 +549,23 @@ class Choices:
         self._settable: dict[tuple[str, str], frozenset[str] | None] = {}
 
     def is_choice(self, name: str) -> bool:
-        """Return True if different steps can follow a step: it has conditions on its edges, or catches failures."""
+        """Return True if the steps that follow a step depend on a choice: the step has conditions on its edges, or
+        catches failures.
+        """
         step = self._steps.get(name)
         return step is not None and (bool(step.catch) or any(edge.condition for edge in step.edges))
 
     def merge(self, name: str) -> str | None:
-        """Return the first step that every route after a step passes exactly once; None if there is none."""
+        """Return the first step that every route after a given step passes exactly once, so that it does not depend on
+        the choice; None if no step qualifies.
+        """
         if name not in self._merges:
             self._merges[name] = next((step for step in self._candidates(name) if self._merges_at(name, step)), None)
         return self._merges[name]
 
     def may_set(self, name: str, targets: Iterable[str]) -> frozenset[str] | None:
-        """Return the variables that may be set on the routes from a step through
-        some targets; None for any variable.
+        """Return the names of the variables that may be set on the routes from a step through some of its targets; None
+        if it may be any variable.
         """
         names: frozenset[str] = frozenset()
         for target in targets:
@@ -555,8 +576,8 @@ class Choices:
         return names
 
     def still_holding(self, control: tuple[int, ...], step: str, origins: Sequence[ValueOrigin]) -> tuple[int, ...]:
-        """Return the choices (numbers of `origins`) on which a step depends, without the choices that merge at the
-        step.
+        """Return the choices in `control` on which a step still depends, without those whose routes join again at this
+        step. Choices are indexes in `origins`.
         """
         if all(self.merge(origins[number].step) != step for number in control):
             return control
@@ -571,13 +592,13 @@ class Choices:
         return tuple(choices)
 
     def changed_by(self, name: str) -> frozenset[str] | None:
-        """Return the variables that the script of a step may set or delete,
-        besides its result; None for any variable.
+        """Return the names of the variables that the script of a step may set or delete, in addition to the one that
+        gets its result; None if it may be any variable.
         """
         return self._changed.get(name, frozenset())
 
     def setters(self, variable: str) -> list[str]:
-        """Return the names of the steps that may set a variable."""
+        """Return the names of the steps that may set a variable of the workflow."""
         return [name for name, variables in self._sets.items() if variables is None or variable in variables]
 
     def _set_from(self, name: str, target: str) -> frozenset[str] | None:
@@ -589,7 +610,7 @@ class Choices:
         return self._settable[key]
 
     def _candidates(self, name: str) -> Iterator[str]:
-        """Yield the steps on a shortest route from a step to an end of the workflow."""
+        """Yield, in order, the steps on a shortest route from a step to an end of the workflow."""
         previous: dict[str, str] = {}
         waiting = deque([name])
         while waiting:
@@ -614,7 +635,7 @@ class Choices:
         return self._steps[merge].join or all(_is_one_way(self._steps[step]) for step in (*between, name))
 
     def _reached(self, begin: Iterable[str], stop: str | None) -> list[str]:
-        """Return the steps that can be reached from some steps without passing the step `stop`."""
+        """Return the steps that a path can reach from some steps without passing the step `stop`."""
         reached = dict.fromkeys(step for step in begin if step != stop)
         waiting = [*reached]
         while waiting:
@@ -629,18 +650,21 @@ class Choices:
         return () if step is None else tuple(target for target in step.targets if target in self._steps)
 
     def _may_end(self, name: str) -> bool:
-        """Return True if a path can end after a step because no condition of its edges holds."""
+        """Return True if a path can end after a step: the step has no edges, or possibly none of their conditions
+        holds.
+        """
         edges = self._steps[name].edges
         return not edges or (all(edge.condition for edge in edges) and not _are_contrary(self._steps[name]))
 
 
 def _is_one_way(step: Step) -> bool:
-    """Return True if at most one step follows a step, so that a path never splits there."""
+    """Return True if at most one edge of a step can be followed, so that a path never splits after the step."""
     return len(step.edges) <= 1 or _are_contrary(step)
 
 
 def _are_contrary(step: Step) -> bool:
-    """Return True if exactly one of a step's two conditions holds, such as ``state.n < 3`` and ``state.n >= 3``.
+    """Return True if exactly one of the conditions on a step's two edges holds in any state, such as ``state.n < 3``
+    and ``state.n >= 3``.
 
     >>> _are_contrary(Step("a", script="1", next=[("b", "$(state.n < 3)"), ("c", "$(state.n >= 3)")]))
     True
@@ -671,7 +695,9 @@ def _is_contrary(first: ast.expr, second: ast.expr) -> bool:
 
 
 def _changed_by(step: Step) -> frozenset[str] | None:
-    """Return the variables that a step may change besides its result; None if the analysis cannot know them."""
+    """Return the names of the variables that a step may change in addition to the one that gets its result; None if
+    that cannot be determined.
+    """
     if step.type in (FUNCTION, STAGE):
         return frozenset()
     if step.type not in KNOWN_TYPES:
@@ -683,7 +709,9 @@ def _changed_by(step: Step) -> frozenset[str] | None:
 
 
 def _set_by(step: Step, changed: frozenset[str] | None) -> frozenset[str] | None:
-    """Return the variables that a step may set; None if the analysis cannot know them."""
+    """Return the names of the variables that a step may set, including the one that gets its result; None if that
+    cannot be determined.
+    """
     stored = {name for name in (step.store, *(policy.store for policy in step.catch)) if name}
     return None if changed is None else changed | stored
 
@@ -693,7 +721,7 @@ def _set_by(step: Step, changed: frozenset[str] | None) -> frozenset[str] | None
 
 @dataclass(slots=True)
 class StepVisit:
-    """One visit of a path to a step, with the values that the step has read so far."""
+    """One visit of a path to a step, with the values of variables that the step has read so far."""
 
     step: str
     number: int
@@ -723,7 +751,9 @@ class StepVisit:
 
 @dataclass(slots=True)
 class Choosing:
-    """Choice after a step that is not complete yet, with the conditions evaluated so far."""
+    """Choice of the steps that follow a step, while the log is read and not all conditions on the edges have been
+    evaluated yet.
+    """
 
     visit: StepVisit
     view: Map[str, int]
@@ -734,7 +764,9 @@ class Choosing:
 
 @dataclass(slots=True)
 class PathOrigins:
-    """Data of one path while the index is built: its current visit, its open choice, and the choices it depends on."""
+    """Data of one path while the index is built: its current visit to a step, its unfinished choice, and the choices on
+    which the path depends.
+    """
 
     control: tuple[int, ...] = ()
     """Numbers of the latest choices on which the path depends; earlier choices are causes of these."""

@@ -1,4 +1,4 @@
-"""Provenance: all causes of a value, back to the start: steps, calls, variables, inputs and choices.
+"""Provenance of a value: all its direct and indirect causes, which are steps, calls, variables, inputs and choices.
 
 `divebook.replay.origins` indexes a log; this module collects the causes of one value from that index, transitively, and
 prints them as text, nested HTML or a Mermaid graph. Example of the text for ``why(log, "y")``, where a step ``b`` has
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class ProvenanceText:
-    """Texts for the parts of a provenance, with secrets removed."""
+    """Formats the parts of a provenance (the causes of a value) as texts, with secrets removed."""
 
     def __init__(self, why: ProvenanceTree) -> None:
         self.why = why
@@ -51,7 +51,7 @@ class ProvenanceText:
         self.types = {step["name"]: step.get("type", "") for step in (workflow or {}).get("steps", ())}
 
     def head(self, origin: ValueOrigin) -> str:
-        """Return the line that describes a value or a choice."""
+        """Return the first line of text about a value or a choice, which describes it."""
         return {"choice": self._choice, "caught": self._caught}.get(origin.kind, self._value)(origin)
 
     def _value(self, origin: ValueOrigin) -> str:
@@ -111,11 +111,11 @@ class ProvenanceText:
         return f"because {self._place(origin)} did not fail (event {origin.sequence:,})"
 
     def value(self, origin: ValueOrigin) -> str:
-        """Return the value of an origin as a short text."""
+        """Return the value to which an origin belongs, as a short text."""
         return self._shown(origin.name.rpartition(".")[2], self.why.value(origin))
 
     def calls(self, origin: ValueOrigin) -> Iterator[str]:
-        """Yield one line for each of the first calls of the step that set the value."""
+        """Yield one line for each of the first calls made by the step that set the value of an origin."""
         calls = [call for call in origin.calls if call.type != SCRIPT_EXECUTION]
         for call in calls[:MOST_CALLS]:
             yield f"{'  ' if call.within is not None else ''}{self.call(call)}"
@@ -125,7 +125,7 @@ class ProvenanceText:
             yield "what the function did between its calls is not recorded"
 
     def call(self, call: StepCall) -> str:
-        """Return a call as a line: its kind and name, its arguments, and its result or error."""
+        """Format a call of a step as one line: its kind and name, its arguments, and its result or error."""
         item = "" if call.item is None else f"item {call.item}: "
         data = self.why.event(call.sequence).data
         if isinstance(data, catalog.InterruptRaised):
@@ -162,7 +162,7 @@ class ProvenanceText:
         return self._shown("", result)
 
     def _response_text(self, response: Mapping[str, Any]) -> str:
-        """Return the text of a model's response, and the tools that the response calls."""
+        """Return the text of a model's response, followed by the names of the tools that it calls."""
         messages = people_messages([response])
         texts = [message.text for message in messages if message.text]
         tools = [str(block["tool"]) for message in messages for block in message.content if "tool" in block]
@@ -195,7 +195,8 @@ class ProvenanceText:
 
 
 class ProvenanceTree:
-    """Value of a variable with all its transitive causes, read from the index of its log.
+    """Provenance of a value: the value of a variable with all its direct and indirect causes, read from the index of
+    its log.
 
     Parameters
     ----------
@@ -238,37 +239,41 @@ class ProvenanceTree:
 
     @property
     def name(self) -> str:
-        """Name of the variable; ``inputs.NAME`` for an input, ``state`` for all variables."""
+        """Name of the variable whose value is explained; ``inputs.NAME`` for an input, ``state`` for all variables
+        together.
+        """
         return self.root.name
 
     def origin(self, number: int) -> ValueOrigin:
-        """Return the origin of the value itself, or of one of its causes, by number."""
+        """Return the origin of the explained value or of one of its causes, by its number in the index."""
         return self.root if number == self.root.number else self._all_origins[number]
 
     @property
     def origins(self) -> list[ValueOrigin]:
-        """Origins of the value itself and of all its transitive causes, in breadth-first order."""
+        """Origins of the explained value and of all its direct and indirect causes, the nearest first."""
         return [self.origin(number) for number in self.depths]
 
     @property
     def inputs(self) -> list[str]:
-        """Names of the inputs on which the value depends."""
+        """Names of the inputs on which the explained value depends."""
         return sorted({origin.name.partition(".")[2] for origin in self.origins if origin.kind == "input"})
 
     @property
     def variables(self) -> list[str]:
-        """Names of the other variables on which the value depends."""
+        """Names of the other variables on which the explained value depends."""
         names = {origin.name for origin in self.origins if origin.kind in ("set", "deleted", "kept")}
         return sorted(names - {self.name})
 
     @property
     def steps(self) -> list[str]:
-        """Names of the steps that contributed to the value, the latest first."""
+        """Names of the steps that contributed to the explained value, the latest first."""
         origins = sorted(self.origins, key=lambda origin: -origin.sequence)
         return list(dict.fromkeys(origin.step for origin in origins if origin.step))
 
     def value(self, origin: ValueOrigin) -> Any:
-        """Return the recorded value of an origin; None for origins without a value, such as choices."""
+        """Return the recorded value to which an origin belongs; None for an origin without a value, such as that of a
+        choice.
+        """
         # The other kinds (choices, kept and deleted variables) refer to events that hold no value of them.
         data = self.event(origin.sequence).data if origin.kind in ("set", "input", "output") else None
         match data:
@@ -293,14 +298,16 @@ class ProvenanceTree:
         return None
 
     def event(self, sequence: int) -> Event:
-        """Return the event with a number, from a cache of the events read so far."""
+        """Return the event with a number. Events are read only once, and then cached."""
         if sequence not in self._events:
             self._events[sequence] = _event(self._log, sequence)
         return self._events[sequence]
 
 
 def _event(log: Sequence[Event], sequence: int) -> Event:
-    """Return the event with a number. From the log of a store only this event is read, not its whole page."""
+    """Return the event with a number. If the log is in a store, only this event is read, and not the whole page that
+    contains it.
+    """
     if isinstance(log, History):
         return log.store.read(log.execution_id, sequence - 1, 1)[0]
     return log[sequence - 1]
@@ -314,7 +321,8 @@ def _event(log: Sequence[Event], sequence: int) -> Event:
 
 
 def cell_of(tree: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
-    """Return the origin of a row, or of one cell, of a list or table that items of `Each` produced.
+    """Return the origin of one row or cell of a list or table that items of `Each` produced, preceded by causes that
+    `origins` lacks.
 
     The last entry is the requested origin; entries before it are causes that are not in `origins` yet.
 
@@ -355,7 +363,9 @@ def _made_of_items(tree: ProvenanceTree, length: int) -> Iterator[ValueOrigin]:
 def _of_item(
     tree: ProvenanceTree, origins: Sequence[ValueOrigin], item_origin: ValueOrigin, row: int, column: str | None
 ) -> ValueOrigin:
-    """Return the origin of one row, or of one cell, in the result of a step with items."""
+    """Return the origin of one row or cell in the result of a step with `Each`, where each item has produced one
+    row.
+    """
     if not 0 <= row < len(item_origin.items):
         raise NotFoundError(
             "row", str(row), (), f"{item_origin.name} has {len(item_origin.items):,} rows, and no row {row}"
@@ -379,7 +389,9 @@ def _of_item(
 
 
 def _is_read_by(cause: ValueOrigin, item_origin: ValueOrigin, index: int) -> bool:
-    """Return True if an item may have read a value. The loop variable of another item does not count."""
+    """Return True if an item of `Each` may have read a value (`cause`). It cannot have read the loop variable of
+    another item.
+    """
     is_of_the_step = (cause.path, cause.step, cause.visit) == (item_origin.path, item_origin.step, item_origin.visit)
     return not is_of_the_step or cause.item in (None, index)
 
@@ -389,7 +401,9 @@ def _title(name: str, row: int, column: str | None) -> str:
 
 
 def _columns(values: Any) -> list[str]:
-    """Return the names of the columns of a DataFrame, or of the first record of a list of records."""
+    """Return the names of the columns of a table: of a DataFrame, or of the first record in a list of records; an empty
+    list for other values.
+    """
     names = getattr(values, "columns", None)
     if names is None and isinstance(values, list) and values and isinstance(values[0], Mapping):
         names = values[0]
@@ -397,8 +411,8 @@ def _columns(values: Any) -> list[str]:
 
 
 def _values_of_column(values: Any, column: str | None) -> list[Any]:
-    """Return the values of a column of a table; with `column` None, a list
-    itself. An empty list without such a column.
+    """Return the values in a column of a table, or the list itself if `column` is None; an empty list if the table has
+    no such column.
     """
     if isinstance(values, list):
         if column is None:
@@ -420,7 +434,7 @@ MOST_LINES, MOST_CALLS, DEEPEST = 60, 4, 12
 
 
 def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
-    """Yield the depth and text of each line of a provenance.
+    """Yield the lines of text that show a provenance (the causes of a value), each with its depth of indentation.
 
     A value that was already shown is only named again. The last line says that causes were left out.
     """
@@ -449,7 +463,7 @@ def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, st
 
 
 def text(why: ProvenanceTree) -> str:
-    """Return a provenance as indented text."""
+    """Format a provenance (the causes of a value) as indented text."""
     return "\n".join(f"{'  ' * depth}{line}" for depth, line in lines(why))
 
 
@@ -464,8 +478,8 @@ _SHAPES = {"input": ("([", "])"), "choice": ("{{", "}}"), "caught": ("{{", "}}")
 
 
 def html_of(why: ProvenanceTree) -> str:
-    """Return a provenance as nested HTML parts that can be unfolded, with inline styles only and without background
-    colour.
+    """Format a provenance (the causes of a value) as HTML, with nested sections that can be unfolded. Only inline
+    styles are used.
     """
     entries = [*lines(why, MOST_LINES * 4)]
     style = "max-width:1000px;color:inherit;font-size:13px;line-height:1.5"
@@ -474,7 +488,9 @@ def html_of(why: ProvenanceTree) -> str:
 
 
 def _part(entries: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
-    """Return the lines of one depth as HTML, each with the deeper lines below it."""
+    """Return the lines with a depth as HTML. The deeper lines below each of them become a section that can be
+    unfolded.
+    """
     places = [place for place, (deep, _) in enumerate(entries) if deep == depth]
     parts = []
     for place, end in zip(places, [*places[1:], len(entries)], strict=True):
@@ -491,7 +507,8 @@ def _part(entries: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
 
 
 def mermaid(why: ProvenanceTree) -> str:
-    """Return a provenance as a flow chart in Mermaid's language, with edges from causes to effects.
+    """Format a provenance (the causes of a value) as a flow chart in Mermaid's language, with edges from causes to
+    effects.
 
     Edges from choices are dotted. Only the nearest causes are drawn if there are many.
     """
@@ -536,7 +553,7 @@ class Provenance(ProvenanceTree):
     """
 
     def frame(self) -> pd.DataFrame:
-        """Return a DataFrame with one row per cause: `divebook.analysis.lists.why_frame`."""
+        """Return a DataFrame with one row per cause of the explained value: `divebook.analysis.lists.why_frame`."""
         from divebook.analysis.lists import frame_of
 
         return frame_of("why", self)
@@ -603,7 +620,9 @@ def why(
 
 
 def _origins_of(log: Sequence[Event]) -> Origins:
-    """Return the index of a log. The indexes of logs in a store are cached, and only new events are added."""
+    """Return the index of the origins in a log. The index of a log in a store is cached, and only new events are added
+    to it.
+    """
     if not isinstance(log, History):
         return Origins(log)
     indexes = _KNOWN.setdefault(log.store, OrderedDict())

@@ -1,4 +1,5 @@
-"""Policies that answer the operations of a what-if, or of a changed definition, from the log of the source execution.
+"""Policies that answer the operations of a what-if, or of an execution with a changed definition, from the log of the
+execution from which it was forked (the source).
 
 The source is the execution from which the what-if was forked. An operation that is not in the log of the what-if is
 answered in this order:
@@ -63,7 +64,8 @@ from divebook.runtime.operations import (
 
 
 class RecordedAnswers:
-    """Policy for operations of a what-if that its own log lacks: answers them from the log of the source.
+    """Policy of a what-if for operations without a result in its own log. It answers them from the log of the execution
+    that was forked (the source).
 
     Parameters
     ----------
@@ -115,18 +117,22 @@ class RecordedAnswers:
 
     @property
     def writes(self) -> bool:
-        """True if logs of conversations are written. A what-if does not write them."""
+        """True if logs of conversations are written. They are not, because a what-if is only an experiment."""
         return False
 
     @property
     def asks_models(self) -> bool:
-        """True if requests without a recorded answer are sent to models. A rehearsal sends none."""
+        """True if a request without a recorded answer is sent to its model. In a rehearsal, which makes no external
+        calls, none is sent.
+        """
         return not self._stops_at_calls
 
     # --- answering -------------------------------------------------------------------------------------------------
 
     def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
-        """Return the recorded answer of an operation, or how the operation runs without an answer."""
+        """Return the recorded answer for an operation, or an error if the operation is blocked in a what-if. Return a
+        `NoAnswer` if it has to run, or stops the code in a rehearsal.
+        """
         kind = request.operation_type
         if kind in COMPUTED:
             return NoAnswer.LIVE
@@ -145,7 +151,9 @@ class RecordedAnswers:
         return PolicyAnswer(failed, {"blocked": self._blocked})
 
     def settled(self, question: Question) -> Settled | None:
-        """Return the recorded answer to an equal question, with the id of the new question; None if there is none."""
+        """Return the recorded answer to a question with equal content, with the id of the new question; None if the
+        source has recorded none.
+        """
         content = question.content
         request = question_content(
             content["kind"], content["question"], *map(content.get, ("message", "data", "schema"))
@@ -157,11 +165,14 @@ class RecordedAnswers:
         return replace(end.data, interrupt_id=question.id, message=None, served=self._origin(end))
 
     def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
-        """Return the initial files of a workspace that the source opened after the fork; None if it did not."""
+        """Return the recorded initial files of a workspace that the source execution opened after the fork; None if it
+        did not open the workspace.
+        """
         return self._files.opened.get(workspace)
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:
-        """Return the source of a child what-if: the child execution that the source of this what-if started there.
+        """Return the recorded child execution that a new child execution of this what-if takes as its source, that is,
+        whose results it reuses.
 
         The child at the same place is preferred to the first child of the same workflow. None if there is neither.
 
@@ -173,7 +184,9 @@ class RecordedAnswers:
         return None if child is None else WhatIfSource(child, self._tools)
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return the setting (model, instructions, tools) of an operation of the source; empty if unknown."""
+        """Return the setting (model, instructions, tools) of an operation in the log of the source; an empty mapping if
+        it is not known.
+        """
         return self._settings.get(operation_id, {})
 
     def _origin(self, end: RecordedEnd) -> Mapping[str, Any]:
@@ -186,7 +199,7 @@ class RecordedAnswers:
         return NoAnswer.REST
 
     def _may_run(self, request: OperationRequest) -> bool:
-        """Return True if a call without a recorded result may run in the what-if."""
+        """Return True if a call without a recorded result may run in this what-if. Otherwise it is blocked."""
         kind = request.operation_type
         parameters = request.parameters
         if kind == CHILD_WORKFLOW:
@@ -210,12 +223,14 @@ class RecordedAnswers:
         return PolicyAnswer(end.data, self._origin(end), self._files.changed.get(end.sequence, ()))
 
     def recorded_at(self, request: OperationRequest) -> RecordedEnd | None:
-        """Return the recorded time or random value of the source at the place of a request; None if there is none."""
+        """Return the time or random value that the source execution recorded at the same place as a request; None if it
+        recorded none.
+        """
         end = self.pool.take_at(request.operation_id, content_of(request.operation_type, request.parameters))
         return end if end is not None and isinstance(end.data, catalog.OperationCompleted) else None
 
     def _request(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
-        """Return the recorded answer to a model request; None if the request must be sent to the model.
+        """Return the recorded answer for a request to a model; None if the request has to be sent to the model.
 
         A later request of a turn may only be answered from the same turn of the source as the requests before it.
 
@@ -235,7 +250,8 @@ class RecordedAnswers:
         return end
 
     def _call(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
-        """Return the recorded end of an equal call, preferably from the turn of the source that answers this turn.
+        """Return the recorded end of a call with equal content; None if there is none. One from the turn of the source
+        that answers the present turn is preferred.
 
         A call that works in a workspace is equal only if the recorded call ran with the same files.
         """
@@ -250,7 +266,7 @@ class RecordedAnswers:
         return end
 
     def _note(self, turn: str, end: RecordedEnd | None) -> None:
-        """Remember from which turn of the source a turn of the what-if is answered.
+        """Remember which recorded turn of the source an agent's turn in this what-if gets its answers from.
 
         If its operations come from different turns, the turn has no source any more, and its later requests go to the
         model.
@@ -259,7 +275,9 @@ class RecordedAnswers:
         self._turns[turn] = source_turn if self._turns.get(turn, source_turn) == source_turn else None
 
     def _continued(self, request: OperationRequest) -> PolicyAnswer:
-        """Return a time or random value: the recorded value at the place, else one derived from the recorded values."""
+        """Return a time or random value for an operation: the value that was recorded at its place, else one that is
+        derived from the recorded values.
+        """
         end = self.recorded_at(request)
         if end is not None:
             if request.operation_type == TIME_ACCESS:
@@ -278,7 +296,7 @@ class RecordedAnswers:
     # --- after a restart -------------------------------------------------------------------------------------------
 
     def _restore(self, events_of_fork: Iterable[Event], fork: catalog.ExecutionForked) -> None:
-        """Restore the state of this policy from the log of the what-if, after a restart of the process.
+        """Restore the state of this policy from the log of the what-if, when a new process resumes the what-if.
 
         The ends that the what-if has already used are removed from the pool.
         """
@@ -336,7 +354,8 @@ _WHOLE = 2**53
 
 
 def content_of(operation_type: str, parameters: Any, setting: Any = None) -> Content:
-    """Return the content of an operation as type and hash. Operations with equal contents may get the same answer.
+    """Return the content of an operation: its type, and a hash of its parameters. An operation may get the recorded
+    answer of another one with equal content.
 
     The id of a child execution and the duration of a wait for a signal are left out. A request to a model contains its
     setting: model, instructions, tools. A cached response counts as a response.
@@ -353,12 +372,16 @@ def content_of(operation_type: str, parameters: Any, setting: Any = None) -> Con
 
 
 def question_content(kind: str, question: str, message: str | None, data: Any, schema: Any) -> Content:
-    """Return the content of a question as type and hash. The place of the question is not part of its content."""
+    """Return the content of a question: its type, and a hash of its texts and data. Questions at different places may
+    have equal contents.
+    """
     return QUESTION, canonical_hash(_canonical([kind, question, message or None, data or None, schema or None]))
 
 
 def _canonical(value: Any) -> Any:
-    """Return plain data in which equal numbers have one form: 1.0 is replaced by 1."""
+    """Return plain data with integral floats replaced by integers (1.0 by 1), so that equal numbers get equal
+    hashes.
+    """
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) <= _WHOLE else value
     if type(value) is dict:
@@ -369,7 +392,9 @@ def _canonical(value: Any) -> Any:
 
 
 class RecordedEnd(NamedTuple):
-    """Recorded end of an operation or question: its content, its event, and the data of the event."""
+    """End of an operation or question in a log: the content of the operation, and the number and data of the event that
+    recorded the end.
+    """
 
     place: str
     """Id of the operation or question; for an unused signal ``signal-`` and the number of its event."""
@@ -382,12 +407,15 @@ class RecordedEnd(NamedTuple):
 
     @property
     def was_asked_for(self) -> bool:
-        """True if a step of the source used this end. False for a signal that arrived but was not waited for."""
+        """True if a step of the source waited for this end. False for a signal that arrived and that no step has
+        received.
+        """
         return not self.place.startswith(_SIGNAL)
 
 
 class RecordedEnds:
-    """Pool of the ends that a log recorded after an event. Each end can be used once.
+    """Pool of the results (ends of operations and questions) that a log recorded after an event. Each of them can be
+    used once as an answer.
 
     If a place has several ends, because a resumption made the call again, only the last one counts.
 
@@ -412,7 +440,8 @@ class RecordedEnds:
     def take(
         self, place: str, request: Content, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
     ) -> RecordedEnd | None:
-        """Remove the end of an equal call from the pool and return it; None if there is none.
+        """Remove the recorded end of an operation with equal content from the pool, and return it; return None if the
+        pool has none.
 
         A call at the same place is preferred.
 
@@ -430,17 +459,21 @@ class RecordedEnds:
         return None if end is None else self._remove(end)
 
     def take_at(self, place: str, request: Content) -> RecordedEnd | None:
-        """Remove the end of an equal call at the same place from the pool and return it; None if there is none."""
+        """Remove the recorded end of an operation with equal content at the same place from the pool, and return it;
+        return None if the pool has none.
+        """
         end = self._by_place.get(place)
         return self._remove(end) if end is not None and end.content == request else None
 
     def use(self, sequence: int) -> RecordedEnd | None:
-        """Remove the end with an event number from the pool and return it; None if it was used before."""
+        """Remove the end that the event with a number recorded from the pool, and return it; return None if it was used
+        before.
+        """
         end = self._by_sequence.get(sequence)
         return None if end is None else self._remove(end)
 
     def unused(self) -> list[RecordedEnd]:
-        """Return the unused ends, oldest first."""
+        """Return the recorded ends that have not been used as answers, oldest first."""
         return list(self._by_sequence.values())
 
     def _remove(self, end: RecordedEnd) -> RecordedEnd:
@@ -449,7 +482,8 @@ class RecordedEnds:
 
 
 def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
-    """Yield the ends after an event number, in the order in which their operations started.
+    """Yield the ends of operations and questions that a log recorded after an event number, in the order in which they
+    started.
 
     A later end at the same place replaces an earlier one. Signals that no wait has received come last.
     """
@@ -482,13 +516,17 @@ def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
 
 
 def _signal(data: catalog.SignalReceived, sequence: int) -> RecordedEnd:
-    """Convert a received signal to the end of a wait for this signal."""
+    """Convert a signal that an execution received to the end of a wait for this signal, so that it can answer such a
+    wait.
+    """
     end = catalog.OperationCompleted("signal", SIGNAL_WAIT, result=data.payload)
     return RecordedEnd(f"{_SIGNAL}{sequence}", content_of(SIGNAL_WAIT, {"signal": data.signal_type}), sequence, end)
 
 
 def _take_signal(signals: Mapping[str, deque[RecordedEnd]], request: Content, data: Any) -> None:
-    """Remove the oldest equal signal from the queues, if an operation was a wait that received this signal."""
+    """Remove a signal from the queues because an operation has received it: the oldest one with the content `request`.
+    Do nothing if the operation was not a completed wait for a signal.
+    """
     if request[0] == SIGNAL_WAIT and isinstance(data, catalog.OperationCompleted):
         queue = next((queue for queue in signals.values() if queue and queue[0].content == request), None)
         if queue is not None:
@@ -499,7 +537,7 @@ def _take_signal(signals: Mapping[str, deque[RecordedEnd]], request: Content, da
 
 
 class RecordedFiles:
-    """Files of the workspaces of a log: their initial files, and their changes by call.
+    """Files of the workspaces in the log of a source execution: the initial files, and the changes made by each call.
 
     Parameters
     ----------
@@ -542,7 +580,9 @@ class RecordedFiles:
                         self._recorded_end[latest] = running_calls.pop(data.operation_id, {})
 
     def fitting(self, inside: WorkspaceRef) -> Callable[[RecordedEnd], bool]:
-        """Return a predicate that tells whether a recorded call ran with the files that a workspace has now."""
+        """Return a function that returns True for the recorded end of a call if that call ran with the files that a
+        workspace has now.
+        """
         name = inside.name
         tree = inside.tree()
         return lambda end: tree in self._recorded_end.get(end.sequence, {}).get(name, {None})
@@ -570,13 +610,17 @@ def _end(request: OperationRequest, result: Any) -> catalog.OperationCompleted:
 
 
 def _settings(events: Iterable[Event]) -> dict[str, Mapping[str, Any]]:
-    """Return the settings of the agent turns and other enclosing operations of a log, by operation id."""
+    """Return the recorded settings (model, instructions, tools) of agent turns and other operations that contain
+    operations, by operation id.
+    """
     facts = (event.data for event in events if isinstance(event.data, catalog.OperationStarted))
     return {data.operation_id: data.setting or {} for data in facts if data.operation_type in ENCLOSING}
 
 
 def _children(events: Iterable[Event]) -> dict[str, dict[str, str]]:
-    """Return the ids of the child executions in a log, by name of the workflow and by operation id."""
+    """Return the ids of the child executions that a log contains, by name of their workflow and by id of the operation
+    that started them.
+    """
     children: dict[str, dict[str, str]] = {}
     for data in (event.data for event in events):
         if isinstance(data, catalog.OperationStarted) and data.operation_type == CHILD_WORKFLOW:
@@ -599,7 +643,7 @@ EditedCalls = Callable[[str, Sequence[Event]], Collection[str]]
 
 
 class ReuseInputs(NamedTuple):
-    """Dependencies of recorded answers that the environment provides."""
+    """Objects of the environment that the policies in this module need."""
 
     reads_only: ReadsOnly
     clock: Clock
@@ -607,7 +651,8 @@ class ReuseInputs(NamedTuple):
 
 
 class ReusedAnswers(RecordedAnswers):
-    """Policy for an execution that continues with a changed definition: reuses recorded results, runs all other calls.
+    """Policy of an execution that continues with a changed definition. It reuses recorded results, and lets all other
+    calls run.
 
     Parameters
     ----------
@@ -635,12 +680,14 @@ class ReusedAnswers(RecordedAnswers):
 
     @property
     def writes(self) -> bool:
-        """True if logs of conversations are written: in a real run, but not in a rehearsal."""
+        """True if logs of conversations are written: by a run that continues, but not by a rehearsal, which runs only
+        in memory.
+        """
         return not self._stops_at_calls
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:
-        """Return the child execution of the source at a place that did not complete, as the source of a new child; else
-        None.
+        """Return the recorded child execution at the place of a request as the source whose results a new child
+        execution reuses; None if there is none.
 
         The new child reuses the results of the old child (`tests/replay/test_gone_on.py`).
         """
@@ -648,7 +695,9 @@ class ReusedAnswers(RecordedAnswers):
         return None if child is None else WhatIfSource(child, self._tools)
 
     def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
-        """Return the recorded answer of an operation, or how the operation runs without an answer."""
+        """Return the recorded answer for an operation. If there is none, return a `NoAnswer`, which lets the operation
+        run or, in a rehearsal, stops the code.
+        """
         # Time and chance are compared by place, calls by content wherever they were made. A missing time or random
         # value is real in a run; a plan (`stops_at_calls`) derives it from the recorded ones.
         kind = request.operation_type
@@ -675,7 +724,7 @@ def answering(
     *,
     stops_at_calls: bool = False,
 ) -> RecordedAnswers:
-    """Return the policy for operations without a result in the log of a forked execution.
+    """Return the policy that a forked execution uses for operations without a result in its own log.
 
     It is a policy for a what-if, or for a continuation with a changed definition.
     """

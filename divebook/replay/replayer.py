@@ -1,4 +1,6 @@
-"""Replayer: moves through a recorded log event by event, forwards and backwards, and shows the state at each event."""
+"""Replayer: moves through a recorded log event by event, forwards and backwards, and returns the state of the execution
+at each event.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +54,15 @@ Read: TypeAlias = Callable[[int, int], Sequence[Event]]
 
 @dataclass(slots=True)
 class _Block:
-    """Block of consecutive events of a log, with the states that were computed for them."""
+    """Block of consecutive events of a log, with the states of the execution that were computed for them."""
 
     events: Sequence[Event]
     states: list[ExecutionState]
 
 
 class Positions:
-    """Events and states of one log by position: 0 is before the first event, n is after event n.
+    """Events of one log, and states of its execution, by position. Position 0 is before the first event, position n is
+    after event n.
 
     Parameters
     ----------
@@ -92,7 +95,7 @@ class Positions:
 
     @classmethod
     def of(cls, events: Sequence[Event], *, kept_every: int = KEPT_EVERY) -> Positions:
-        """Return the positions of a list of events. The list may grow later."""
+        """Create the positions for a list of events. The list may grow later."""
         execution_id = events[0].execution_id if events else ""
         return cls(
             execution_id,
@@ -103,11 +106,11 @@ class Positions:
 
     @property
     def total(self) -> int:
-        """Current number of events."""
+        """Current number of events in the log."""
         return self._total()
 
     def state_at(self, sequence: int) -> ExecutionState:
-        """Return the state after the event with a number; 0 for the state before the first event.
+        """Return the state of the execution after the event with a number; for 0, the state before the first event.
 
         Raises
         ------
@@ -128,7 +131,7 @@ class Positions:
             return states[place]
 
     def event_at(self, sequence: int) -> Event:
-        """Return the event with a number; raise `IndexError` if the log does not have it."""
+        """Return the event with a number. Raise `IndexError` if the log does not have it."""
         if not 1 <= sequence <= self.total:
             raise IndexError(f"there is no event {sequence}: the log has {self.total} events; take one from 1 on")
         number, place = divmod(sequence - 1, self._every)
@@ -136,7 +139,8 @@ class Positions:
             return self._block(number, place + 1).events[place]
 
     def events(self, after: int = 0, stop: int | None = None) -> Sequence[Event]:
-        """Return the events after event `after`, up to and including event `stop`.
+        """Return the events that follow the event number `after`, up to and including the event number `stop` (by
+        default, the last one).
 
         If the events follow directly after the events that are already folded, they are folded too, so that later
         look-ups of states are fast. An event that contradicts the log raises no error here, but only in `state_at`.
@@ -148,12 +152,12 @@ class Positions:
         return events
 
     def onwards(self, after: int) -> Iterator[Event]:
-        """Yield the events after event number `after`, up to the current end."""
+        """Yield the events that follow the event number `after`, up to the current end of the log."""
         for begins in range(after, self.total, READ_ON):
             yield from self._read(begins, READ_ON)
 
     def backwards(self, before: int) -> Iterator[Event]:
-        """Yield the events before event number `before`, the newest first."""
+        """Yield the events that precede the event number `before`, the newest first."""
         stop = min(before - 1, self.total)
         size = self._every
         while stop > 0:
@@ -163,7 +167,7 @@ class Positions:
             size = READ_ON
 
     def _block(self, number: int, events: int) -> _Block:
-        """Return the block with a number, with at least `events` events.
+        """Return the block of events with a number. It has at least `events` events, if the log has them.
 
         Its list of states begins with the kept state before the block, if that was computed.
         """
@@ -184,7 +188,9 @@ class Positions:
                 self._fold(self._read(last, min(READ_ON, sequence - last)))
 
     def _fold(self, events: Sequence[Event]) -> None:
-        """Fold further events that follow the events folded so far; keep the state at each border of two blocks."""
+        """Apply events to the newest computed state, as far as they follow it directly. The state at each border
+        between two blocks is kept.
+        """
         begins = self._front.last_sequence - (events[0].sequence - 1 if events else 0)
         while 0 <= begins < len(events):
             ends = begins + self._every - self._front.last_sequence % self._every
@@ -205,7 +211,7 @@ MODEL_CALLS = (AGENT_RESPONSE, CACHED_RESPONSE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Conditions on the event at which a replay stops; all of them must hold.
+    """Conditions on the event at which a replayer stops moving. All of them must hold.
 
     Raises
     ------
@@ -241,7 +247,7 @@ class Stop:
             raise NotFoundError("event type", self.event, PAYLOADS)
 
     def fits(self, event: Event) -> bool:
-        """Return True if an event fulfils all conditions."""
+        """Return True if all conditions hold for an event."""
         data = event.data
         return (
             (self.step is None or event.step == self.step)
@@ -257,7 +263,7 @@ class Stop:
 
 
 def asks_model(event: Event) -> bool:
-    """Return True if an event starts a request to a model."""
+    """Return True if an event records the start of a request to a model."""
     return isinstance(event.data, OperationStarted) and event.data.operation_type in MODEL_CALLS
 
 
@@ -285,7 +291,7 @@ _ABSENT = object()
 
 
 class Changed(NamedTuple):
-    """Difference between two states of an execution in one value."""
+    """One value that differs between two states of an execution, such as a variable."""
 
     where: str
     """Name of the value, such as ``variables.n``, ``paths.main.step`` or ``status``."""
@@ -347,7 +353,8 @@ def _between(where: str, before: Any, after: Any) -> Iterator[Changed]:
 
 
 def request_at(positions: Positions, position: int) -> RequestView | None:
-    """Return the model request that started last before a position, with the response so far; None without a request.
+    """Return the latest model request that started up to a position in a log, with the response received by then; None
+    if there was no request.
 
     Only the events of the request's visit to its step are read, however long the log is.
     """
@@ -371,7 +378,9 @@ def request_at(positions: Positions, position: int) -> RequestView | None:
 
 
 class LogWalk:
-    """Movement through one log. Base class of `Replayer` and of the widget for stepping through a run."""
+    """Movement through the events of one log. Base class of `Replayer`, and of the widget for stepping through a
+    run.
+    """
 
     _positions: Positions
     _workflow: Workflow | None = None
@@ -396,7 +405,7 @@ class LogWalk:
         return self.seek(max(self._position - 1, 0))
 
     def run_to(self, where: Fits | None = None, **stop: Any) -> Self | None:
-        """Move forward to the next event that fits all conditions; return this object.
+        """Move forward to the next event for which all given conditions hold; return this object.
 
         If no event fits, return None and do not move.
 
@@ -419,7 +428,9 @@ class LogWalk:
         return self._run(self._stop(where, stop), self._positions.onwards(self._position))
 
     def run_back_to(self, where: Fits | None = None, **stop: Any) -> Self | None:
-        """Move back to the nearest earlier event that fits all conditions; arguments and result as in `run_to`."""
+        """Move back to the nearest earlier event for which all given conditions hold; arguments and result as in
+        `run_to`.
+        """
         return self._run(self._stop(where, stop), self._positions.backwards(self._position))
 
     def _stop(self, where: Fits | None, stop: dict[str, Any]) -> Stop:
@@ -434,7 +445,7 @@ class LogWalk:
         return None if sequence is None else self.seek(sequence)
 
     def _moved(self) -> None:
-        """Handle a change of the position. Subclasses with a view override this method."""
+        """Handle a change of the position. Does nothing here; subclasses that show the position override it."""
 
     # --- state at the position -------------------------------------------------------------------------------------
 
@@ -450,7 +461,7 @@ class LogWalk:
 
     @property
     def event(self) -> Event | None:
-        """The event at the current position; None before the first event."""
+        """Event at the current position; None before the first event."""
         return self._positions.event_at(self._position) if self._position else None
 
     @property
@@ -532,7 +543,7 @@ def replayer_of(execution: Execution) -> Replayer:
 
 
 def positions_of(execution: Execution) -> Positions:
-    """Return the positions of the log of an execution; they grow with the log."""
+    """Return the `Positions` (events and states by number) of the log of an execution. They grow with the log."""
     store = execution.store
     name = execution.id
     return Positions(name, lambda after, limit: store.read(name, after, limit), lambda: len(execution.history()))

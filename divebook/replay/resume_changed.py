@@ -1,4 +1,5 @@
-"""Resumption with a changed definition: the events that the definition reproduces, and a plan of the remaining calls.
+"""Resumption with a changed definition: the part of the log that the definition reproduces, and the plan of the
+remaining calls.
 
 The definition runs against the log without external calls (`divebook.replay.verify`); the events before the first
 difference are kept. The rest is rehearsed in memory: repeated calls are answered from the log, and code stops where a
@@ -57,7 +58,9 @@ _OUTSIDE = frozenset({ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL})
 
 
 class Kept(NamedTuple):
-    """Result of comparing a changed definition with a log: the last reproduced event, and the first difference."""
+    """Result of comparing a changed definition with a log: the last event that it reproduces, and the first
+    difference.
+    """
 
     at: int
     """Number of the last event that is kept."""
@@ -106,7 +109,9 @@ class ResumePlan:
 
     @property
     def saves(self) -> bool:
-        """True if at least one external call or answer would be reused, not only computed values."""
+        """True if the resumption would reuse at least one result of an external call or one answer of a person, not
+        only computed values.
+        """
         return not self.kinds.keys() <= _COMPUTED_KINDS
 
     def __str__(self) -> str:
@@ -122,7 +127,7 @@ class ResumePlan:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The whole plan as lines of text."""
+        """Whole plan of the resumption as lines of text."""
         counted = ", ".join(plural(count, kind) for kind, count in self.kinds.items()) or "nothing"
         lines = [f"to go on with {self.source} of {self.workflow!r}: {self}"]
         lines += [f"reused: {counted}; {plural(self.at, 'event')} kept as they are"]
@@ -144,7 +149,8 @@ class ResumePlan:
 
 
 def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
-    """Return how far a changed definition reproduces the log of an execution, without external calls.
+    """Compare a changed definition with the log of an execution, without external calls. Return the last event that can
+    be kept, and the first difference.
 
     Raises
     ------
@@ -164,7 +170,7 @@ def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
 
 
 def _require_no_changes_after(events: Sequence[Event], at: int) -> None:
-    """Raise `SetupError` if the log contains a fork with a change after event `at`.
+    """Raise `SetupError` if the log contains, after event `at`, a fork that made a change.
 
     The resumption would lose such a change, because no definition contains it.
     """
@@ -181,7 +187,9 @@ def _require_no_changes_after(events: Sequence[Event], at: int) -> None:
 def planned_to_go_on(
     host: RehearsalHost, source: Execution, workflow: Workflow, reusable: Kept, forked: catalog.ExecutionForked
 ) -> ResumePlan:
-    """Return the plan of a resumption, computed by a rehearsal without external calls."""
+    """Return the plan of a resumption with a changed definition. It is computed by a rehearsal, which runs in memory
+    without external calls.
+    """
     events = source.history()
     at = reusable.at
     rehearsal = rehearsed(host, events, forked)
@@ -221,7 +229,9 @@ def planned_to_go_on(
 
 
 def _children(rehearsal: Rehearsal) -> Iterator[str]:
-    """Yield the failed child executions of the source whose results the new child executions would reuse."""
+    """Yield the ids of the child executions of the source that did not complete, and whose results the new child
+    executions would reuse.
+    """
     for request in rehearsal.unanswered:
         like = rehearsal.answers.child_like(request) if request.operation_type == CHILD_WORKFLOW else None
         if like is not None:
@@ -229,7 +239,8 @@ def _children(rehearsal: Rehearsal) -> Iterator[str]:
 
 
 def _reused(events_of_fork: Sequence[Event], at: int, repeated: Container[str]) -> Counter[str]:
-    """Return the number of reused recorded results by kind, up to event `at` and after it.
+    """Count the recorded results that a resumption reuses, by kind of operation. This includes the results up to event
+    `at`, which are kept, and later ones.
 
     Operations in `repeated` are not counted: they failed, and are made again.
     """
@@ -248,7 +259,9 @@ def _edited(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
 
 
 def _without_outcome(source: ExecutionState, events: Sequence[Event]) -> Iterator[Planned]:
-    """Yield the calls that may have taken effect: they started and have no recorded end."""
+    """Yield those calls of an execution that may have taken effect although their outcome is not known: they have
+    started, and the log has no end.
+    """
     open_steps = (path.open for path in source.paths.values() if path.open is not None)
     for record in (record for step in open_steps for record in step.operations.values()):
         if record.status == RUNNING and record.operation_type in _OUTSIDE:
@@ -258,5 +271,5 @@ def _without_outcome(source: ExecutionState, events: Sequence[Event]) -> Iterato
 
 
 def _listed(words: Sequence[str]) -> str:
-    """Join words to an enumeration: "a, b and c"."""
+    """Join words to an enumeration, such as "a, b and c"."""
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""

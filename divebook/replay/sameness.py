@@ -1,4 +1,6 @@
-"""Comparison of facts with recorded events: all fields must be equal, except for the fields in `FREE`."""
+"""Comparison of a new event payload (a fact) with a recorded one. All fields must be equal, except for those in
+`FREE`.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ _REACHED = re.compile(
 
 
 def in_present_wording(value: Any) -> Any:
-    """Return plain data in which all texts about budgets have the current wording.
+    """Return plain data in which texts about budgets are rewritten to the wording of the current version, so that logs
+    of older versions can be compared.
 
     The value itself is returned if it contains no such text.
     """
@@ -69,7 +72,9 @@ def in_present_wording(value: Any) -> Any:
 
 
 def _reworded(match: re.Match[str]) -> str:
-    """Return a matched text about a budget in the current wording; unchanged if no version of divebook wrote it."""
+    """Return a recorded text about a budget in the wording of the current version. If no version of divebook can have
+    written the text, return it unchanged.
+    """
     bound = match["bound"] or "edges"
     if _UNITS.get(bound) != match["unit"]:
         return match[0]
@@ -86,7 +91,7 @@ def _reworded(match: re.Match[str]) -> str:
 
 
 def _error_of_agent(exhausted: Exhausted, agent: str, owner: str | None) -> str:
-    """Return the error message for an exceeded bound of an agent.
+    """Return the error message of an agent that has exceeded one of its bounds.
 
     `owner` is the name of a delegating agent if the agent only has a share of that agent's bounds.
     """
@@ -122,7 +127,7 @@ _REPLACEABLE = frozenset({"model", "settings", SCRIPT})
 
 
 def is_same(recorded: Payload, data: Payload, failure: str = "") -> bool:
-    """Return True if two payloads of events are equal, except for the fields in `FREE`.
+    """Return True if two event payloads are equal, except for the fields in `FREE`.
 
     Payloads are compared as JSON with sorted keys. Values that an export has hidden as secrets are not compared. Texts
     about budgets in the wording of an older version count as equal if all their amounts are equal.
@@ -156,7 +161,9 @@ def _hashes(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _uncovered(before: Any, now: Any) -> Any:
-    """Return a recorded value in which the secrets that an export has hidden are replaced by the present values."""
+    """Replace the secrets in a recorded value that an export has hidden by the corresponding parts of the new value, so
+    that the values can be compared.
+    """
     if isinstance(before, str) and isinstance(now, str) and HIDDEN in before:
         around = ".*".join(re.escape(part) for part in before.split(HIDDEN))
         return now if re.fullmatch(around, now, re.DOTALL) else before
@@ -170,7 +177,8 @@ def _uncovered(before: Any, now: Any) -> Any:
 
 
 def has_older_wording(recorded: Payload, data: Payload) -> bool:
-    """Return True if a script failure equals a recorded one of an older version, which left out the class of the error.
+    """Return True if the failure of a script differs from a recorded one only because an older version of divebook did
+    not record the class of the error.
 
     Older versions recorded only the error classes of divebook, not the class of the script's own error.
     """
@@ -183,7 +191,8 @@ def has_older_wording(recorded: Payload, data: Payload) -> bool:
 
 
 def _without_error_class(value: Any, failure: str) -> Any:
-    """Return a value in which texts that end with a recorded failure are shortened to the failure.
+    """Return a value in which each text that ends with `failure`, the error text of an older version, is replaced by
+    it.
 
     The class of the error beside such a text is removed: older versions did not record it.
     """
@@ -214,7 +223,9 @@ def _compared(data: Payload) -> Any:
 
 
 def differing(recorded: Payload, data: Payload) -> Iterator[str]:
-    """Yield the different fields of two payloads of one type, each as one text with both values: ``n: [-1-]{+3+}``."""
+    """Yield the fields in which two event payloads of the same type differ, each as a text with both values: ``n:
+    [-1-]{+3+}``. Yield nothing for different types.
+    """
     if type(recorded) is not type(data):
         return
     before, now = map(_in_parts, (recorded, data))
@@ -232,7 +243,7 @@ def _in_parts(data: Payload) -> Mapping[str, Any]:
 
 
 def fact_text(data: Payload, step: str) -> str:
-    """Describe an event in a few words: ``action 'pay' with {"amount":5} in step 'pay'``."""
+    """Describe the payload of an event in a few words: ``action 'pay' with {"amount":5} in step 'pay'``."""
     where = f" in step {step!r}" if step else ""
     return f"{_fact_text(data)}{where}"
 

@@ -1,4 +1,5 @@
-"""Tape: a recorded log against which the code of a workflow runs again, without external calls.
+"""Tape: a recorded log against which the code of a workflow runs again, without external calls, so that both can be
+compared.
 
 Each fact that the code would record is compared with the event that the log has in the same place; the event is then
 *claimed*. An event can be claimed once. A fact without a matching event, or an event that is never claimed, is a
@@ -96,11 +97,13 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class Diverged(Suspended):
-    """Exception raised inside code of a workflow that differs from its log. Code of users cannot catch it."""
+    """Exception that stops the code of a workflow because it differs from its log. Code of users cannot catch it."""
 
 
 class ReplayDifference(NamedTuple):
-    """Difference between the facts that a path would record and the events in its log."""
+    """Difference between the facts (event payloads) that the code of a path records when it runs again and the events
+    in the log.
+    """
 
     sequence: int
     """Number of the event; one after the last if the log has no further event."""
@@ -113,7 +116,8 @@ class ReplayDifference(NamedTuple):
 
 
 def key_of(path: str, data: Payload) -> Key:
-    """Return the key by which the event for a fact is found: the id of its operation, item or question, or its path.
+    """Return the key by which the recorded event for a fact is looked up: the id of its operation, item or question;
+    for other facts the path.
 
     The key of a path stands for the next event of the path.
 
@@ -143,7 +147,8 @@ def key_of(path: str, data: Payload) -> Key:
 
 
 class Tape:
-    """Recorded log of one execution, with the states after its events and the claimed (already reproduced) events.
+    """Recorded log of one execution, with the states after its events. It knows which events have been reproduced
+    (claimed) by the code that runs again.
 
     Parameters
     ----------
@@ -203,7 +208,8 @@ class Tape:
             self._unclaimed[event.path].append(number)
 
     def _follows_from_others(self, event: Event) -> bool:
-        """Return True if an event is a question about a bound inside a step.
+        """Return True if an event is a question about a bound (budget) inside a step. Its position among the events of
+        its path is not fixed.
 
         Such a question depends on the consumption of all paths, so that its place in its own path is not fixed.
         """
@@ -216,23 +222,25 @@ class Tape:
     # --- segment and states ----------------------------------------------------------------------------------------
 
     def begin(self, low: int, high: int) -> None:
-        """Start a segment of the log, from event `low` to event `high`. The code of all paths starts again."""
+        """Start a segment of the log, which consists of the events `low` to `high`. The code of all paths starts again
+        at event `low`.
+        """
         self.low = low
         self.high = high
         self._states = {}
         self._missing = {}
 
     def state_at(self, sequence: int) -> ExecutionState:
-        """Return the recorded state of the execution after the event with a number."""
+        """Return the recorded state of the execution after the event number `sequence`."""
         return self._positions.state_at(sequence)
 
     def event(self, sequence: int) -> Event:
-        """Return the event of the log with a number."""
+        """Return the event with a number."""
         return self._events[sequence - 1]
 
     @property
     def state(self) -> ExecutionState:
-        """State of the execution as the code of the current path sees it.
+        """State of the execution as the code of the current path must see it while it runs again.
 
         Inside a step, the state consists of the claimed events only, because the recorded state may contain later
         events. Between steps, it is the state before the next event of the path.
@@ -244,14 +252,16 @@ class Tape:
         return self.state_at(self.high if following is None else following - 1)
 
     def advance(self, path: str, sequence: int) -> None:
-        """Add the events of the other paths, up to an event number, to the state that the code of a path sees."""
+        """Update the state that the code of a path sees: the other paths get their recorded state after event
+        `sequence`.
+        """
         state_of_path = self.state
         if state_of_path.last_sequence < sequence:
             self._states[path] = _with_path(self.state_at(sequence), state_of_path, path)
 
     def next_of_path(self, path: str) -> int | None:
-        """Return the number of the first event of a path that is not reproduced yet in the current segment; None
-        without one.
+        """Return the number of the first event of a path in the current segment that has not been reproduced yet; None
+        if all have been.
         """
         remaining = self._unclaimed[path]
         while remaining and remaining[0] in self._claimed:
@@ -261,8 +271,8 @@ class Tape:
     # --- look-ups --------------------------------------------------------------------------------------------------
 
     def peek(self, key: Key) -> int | None:
-        """Return the number of the next event with a key that is not reproduced yet in the current segment; None
-        without one.
+        """Return the number of the first event with a key in the current segment that has not been reproduced yet; None
+        if all have been.
         """
         queue = self._queues.get(key)
         while queue and (queue[0] in self._claimed or queue[0] < self.low):
@@ -270,7 +280,8 @@ class Tape:
         return queue[0] if queue and queue[0] <= self.high else None
 
     def next_of(self, operation_id: str) -> tuple[str, int] | None:
-        """Return kind and number of the next event of an operation that is not reproduced yet; None without one.
+        """Return the kind and the number of the first event of an operation that has not been reproduced yet; None if
+        all have been.
 
         The kinds are `BEGIN` (start), `UNKNOWN` (a question about an unknown outcome) and `END`.
         """
@@ -278,16 +289,16 @@ class Tape:
         return next(((kind, number) for number, kind in sorted((n, k) for n, k in events if n is not None)), None)
 
     def ahead(self, path: str, operation_id: str) -> OperationRecord | None:
-        """Return the record of an operation as it will be after its next unclaimed end or start; None without such an
-        event.
+        """Return the record of an operation as it will be after its next recorded end or start; None if neither event
+        remains to be reproduced.
         """
         last = self.peek((END, operation_id)) or self.peek((BEGIN, operation_id))
         open_step = None if last is None else self.state_at(last).paths[path].open
         return None if open_step is None else open_step.operations.get(operation_id)
 
     def settled_at(self, interrupt_id: str) -> int | None:
-        """Return the number of the event that settles a question in this segment
-        or an earlier one; None without one.
+        """Return the number of the event that answers or ends a question, in the current segment or an earlier one;
+        None without such an event.
         """
         sequence = self._settled.get(interrupt_id)
         return sequence if sequence is not None and sequence <= self.high else None
@@ -297,11 +308,12 @@ class Tape:
         return self._questions.get(interrupt_id)
 
     def has_unclaimed(self, path: str) -> bool:
-        """Return True if the current segment of the log has events of a path that are not reproduced yet."""
+        """Return True if a path has events in the current segment of the log that have not been reproduced yet."""
         return self.next_of_path(path) is not None
 
     async def in_turn(self, path: str, sequence: int) -> None:
-        """Wait until all earlier events of a path are reproduced, so that concurrent calls end in the recorded order.
+        """Wait until all events of a path before event `sequence` have been reproduced, so that concurrent calls end in
+        the recorded order.
 
         The order matters because the first call that fails stops the others. The wait ends after `PATIENCE` iterations
         of the event loop without a claim, because code that differs from the log never claims the earlier events. While
@@ -316,12 +328,14 @@ class Tape:
     # --- claiming ----------------------------------------------------------------------------------------------------
 
     def require_agreement(self, path: str) -> None:
-        """Raise `Diverged` if a path has already differed from the log, even if its code has caught the exception."""
+        """Raise `Diverged` if a path has differed from the log before, since its code could have caught that
+        exception.
+        """
         if path in self._differing:
             raise Diverged
 
     def claim(self, data: Payload, path: str, step: str) -> None:
-        """Compare a fact with the recorded event in its place, and mark the event as reproduced; raise `Diverged` if
+        """Compare a fact with the recorded event in its place, and mark the event as reproduced. Raise `Diverged` if
         they differ.
         """
         self.require_agreement(path)
@@ -344,7 +358,7 @@ class Tape:
         self.take(sequence)
 
     def _is_same(self, recorded: Payload, data: Payload, path: str) -> bool:
-        """Return True if a fact equals the recorded event, except for the line numbers of code in error messages."""
+        """Return True if a fact equals the recorded event. Code locations in error messages may differ."""
         places = self._places[path]
         if label := place_label(data):
             places.add((place_label(recorded), label))
@@ -354,7 +368,8 @@ class Tape:
         return is_same(recorded, data, self._failures.get(path, ""))
 
     def _find(self, data: Payload, path: str) -> int | None:
-        """Return the number of the recorded event with which a new fact must be compared; None if there is none.
+        """Return the number of the recorded event with which a fact must be compared; None if the log has no such
+        event.
 
         An event with an id is found by its key. Of the other events of a path, the next event of the same type is
         returned. Concurrent calls record some facts in any order (`_SHARED`). For such a fact, an equal event is
@@ -378,7 +393,7 @@ class Tape:
         return same_type
 
     def take(self, sequence: int) -> Event:
-        """Mark an event as reproduced without comparing it; return the event."""
+        """Mark an event as reproduced without comparing it, and return it."""
         event = self.latest = self.event(sequence)
         self._claimed.add(sequence)
         self.claims += 1
@@ -393,7 +408,7 @@ class Tape:
         return event
 
     def _remember(self, event: Event) -> None:
-        """Add a reproduced event to the state that the code of its path sees.
+        """Update the state that the code of a path sees with an event that was reproduced.
 
         Between two steps, the path sees the recorded state.
         """
@@ -412,7 +427,9 @@ class Tape:
     # --- items that start twice --------------------------------------------------------------------------------------
 
     def _begin_item(self, event: Event, data: catalog.IterationStarted) -> None:
-        """Mark the repeated starts of an item as reproduced. It started again after it had waited for an answer."""
+        """Mark the repeated starts of an item of `Each` as reproduced. The item was started again after it had waited
+        for an answer.
+        """
         path = event.path
         index = data.iteration_index
         change = self._change_after(event)
@@ -425,7 +442,9 @@ class Tape:
                 self._claimed.add(repeated_start + 1)
 
     def _end_of_item(self, path: str, index: int) -> int:
-        """Return the number of the event at which an item ends, or at which its step ends."""
+        """Return the number of the event at which an item of `Each` ends, or at which its step ends if that is
+        earlier.
+        """
         end = self.peek(("item ended", path, index))
         turns = (n for n in self._queues[TURN, path] if n not in self._claimed and n <= self.high)
         steps = (n for n in turns if not isinstance(self.event(n).data, _SHARED))
@@ -437,8 +456,8 @@ class Tape:
         return next((data for data in facts if isinstance(data, catalog.StateMutated)), None)
 
     def _is_of_parked_item(self, data: Payload, path: str) -> bool:
-        """Return True if a fact belongs to an item that parked code continued, so that its event is in an earlier
-        segment.
+        """Return True if a fact belongs to an item of `Each` whose code was kept in memory while it waited for a
+        person. Its event is then in an earlier segment.
 
         Code is parked while it waits for a person (`ParkedRuns`). After the answer it continues in memory, but a replay
         starts the item again.
@@ -451,7 +470,8 @@ class Tape:
     # --- differences -------------------------------------------------------------------------------------------------
 
     def note_missing(self, path: str, step: str, actual: Payload | str) -> Diverged:
-        """Remember a fact that a path would record and the log does not have.
+        """Remember a fact that the code of a path records and the log does not have. Return the exception that stops
+        the code.
 
         The fact counts as a difference only if the path leaves events unclaimed.
         """
@@ -461,14 +481,18 @@ class Tape:
         return Diverged()
 
     def differ(self, sequence: int, path: str, step: str, actual: Payload | str | None, line: Any = None) -> Diverged:
-        """Record a difference between a path and its log. The difference at the earliest event is kept in `first`."""
+        """Remember a difference between a path and its log, and return the exception that stops the code. The
+        difference at the earliest event is kept in `first`.
+        """
         self._differing.add(path)
         if self.first is None or sequence < self.first.sequence:
             self.first = ReplayDifference(sequence, path, step, actual, line or present_place())
         return Diverged()
 
     def close(self, path: str) -> None:
-        """Record a difference if a path has not reproduced all its events in the current segment of the log."""
+        """Add a difference if the code of a path has ended without reproducing all events of the path in the current
+        segment.
+        """
         following = self.next_of_path(path)
         if following is None or path in self._differing:
             return
@@ -478,12 +502,12 @@ class Tape:
 
     @property
     def claimed(self) -> int:
-        """Number of events that were reproduced."""
+        """Number of events that have been reproduced."""
         return len(self._claimed)
 
 
 def _with_path(state: ExecutionState, state_of_path: ExecutionState, path: str) -> ExecutionState:
-    """Return a copy of a state in which one path is replaced by the same path of another state."""
+    """Return a copy of a state of an execution in which one path is replaced by the same path of another state."""
     draft = Draft(state)
     draft.add(state_of_path.paths[path])
     return draft.sealed()
@@ -522,7 +546,9 @@ class TapeClock:
 
 
 class NoChance:
-    """Source of randomness for code outside operations: always 0, because no recorded fact depends on it."""
+    """Source of randomness in a verification, for code outside operations. It always returns 0, because no recorded
+    fact depends on it.
+    """
 
     def bits(self, count: int) -> int:
         """Return 0 in place of random bits."""
@@ -531,8 +557,8 @@ class NoChance:
 
 
 class TapeLog:
-    """Replacement for the journal in a verification: compares facts with the
-    recorded events instead of recording them.
+    """Replacement for the journal in a verification. It compares facts with the recorded events instead of recording
+    them.
     """
 
     error: Exception | None = None
@@ -543,17 +569,17 @@ class TapeLog:
 
     @property
     def recorded(self) -> int:
-        """Number of the event that was reproduced last."""
+        """Number of the event that was reproduced last. The journal has the number of the last recorded event here."""
         return self._tape.latest.sequence
 
     @property
     def state(self) -> ExecutionState:
-        """State of the execution as the code of the current path sees it."""
+        """State of the execution as the code of the current path must see it while it runs again."""
         return self._tape.state
 
     @property
     def present(self) -> ExecutionState:
-        """State of the execution as the code of the current path sees it, like `state`."""
+        """Same as `state`: the state of the execution as the code of the current path must see it."""
         return self._tape.state
 
     @property
@@ -562,20 +588,22 @@ class TapeLog:
         return self._tape.latest.recorded_at
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Compare a fact with the recorded event in its place; raise `Diverged` if they differ."""
+        """Compare a fact with the recorded event in its place. Raise `Diverged` if they differ."""
         del may_wait
         self._tape.claim(data, path, step)
 
     def record_all(self, facts: Sequence[Fact]) -> None:
-        """Compare several facts with the log, in their order."""
+        """Compare several facts with the recorded events in their places, one after the other. Raise `Diverged` if one
+        differs.
+        """
         for fact in facts:
             self.record(fact.data, fact.path, fact.step)
 
     async def durable(self) -> None:
-        """Return at once: all events are stored already."""
+        """Return at once. The journal waits here until events are stored, but a recorded log is stored already."""
 
     async def event(self, sequence: int) -> Event:
-        """Return the event of the log with a number."""
+        """Return the event of the recorded log with a number."""
         return self._tape.event(sequence)
 
     def seconds_since(self, moment: int) -> float:
@@ -585,37 +613,39 @@ class TapeLog:
 
 
 class RunMisses:
-    """Miss policy of a verification: operations without a recorded result do not run, and nothing is written."""
+    """Policy of a verification for operations without a recorded result: they do not run, and nothing is written."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
 
     @property
     def writes(self) -> bool:
-        """Return False: a verification does not write logs of conversations."""
+        """Return False, because a verification does not write logs of conversations."""
         return False
 
     @property
     def asks_models(self) -> bool:
-        """Return False: a verification sends no requests to models."""
+        """Return False, because a verification sends no requests to models."""
         return False
 
     def answer(self, request: OperationRequest, options: CallOptions) -> NoAnswer:
-        """Return `NoAnswer.REST`: the code stops at an operation without a recorded result."""
+        """Return `NoAnswer.REST`, which stops the code, because an operation without a recorded result must not run."""
         del request, options
         return NoAnswer.REST
 
     def opened(self, workspace: str) -> None:
-        """Return None: a workspace keeps its recorded files."""
+        """Return None, because a workspace keeps its recorded files in a verification."""
 
     def settled(self, question: Question) -> None:
-        """Return None: a question keeps its recorded answer."""
+        """Return None, because a question keeps its recorded answer in a verification."""
 
     def child_like(self, request: OperationRequest) -> None:
-        """Return None: no child execution runs."""
+        """Return None, because no child execution runs in a verification."""
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return the recorded setting (model, instructions, tools) of an operation; empty if there is none."""
+        """Return the recorded setting (model, instructions, tools) of an operation; an empty mapping if none is
+        recorded.
+        """
         sequence = self._tape.peek((BEGIN, operation_id))
         data = None if sequence is None else self._tape.event(sequence).data
         return getattr(data, "setting", None) or {}
@@ -638,12 +668,12 @@ class TapeOperationLog(OperationLog):
 
     @staticmethod
     def only_settles(state: ExecutionState, place: Place) -> bool:
-        """Return False: the log determines which operations have started."""
+        """Return False, because in a verification the log alone determines which operations have started."""
         del state, place
         return False
 
     def enter(self, path: str, *, is_new: bool) -> None:
-        """Look up the recorded operations of a step.
+        """Look up the recorded operations of the step that a path has entered.
 
         A step that starts may have operations too, since the log may contain them.
         """
@@ -659,7 +689,8 @@ class TapeOperationLog(OperationLog):
         return self._from_log(request, carry_out, options)
 
     async def _from_log(self, request: OperationRequest, carry_out: CarryOut, options: CallOptions) -> Any:
-        """Return the recorded result of an operation, or raise its recorded error.
+        """Return the recorded result of an operation, or raise its recorded error. Code without external effects, such
+        as a script, runs again instead.
 
         1. If the operation ended before this segment or was claimed, its type and parameters must be equal; its record
            has the result.
@@ -726,8 +757,8 @@ class TapeOperationLog(OperationLog):
         return data.result
 
     async def _never(self, place: Place) -> NoReturn:
-        """Wait until the segment of the log ends, like a call that did not return before. Other calls may stop this
-        one.
+        """Wait until the segment of the log ends, like a call that never returned in the recorded run. Another call may
+        end the wait earlier.
         """
         await self._waits.until(place.path, lambda: False)
         raise Suspended
@@ -740,7 +771,8 @@ class TapeOperationLog(OperationLog):
     # --- look-ups --------------------------------------------------------------------------------------------------
 
     def known_at(self, place: Place) -> OperationRecord | None:
-        """Return the record of the operation at a place, even if its events are not reproduced yet.
+        """Return the record of the operation at a place, also if its events have not been reproduced yet; None if the
+        log does not contain it.
 
         The code of the operation therefore behaves as after a restart: approval policies are not applied again.
         """
@@ -752,22 +784,24 @@ class TapeOperationLog(OperationLog):
         return record if ahead is None else ahead._replace(setting_hash=None)
 
     def question_at(self, place: Place) -> Question | None:
-        """Return the question at a place, even if its event is not reproduced yet; None without a question."""
+        """Return the question at a place, also if its event has not been reproduced yet; None without a question."""
         sequence = self.tape.peek((ASK, self.question_id(place)))
         if sequence is None:
             return super().question_at(place)
         return self.tape.state_at(sequence).interrupts.get(self.question_id(place))
 
     def has_history_ahead(self, place: Place) -> bool:
-        """Return True if the log has further events of the current step of a path."""
+        """Return True if the log has further events of the step in which a path is."""
         return self.tape.has_unclaimed(place.path) or super().has_history_ahead(place)
 
     def is_known(self, request: OperationRequest) -> bool:
-        """Return True if the log has an operation in the current segment or an earlier one."""
+        """Return True if the log contains the operation of a request, in the current segment or an earlier one."""
         return self.known_at(request.place) is not None
 
     def _refuse(self, place: Place, error: DivergenceError) -> NoReturn:
-        """Record a difference at a question or operation that is not the recorded one, and raise it."""
+        """Add a difference and raise it, because the code makes another operation or question at a place than the
+        recorded one.
+        """
         record = self.record_of(place, place.operation_id)
         recorded = self.tape.asked_at(self.question_id(place)) if record is None else record.started_sequence
         sequence = recorded or self.tape.next_of_path(place.path) or self.tape.high
@@ -776,7 +810,7 @@ class TapeOperationLog(OperationLog):
 
 
 class TapeWaits(Waits):
-    """Waits for answers to questions in a verification: recorded answers are available at once."""
+    """Waits for answers to questions in a verification. Recorded answers are returned at once."""
 
     def __init__(self, journal: TapeLog, tape: Tape) -> None:
         super().__init__(journal)
@@ -785,7 +819,7 @@ class TapeWaits(Waits):
         """Number of questions answered from the log."""
 
     async def answer(self, path: str, interrupt_id: str) -> Question:
-        """Return a question with its recorded answer; without an answer, wait for the end of the log's segment."""
+        """Return a question with its recorded answer. If the log has no answer, wait until its current segment ends."""
         settled = self._tape.settled_at(interrupt_id)
         if settled is not None:
             self.answer_count += settled >= self._tape.low
@@ -794,7 +828,7 @@ class TapeWaits(Waits):
 
 
 class TapeRecorder(Recorder):
-    """Recorder of a verification: the non-deterministic calls of a step get their recorded results."""
+    """Recorder of a verification. The non-deterministic calls of a step get their recorded results."""
 
     operations: TapeOperationLog
 
@@ -809,7 +843,8 @@ class TapeRecorder(Recorder):
         return super().run(request, call)
 
     async def _compute(self, request: OperationRequest, make: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a script again, and return only when its recorded end is next in the order of the log.
+        """Run a script again, but return its result only when the recorded end of the script is next in the order of
+        the log.
 
         The first parallel item that fails ends the step. A script that is faster now than in the recorded run would end
         the step too early (test_items_that_fail_in_parallel_are_verified_in_their_order).
@@ -825,7 +860,8 @@ class TapeRecorder(Recorder):
                 await tape.in_turn(request.place.path, end)
 
     async def _decided(self, call: Call) -> Any:
-        """Return the version for a version decision that the log does not contain.
+        """Return the version for a version decision (a point at which changed code selects the old or new behaviour)
+        that the log does not contain.
 
         The log passed the place before the definition had the version decision, so the code computes the version
         itself.
@@ -833,8 +869,8 @@ class TapeRecorder(Recorder):
         return await call.make()
 
     async def _within_bounds(self, request: OperationRequest, call: Call) -> Any:
-        """Check the bounds for a call that the log does not contain: a bound may have refused the call before it
-        started.
+        """Check the bounds (budget) for a call that the log does not contain, since in the recorded run a bound may
+        have refused it.
         """
         assert call.reserved is not None  # noqa: S101 - that is what was asked
         await self.asking.within_bounds(request.place, call.reserved)

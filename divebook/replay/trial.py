@@ -1,4 +1,5 @@
-"""Trials: one step of a run runs again, once or several times, and the results are compared with the recorded result.
+"""Trials: one step of a run is run again, once or several times, and the new results are compared with the recorded
+one.
 
 The step gets the recorded state from before the step. The original run does not change.
 """
@@ -41,7 +42,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class StepTrial:
-    """Recorded result of one step of a run, with the results of new runs of the step. The original run does not change.
+    """Recorded result of one step of a run, and the results of running the step again (tries). The original run does
+    not change.
 
     `Run.try_step`, `Environment.try_step` and ``%dive try`` return trials. As the last value of a cell, a trial shows
     all results side by side.
@@ -73,12 +75,12 @@ class StepTrial:
 
     @property
     def cost(self) -> float | None:
-        """Total cost of all tries in US dollars; None if no price is known."""
+        """Total cost of all new tries in US dollars; None if no price is known."""
         costs = [result.cost for result in self.tries if result.cost is not None]
         return sum(costs) if costs else None
 
     def frame(self) -> pd.DataFrame:
-        """Return a DataFrame with one row for the recorded result and one per try:
+        """Return a DataFrame with one row for the recorded result and one row per new try:
         `divebook.analysis.lists.trial_frame`.
         """
         from divebook.analysis.lists import frame_of
@@ -87,12 +89,12 @@ class StepTrial:
 
     @property
     def definition(self) -> str:
-        """The whole workflow with the changed step, as the text of a cell that defines the workflow."""
+        """Whole workflow with the changed step, as the text of a notebook cell that defines it."""
         return f"%%dive workflow {self.workflow.name}\n{workflow_text(self.workflow, self.written, self.entry.step)}"
 
     def keep(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
-        """Write the workflow with the changed step into a new cell below the current one, or into a file; return its
-        path.
+        """Write the whole workflow with the changed step into a new notebook cell below the current one, or into a
+        file. Return the path of the file; None for a cell.
 
         The new cell changes the workflow only when it is run. The run and the cell with the old definition stay
         unchanged.
@@ -129,7 +131,7 @@ class StepTrial:
 
 
 class StepEntry(NamedTuple):
-    """Visit of a run to a step, or one item of a visit, as the place where a trial starts."""
+    """Place in a run at which a trial starts: a visit to a step, or one item of the visit."""
 
     step: str
     path: str
@@ -143,13 +145,15 @@ class StepEntry(NamedTuple):
 
     @property
     def only(self) -> dict[str, Any]:
-        """Fields of the entry for the event that starts the trial, without fields that are None."""
+        """Fields (step, path, visit, item) that the first event of the trial records about its place, without those
+        that are None.
+        """
         fields: dict[str, Any] = {"step": self.step, "path": self.path, "visit": self.visit, "item": self.item}
         return {name: value for name, value in fields.items() if value is not None}
 
     @property
     def label(self) -> str:
-        """Name of the step, visit and item for people."""
+        """Name of the place for people, with step, item and visit."""
         if self.call is not None:
             return f"call {self.call} of agent {self.step}"
         item = "" if self.item is None else f"[{self.item}]"
@@ -159,7 +163,7 @@ class StepEntry(NamedTuple):
 def entry_of(
     events: Sequence[Event], workflow: Workflow, step: str, visit: int | None = None, item: int | None = None
 ) -> StepEntry:
-    """Return the visit of a run to a step, or one item of the visit.
+    """Find the visit to a step, or one item of the visit, in the log of a run, as the place at which a trial starts.
 
     Parameters
     ----------
@@ -199,7 +203,7 @@ def entry_of(
 def _require_item(
     events: Sequence[Event], workflow: Workflow, start: Event, later: Sequence[Event], item: object
 ) -> None:
-    """Raise `SetupError` unless a visit to a step started an item."""
+    """Raise `SetupError` unless the visit to a step that starts with the event `start` has started an item."""
     if workflow.step(start.step).each is None:
         raise SetupError(f"step {start.step!r} has no Each, so it has no item {item!r}; leave item out")
     end = next((event.sequence for event in later if event.path == start.path), len(events) + 1)
@@ -214,19 +218,23 @@ def _require_item(
 
 
 def alone(workflow: Workflow, step: str) -> Workflow:
-    """Return a workflow that runs only one step of another workflow. No edges follow, and no failure is caught."""
+    """Return a workflow that runs only one step of `workflow`, after which it ends. Failures of the step are not
+    caught.
+    """
     single_step = workflow.step(step).like(edges=(), end=False, join=False, catch=())
     return with_only(workflow, single_step)
 
 
 def with_only(workflow: Workflow, step: Step) -> Workflow:
-    """Return a copy of a workflow with a single step, and without outputs and triggers."""
+    """Return a copy of a workflow that has `step` as its only step, and no outputs and triggers."""
     data = {name: value for name, value in workflow.to_dict().items() if name not in ("outputs", "triggers")}
     return Workflow.from_dict({**data, "steps": [step.to_dict()], "source": workflow.source})
 
 
 def require_known(entry: StepEntry, change: Change, before: ExecutionState) -> None:
-    """Raise `NotFoundError` if a change sets a variable or input that did not exist when the step started."""
+    """Raise `NotFoundError` if the change of a trial sets a variable or input that did not exist when the step
+    started.
+    """
     kinds = ("variable", change.variables, before.variables), ("input", change.inputs, before.inputs)
     for kind, names, there in kinds:
         for name in names:
@@ -246,7 +254,7 @@ _ASKS = frozenset({AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE})
 
 
 class CallOfAgent(NamedTuple):
-    """Call of an agent by a workflow function, prepared for a trial."""
+    """Call of an agent by a workflow function, as the workflow with a single step that a trial runs."""
 
     entry: StepEntry
     workflow: Workflow
@@ -255,7 +263,8 @@ class CallOfAgent(NamedTuple):
 
 
 def is_call(workflow: Workflow, name: str) -> bool:
-    """Return True if a name can only be the name of an agent.
+    """Return True if `name`, which a user passed as the name of a step, must be the name of an agent that a workflow
+    function calls.
 
     The workflow is a Python function then, and its only step has another name.
     """
@@ -263,7 +272,8 @@ def is_call(workflow: Workflow, name: str) -> bool:
 
 
 def call_of(log: ReadLog, workflow: Workflow, agent: str, number: int | None = None) -> CallOfAgent:
-    """Return a recorded call of an agent by a workflow function, as a workflow with one step.
+    """Find the recorded call of an agent by a workflow function, and return it as a workflow with one step, which a
+    trial runs.
 
     Parameters
     ----------
@@ -303,7 +313,7 @@ def _not_asked(calls: Sequence[Span], workflow: Workflow, name: str) -> Exceptio
 
 
 def _class_of(call: Span) -> str | None:
-    """Return the name of the class of an agent's structured answer; None if the answer is text."""
+    """Return the name of the class of the structured answer that an agent returned; None if the answer is a text."""
     result = call.result if isinstance(call.result, dict) else {}
     answer: Any = opened(result.get("output", ""), lenient=True)
     if isinstance(answer, str):
@@ -324,7 +334,7 @@ RECORDED_NUMBER = 0
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """Result of one run of a step: the recorded result, or the result of one try."""
+    """Result of one run of a step: the recorded result, or the result of one new try."""
 
     number: int
     """0 for the recorded result, 1 for the first try."""
@@ -345,7 +355,7 @@ class TrialResult:
 
     @property
     def text(self) -> str:
-        """Result as text: the value, or the error."""
+        """Result as text: the value, or the error if the step failed."""
         if self.error is not None:
             return self.error
         return "" if self.value is None else aligned_as_text(self.value)
@@ -357,7 +367,7 @@ class TrialResult:
 
 
 def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Execution) -> TrialResult:
-    """Return the result of a step in a log: the recorded result, or the result of a try."""
+    """Return the result of a step that a log contains: the recorded result (`number` 0), or the result of a new try."""
     read_log = ReadLog.of(log)
     spans, span = (
         _spans_of_call(read_log, entry) if number == RECORDED_NUMBER and entry.call else _spans(read_log, entry)
@@ -383,7 +393,9 @@ def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Exe
 
 
 def _spans(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span | None]:
-    """Return the spans of a visit to a step, or of one item, and the span of the visit or item itself."""
+    """Return the spans that belong to the visit of a step or to one item (`entry`), and the span of that visit or item;
+    None in place of the latter if it never started.
+    """
     spans = [span for span in log.spans if (span.path, span.step, span.visit) == (entry.path, entry.step, entry.visit)]
     if entry.item is not None:
         spans = [span for span in spans if span.iteration == entry.item]
@@ -392,13 +404,13 @@ def _spans(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span | None]:
 
 
 def _spans_of_call(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span]:
-    """Return the spans of a call that a workflow function made, and the span of the call itself."""
+    """Return the spans that belong to a call of a workflow function (`entry`), and the span of the call itself."""
     call = next(span for span in log.spans if span.kind == "operation" and span.sequences[0] == entry.began)
     return [span for span in log.spans if span is call or span.holder == call.index], call
 
 
 def _consumed(spans: Sequence[Span]) -> dict[str, int]:
-    """Return the sum of the consumption of several calls."""
+    """Return the tokens and cost that several calls consumed together."""
     total = Counter[str]()
     for span in spans:
         total.update(span.usage)
@@ -411,7 +423,9 @@ def _waits(execution: Execution) -> str | None:
 
 
 def _value(log: ReadLog, span: Span) -> Any:
-    """Return the value that a step stored, or that an item returned; else the text of its result."""
+    """Return the value that a step has stored, or that an item or call has returned. If there is none, return the text
+    of its result.
+    """
     if span.kind == "item":
         result = span.result or {}
         return result.get("value", result.get("text"))
@@ -426,7 +440,9 @@ def _value(log: ReadLog, span: Span) -> Any:
 
 
 def _last_prompt(spans: Sequence[Span]) -> str:
-    """Return the prompts that a step sent to models; without a model, the arguments of its calls."""
+    """Return the prompts that a step sent to models, as one text. For a step that calls no model, return the arguments
+    of its calls.
+    """
     first = [request for request in requests_in(spans) if request.n == 1]
     if first:
         texts = ["\n\n".join(message.text for message in request.added if message.role == "user") for request in first]
@@ -436,7 +452,7 @@ def _last_prompt(spans: Sequence[Span]) -> str:
 
 
 def _arguments_text(parameters: Mapping[str, Any]) -> str:
-    """Return the arguments of a call as text; of a script the code."""
+    """Return the arguments of a call as text; for a script, return its code."""
     return str(parameters["script"]) if parameters.keys() == {"script"} else aligned_as_text(parameters)
 
 
@@ -453,7 +469,9 @@ _SAME = "= as recorded"
 
 
 def as_text(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
-    """Return a trial as lines of text: the prompt, the recorded result, and each try with marked differences."""
+    """Format a trial as lines of text: the prompt, the recorded result, and each new try with its differences
+    marked.
+    """
     lines = [f"{_shown(title)}: {_summary(tries)}"]
     for prompt, titles in _prompts(recorded, tries):
         lines += [f"asked {titles}:", *_indented(marked(_shown(recorded.asked), prompt))]
@@ -468,7 +486,7 @@ def as_text(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> 
 
 
 def as_html(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
-    """Return a trial as HTML: one card per result, the recorded result first."""
+    """Format a trial as HTML with one card per result, the recorded result first."""
     cards = [_card(recorded, safe(_shown(recorded.text)))]
     cards += [_card(result, _outcome(recorded, result)) for result in tries[:MOST]]
     head = f"<strong>{safe(_shown(title))}</strong> {styled(FAINT, safe(_summary(tries)))}"
@@ -522,7 +540,9 @@ def _is_same(recorded: TrialResult, result: TrialResult) -> bool:
 
 
 def _marked_result(recorded: TrialResult, result: TrialResult) -> str:
-    """Return the text of a try with its differences from the recorded result marked; errors are not compared."""
+    """Return the result of a new try as text, with the differences from the recorded result marked. If either is an
+    error, nothing is marked.
+    """
     both = recorded.error is None and result.error is None
     return marked(_shown(recorded.text), _shown(result.text)) if both else result.text
 
@@ -532,7 +552,7 @@ def _differ(recorded: TrialResult, tries: Sequence[TrialResult]) -> bool:
 
 
 def _has_other_prompt(recorded: TrialResult, result: TrialResult) -> bool:
-    """Return True if a try had another prompt than the recorded one.
+    """Return True if a new try sent another prompt to the model than the recorded run.
 
     A try that was stopped before its first prompt does not count.
     """
@@ -540,7 +560,9 @@ def _has_other_prompt(recorded: TrialResult, result: TrialResult) -> bool:
 
 
 def _prompts(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[tuple[str, str]]:
-    """Yield each prompt that differs from the recorded prompt, with the tries that used it."""
+    """Yield each prompt of a new try that differs from the recorded prompt, with the numbers of the tries that
+    used it.
+    """
     titles: dict[str, list[str]] = {}
     for result in tries:
         if _has_other_prompt(recorded, result):
@@ -553,7 +575,9 @@ def _prompts(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[tu
 
 
 def _prompt_boxes(recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
-    """Return the HTML box with the recorded prompt, or boxes with the prompts of the tries and marked differences."""
+    """Return the HTML boxes about prompts: one with the recorded prompt if all tries used it, else one for each other
+    prompt with its differences marked.
+    """
     if not recorded.asked and not _differ(recorded, tries):
         return ""
     if not _differ(recorded, tries):
@@ -578,7 +602,9 @@ def _card(result: TrialResult, text: str) -> str:
 
 
 def _outcome(recorded: TrialResult, result: TrialResult) -> str:
-    """Return the result of a try as HTML. New words are marked; words that are missing in the try are not shown."""
+    """Return the result of a new try as HTML. Words that the recorded result lacks are marked; words that only the
+    recorded result has are not shown.
+    """
     if _is_same(recorded, result):
         return styled(FAINT, _SAME)
     if recorded.error is not None or result.error is not None:

@@ -1,4 +1,5 @@
-"""Verification: a definition runs against the recorded log of an execution, and every fact is compared with its event.
+"""Verification: a definition runs against the recorded log of an execution, and every fact that it records is compared
+with the event in the log.
 
 No external call is made. The first difference contains the event, step and line, and the expected and actual facts.
 Parts that cannot be checked are listed, and never count as equal (`tests/replay/test_verify.py`). Example: a run
@@ -57,7 +58,7 @@ _ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed)
 
 
 class PathByPath(PathRunner):
-    """Runner of the paths of one segment of a log, one path after the other.
+    """Runs the paths of one segment of a log again, one path after the other.
 
     A segment is the part of the log from a start, fork or resumption to the next one.
     """
@@ -71,13 +72,17 @@ class PathByPath(PathRunner):
         self._pending.append(path_id)
 
     def _stop(self) -> None:
-        """Leave the other paths running: the log determines how far they came before they were stopped."""
+        """Do nothing, where a driver stops the other paths. In a verification, the log determines how far those paths
+        came.
+        """
 
     def _release_joins(self) -> None:
-        """Leave paths at their joins: the log determines when a path continues after a join."""
+        """Do nothing, where a driver releases paths that wait at a join. In a verification, the log determines when a
+        path continues.
+        """
 
     async def drive(self) -> None:
-        """Run all paths of the log's segment, and then its rollbacks."""
+        """Run all paths of the segment of the log again, and then its rollbacks."""
         state = self._tape.state_at(self._tape.low)
         if state.paths:
             self._pending.extend(path.id for path in state.active_paths())
@@ -91,7 +96,7 @@ class PathByPath(PathRunner):
                 await self._drive_all()
 
     def _begin(self, start: Fact) -> None:
-        """Start a path that was not branched from another path: the first path, or a rollback."""
+        """Start a path that was not split off from another path: the first path of the execution, or a rollback."""
         self._tape.path = start.path
         with suppress(Suspended):
             self.journal.record_all((start,))
@@ -100,7 +105,9 @@ class PathByPath(PathRunner):
             self._tape.close(start.path)
 
     def _next_undoing(self, number: int) -> Fact:
-        """Return the fact that starts a rollback path, as the engine's rules decide it before an event."""
+        """Return the fact that starts a rollback path, as the engine decides it for the recorded state before an
+        event.
+        """
         event = self._tape.event(number)
         before = number - 1
         started = self._tape.event(before).data
@@ -126,7 +133,7 @@ class PathByPath(PathRunner):
             await asyncio.sleep(0)  # others use this loop as well
 
     async def _pursue(self, path: str) -> None:
-        """Run a path until it has reproduced its last event in the segment, or cannot continue."""
+        """Run a path until it has reproduced its last event in the segment of the log, or cannot continue."""
         while True:
             claims = self._tape.claims
             await self._follow(path)
@@ -139,7 +146,7 @@ class PathByPath(PathRunner):
                 return
 
     def _join(self, path: str) -> None:
-        """Record the outcome of a path at a join, as the engine's rules decide it for all paths that wait there."""
+        """Record the outcome of a path that waits at a join. The engine decides it for all paths that wait there."""
         tape = self._tape
         sequence = self._tape.next_of_path(path)
         assert sequence is not None  # noqa: S101 - that is what was asked
@@ -160,7 +167,8 @@ class PathByPath(PathRunner):
 
 
 async def drive(tape: Tape, total: int, services: Services, workflow_at: Callable[[int], Workflow]) -> Counter[str]:
-    """Run a definition against a log up to the first difference; return the number of answered operations by type.
+    """Run a definition against a log up to the first difference. Return how many operations were answered from the log,
+    by type.
 
     Parameters
     ----------
@@ -189,7 +197,9 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
 
 
 def _compare_end(tape: Tape, workflow: Workflow) -> None:
-    """Compare the recorded end of a log's segment with the end that the engine's rules decide."""
+    """Compare the end of the execution that a segment of the log records with the end that the engine decides for the
+    recorded state.
+    """
     for number in range(tape.low, tape.high + 1):
         data = tape.event(number).data
         if isinstance(data, _ENDS):
@@ -210,7 +220,7 @@ _PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """First difference between the facts of a definition and the events of a log."""
+    """First difference between the facts that a definition records when it runs again and the events of a log."""
 
     sequence: int
     """Number of the event; one after the last if the log has no further event."""
@@ -268,12 +278,12 @@ class Verification:
 
     @property
     def equal(self) -> bool:
-        """True if the whole log was checked and has no difference."""
+        """True if the whole log was checked and the definition reproduces it without a difference."""
         return self.divergence is None and not self.unchecked
 
     @property
     def outcome(self) -> str:
-        """Result as text: ``equal``, ``differs`` or ``not checked``."""
+        """Result of the verification as text: ``equal``, ``differs`` or ``not checked``."""
         if self.divergence is not None:
             return DIFFERS
         return EQUAL if self.equal else UNCHECKED
@@ -339,7 +349,9 @@ def verified(
 
 
 def _sound(execution: Execution) -> tuple[Sequence[Event], tuple[str, ...]]:
-    """Return the readable events of an execution, and the reasons why the rest of its log cannot be checked."""
+    """Return those events of an execution that can be read, and the reasons why the rest of its log cannot be
+    checked.
+    """
     damage = execution.damage
     if damage is None:
         events: Sequence[Event] = list(execution.history())
@@ -351,13 +363,13 @@ def _sound(execution: Execution) -> tuple[Sequence[Event], tuple[str, ...]]:
 
 
 def _openings(events: Sequence[Event], number: int) -> Sequence[Event]:
-    """Return the first event and all forks up to an event number: the events that contain the definition."""
+    """Return the events up to an event number that contain the definition: the first event, and all forks."""
     forks = (event for event in events[1:number] if isinstance(event.data, catalog.ExecutionForked))
     return [events[0], *forks]
 
 
 def _obstacle(workflow: Workflow, events: Sequence[Event], control: Control) -> str:
-    """Return the reason why an execution cannot be checked in this environment; an empty text if it can."""
+    """Return the reason why an execution cannot be verified in this environment; an empty string if it can."""
     if isinstance(workflow, Sketch):
         return "no definition is recorded in its log"
     visited = {event.step for event in events if event.step}
@@ -369,7 +381,9 @@ def _obstacle(workflow: Workflow, events: Sequence[Event], control: Control) -> 
 
 
 def _changed_functions(execution: Execution, workflow: Workflow, control: Control) -> tuple[str, ...]:
-    """Return reasons that name the functions that are missing or have changed since the execution ran."""
+    """Return the reasons why a verification is not reliable: texts that name the Python functions that have changed
+    since the execution ran, or are missing here. Empty if there are none.
+    """
     recorded_code = execution.state.code
     current_code = control.dependencies.code_of(workflow)
     changed = sorted(
@@ -404,7 +418,7 @@ def _divergence(difference: ReplayDifference, events: Sequence[Event], workflow:
 
 
 def _place(difference: ReplayDifference, workflow: Workflow, name: str, data: Payload | None) -> str:
-    """Return the line of the definition, or of the user's function, that causes a difference."""
+    """Return the line of the definition, or of the user's Python function, that causes a difference from the log."""
     number = next((place for place, step in enumerate(workflow.steps) if step.name == name), None)
     if number is None:
         return workflow.written.where(("Outputs",) if isinstance(data, catalog.ExecutionCompleted) else ())
@@ -419,7 +433,8 @@ def _place(difference: ReplayDifference, workflow: Workflow, name: str, data: Pa
 
 
 def _part_of(step: Step, data: Payload | str | None) -> tuple[str | int, ...]:
-    """Return the path of keys in a step's definition that causes an event; empty for the step as a whole.
+    """Return the keys that lead to the part of a step's definition that causes an event; an empty tuple stands for the
+    whole step.
 
     For example ``("Script",)`` for the end of a script, and ``("Next", 1)`` for the condition of the second edge.
     """

@@ -1,4 +1,4 @@
-"""Runs of an execution with one change, whose calls are answered from the recorded log (what-ifs).
+"""Runs that repeat an execution with one change, with its calls answered from the recorded log (what-ifs).
 
 First the unchanged definition is verified against the log (`divebook.replay.verify`): if it already differs,
 differences after the change would mean nothing. Then exactly one change is made (`tests/replay/test_what_if.py`).
@@ -38,7 +38,8 @@ from divebook.workflow.definition import Workflow
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WhatIf:
-    """Result of a what-if: an execution that ran again with one change, compared with its source.
+    """Result of a what-if: an execution that ran again with one change, compared with the original execution (its
+    source).
 
     Examples
     --------
@@ -65,7 +66,7 @@ class WhatIf:
 
     @property
     def served(self) -> int:
-        """Number of operations and questions that were answered from the log of the source."""
+        """Number of operations and questions that were answered from the log of the source execution."""
         return self.tally.served
 
     @property
@@ -80,7 +81,7 @@ class WhatIf:
 
     @property
     def unused(self) -> int:
-        """Number of recorded results of the source that were not used."""
+        """Number of results in the log of the source execution that the what-if did not use."""
         return self.tally.unused
 
     @property
@@ -90,17 +91,19 @@ class WhatIf:
 
     @property
     def comparable(self) -> str:
-        """``full``, or ``partly`` if calls were blocked or the what-if has not ended."""
+        """``full`` if the what-if can be compared completely with its source; ``partly`` if calls were blocked or it
+        has not ended.
+        """
         return FULL if self.execution.state.is_over and not self.blocked else PARTLY
 
     @property
     def diff(self) -> Divergence | None:
-        """First difference between the results of source and what-if; None if there is none."""
+        """First difference between the source execution and the what-if; None if they are the same."""
         return self.comparison.first
 
     @property
     def outputs(self) -> Mapping[str, Any]:
-        """Outputs of the execution of the what-if."""
+        """Outputs of the what-if."""
         return self.execution.outputs
 
     def __repr__(self) -> str:
@@ -118,7 +121,9 @@ class WhatIf:
         return _as_html(self)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        """Return the data with which divebook's JupyterLab extension steps through the differences."""
+        """Return the ids of the compared runs, which divebook's JupyterLab extension needs to step through the
+        differences.
+        """
         return self.comparison._repr_mimebundle_()
 
 
@@ -135,7 +140,7 @@ ControlOver: TypeAlias = Callable[[EventStore, FindMissPolicy], Control]
 
 
 class RehearsalHost(NamedTuple):
-    """Dependencies of a rehearsal that an environment provides.
+    """Functions of an environment that a rehearsal needs.
 
     A rehearsal runs a fork in memory and stops at each call without a recorded result.
     """
@@ -145,7 +150,9 @@ class RehearsalHost(NamedTuple):
 
 
 class Rehearsal(NamedTuple):
-    """Result of a rehearsal: a fork that ran in memory up to the calls without a recorded result."""
+    """Result of a rehearsal: a fork that ran in memory, without external calls, until it needed results that are not
+    recorded.
+    """
 
     events: Sequence[Event]
     """Log of the fork, including the events shared with its source."""
@@ -155,11 +162,11 @@ class Rehearsal(NamedTuple):
 
     @property
     def unanswered(self) -> Sequence[OperationRequest]:
-        """Calls that would run, at which the code has stopped."""
+        """Calls without a recorded result that the fork would make. Its code has stopped at them."""
         return self.answers.unanswered
 
     def steps_after(self, workflow: Workflow) -> tuple[str, ...]:
-        """Return the names of the steps that follow the steps that stopped at a call or question."""
+        """Return the names of the steps that follow those steps at which the rehearsal has stopped."""
         asking = {path.current_step for path in self.state.active_paths() if path.asking}
         stopped_steps = asking.union(request.place.step for request in self.unanswered)
         if self.state.is_over or not stopped_steps:
@@ -169,7 +176,8 @@ class Rehearsal(NamedTuple):
 
 
 def rehearsed(host: RehearsalHost, events: Sequence[Event], forked: catalog.ExecutionForked) -> Rehearsal:
-    """Run a fork of an execution in memory without external calls; return its log, state and unanswered calls.
+    """Run a fork of an execution in memory, without external calls. Return its log, its state, and the calls that it
+    would make.
 
     Parameters
     ----------
@@ -201,7 +209,7 @@ def rehearsed(host: RehearsalHost, events: Sequence[Event], forked: catalog.Exec
 async def answers_for(
     store: EventStore, reuse_inputs: ReuseInputs, state: ExecutionState, calls: StoreCalls
 ) -> RecordedAnswers:
-    """Return the policy that answers operations of a forked execution when it starts or resumes.
+    """Return the policy by which a forked execution gets answers from the log of its source, when it starts or resumes.
 
     Raise `SourceGoneError` if a what-if's source was deleted.
     """
@@ -224,7 +232,9 @@ async def answers_for(
 
 
 def forked_by(events: Sequence[Event]) -> Event:
-    """Return the event that forked an execution from its source; of several forks in the log, the last one."""
+    """Return the event in a log that forked the execution from its source; if the log has several forks, the last
+    one.
+    """
     return next(event for event in reversed(events) if isinstance(event.data, catalog.ExecutionForked))
 
 
@@ -232,7 +242,7 @@ def forked_by(events: Sequence[Event]) -> Event:
 
 
 class Planned(NamedTuple):
-    """Call that a what-if or a resumption would make."""
+    """Call that a what-if, or a resumption with a changed definition, would make."""
 
     operation_type: str
     name: str
@@ -243,13 +253,13 @@ class Planned(NamedTuple):
 
 
 def planned_call(request: OperationRequest) -> Planned:
-    """Convert an operation request to a planned call."""
+    """Convert the request of an operation to a planned call, which has its type, its name and its step."""
     kind = request.operation_type
     return Planned(kind, operation_name(kind, request.parameters) or "", request.place.step)
 
 
 def likely_cost(events: Iterable[Event], requests: Sequence[OperationRequest]) -> float | None:
-    """Return the estimated cost of calls in dollars, from the recorded model requests of the same agents.
+    """Return the estimated cost of planned calls in dollars, from the recorded model requests of the same agents.
 
     None if the log has no request of one of the agents, or if a call starts a child execution.
     """
@@ -264,7 +274,7 @@ def likely_cost(events: Iterable[Event], requests: Sequence[OperationRequest]) -
 
 
 def items_to_come(events: Iterable[Event], state: ExecutionState) -> dict[str, int]:
-    """Return the number of items that have not started yet, by name of the running step."""
+    """Count the items of `Each` that have not started yet in each running step. Return the counts by step name."""
     started: defaultdict[str, set[int]] = defaultdict(set)
     totals: Counter[str] = Counter()
     for event in events:
@@ -281,7 +291,8 @@ def items_to_come(events: Iterable[Event], state: ExecutionState) -> dict[str, i
 
 
 def likely_items(events: Sequence[Event], remaining: Mapping[str, int]) -> float | None:
-    """Return the estimated cost in dollars of the items that have not started, from the recorded items of their steps.
+    """Return the estimated cost in dollars of the items that have not started, from the recorded items of the same
+    steps.
 
     None if a step has costs but no completed item.
     """
@@ -314,7 +325,7 @@ def likely_turns(events: Sequence[Event], workflow: Workflow, steps: Iterable[st
 
 
 def _spent(events: Iterable[Event], *, by_turn: bool) -> dict[str | None, list[int]]:
-    """Return the recorded costs of each agent: one entry per request, or one per turn (path, step and item)."""
+    """Return the recorded costs of each agent in nanodollars: one entry per model request, or one per turn."""
     costs_of_agents: dict[str | None, dict[tuple[str | int | None, ...], int]] = {}
     items: dict[str, int | None] = {}
     agents: dict[str, str | None] = {}
@@ -342,7 +353,7 @@ ENDS = catalog.OperationCompleted | catalog.OperationFailed | catalog.InterruptR
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Numbers of operations of a what-if by kind of answer."""
+    """Numbers of operations in a what-if by the source of their results: replayed, executed, blocked, computed, ..."""
 
     served: int = 0
     """Answered from the log of the source, including answers of people."""
@@ -362,7 +373,9 @@ class Tally:
 
 
 def tally(source: Sequence[Event], events_of_fork: Sequence[Event], forked: Event) -> Tally:
-    """Count the operations in the log of a what-if by kind of answer."""
+    """Count the operations in the log of a what-if by the source of their results: replayed, executed, blocked,
+    computed, ...
+    """
     fork = forked.data
     assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
     pool = RecordedEnds(fork.source, source, fork.at)
@@ -380,7 +393,7 @@ def tally(source: Sequence[Event], events_of_fork: Sequence[Event], forked: Even
 
 
 class UnreusedCall(NamedTuple):
-    """Call of a what-if that was not answered from the log of its source."""
+    """Call in a what-if that was not answered from the log of its source."""
 
     sequence: int
     """Number of the event of the what-if that ended the call."""
@@ -392,7 +405,9 @@ class UnreusedCall(NamedTuple):
 
 
 def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[UnreusedCall]:
-    """Yield the calls that were not answered from the log, run or blocked, in the order of their ends."""
+    """Yield the calls of a what-if that were not answered from the log of its source, but run or blocked, in the order
+    of their ends.
+    """
     started: dict[str, str] = {}
     for event in events_of_fork:
         if isinstance(event.data, catalog.OperationStarted):
@@ -406,7 +421,7 @@ def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[Unreu
 
 
 def begun_in(events_of_fork: Iterable[Event], forked: Event) -> list[str]:
-    """Return the ids of the child executions that a what-if itself has started."""
+    """Return the ids of the child executions that a what-if has started after the fork."""
     started: dict[str, str] = {}
     for event in events_of_fork:
         data = event.data
@@ -434,13 +449,13 @@ PARTLY = "partly"
 
 
 def _as_text(what_if: WhatIf) -> str:
-    """Return the result of a what-if as lines of text."""
+    """Format the result of a what-if as lines of text."""
     return "\n".join([*_head(what_if), *_calls(what_if.calls), repr(what_if.comparison)])
 
 
 def _as_html(what_if: WhatIf) -> str:
-    """Return the result of a what-if as HTML that is saved with a notebook:
-    lane A is the source, lane B the what-if.
+    """Format the result of a what-if as HTML that is saved with a notebook. Lane A shows the source, lane B the
+    what-if.
     """
     first, *further = map(safe, _head(what_if))
     lines = [f"<div>{styled(BADGE, 'what-if')}{first.removeprefix('what-if ')}</div>"]
@@ -472,14 +487,16 @@ def _counted(what_if: WhatIf) -> str:
 
 
 def _comparable(what_if: WhatIf) -> str:
-    """Return the text that says how far the what-if can be compared with its source, and why not completely."""
+    """Return the text that states if the what-if is fully comparable with its source; if not, with the reasons."""
     reasons = ["it was blocked"] if what_if.blocked else []
     reasons += [] if what_if.execution.state.is_over else ["it has not ended"]
     return f"comparable: {what_if.comparable}" + (f", since {' and '.join(reasons)}" if reasons else "")
 
 
 def _calls(calls: Sequence[UnreusedCall]) -> Iterator[str]:
-    """Yield one line for each of the first calls that were not answered from the log."""
+    """Yield one line of text for each call that was not answered from the log of the source, for the first calls
+    only.
+    """
     for call in calls[:MOST]:
         yield f"{call.way}: {call.what}, step {call.step} (event {call.sequence:,})"
     if calls[MOST:]:
@@ -487,7 +504,7 @@ def _calls(calls: Sequence[UnreusedCall]) -> Iterator[str]:
 
 
 class RepeatedWhatIf(list[WhatIf]):
-    """List of several what-ifs with the same change, displayed as a table with one row each."""
+    """List of what-ifs that were run several times with the same change, displayed as a table with one row each."""
 
     def __str__(self) -> str:
         rows = [_OF_EACH, *map(_row, self)]
@@ -518,7 +535,9 @@ def _row(what_if: WhatIf) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """Plan of a what-if: the results it would reuse, and the calls it would make. Computed without external calls."""
+    """Plan of a what-if: the recorded results it would reuse, and the calls it would make. It is computed without
+    external calls.
+    """
 
     source: str
     at: int
@@ -548,7 +567,7 @@ class Plan:
 
 
 class Proposal(NamedTuple):
-    """Validated request for a what-if."""
+    """Checked request for a what-if: the source execution, the change, and the first event of the fork."""
 
     source: str
     events: Sequence[Event]
@@ -561,8 +580,8 @@ class Proposal(NamedTuple):
 
 
 def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
-    """Return the bounds of a what-if, increased by the consumption of its
-    source, which does not count for the what-if.
+    """Return the bounds of a what-if, increased by the amounts that its source had consumed before the fork, so that
+    these do not count against the what-if.
     """
     usage = before.usage
     return replace(
@@ -574,7 +593,7 @@ def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
 
 
 def planned(host: RehearsalHost, proposal: Proposal) -> Plan:
-    """Return the plan of a what-if, computed by a rehearsal without external calls."""
+    """Return the plan of a what-if. It is computed by a rehearsal, which runs in memory without external calls."""
     rehearsal = rehearsed(host, proposal.events, proposal.forked)
     at = proposal.forked.at
     counts = tally(proposal.events, rehearsal.events, forked_by(rehearsal.events))
@@ -608,8 +627,8 @@ def result_of(execution: Execution, proposal: Proposal, unchecked: Sequence[str]
 def _counts_and_calls(
     store: EventStore, source: Sequence[Event], events_of_fork: Sequence[Event]
 ) -> tuple[Tally, tuple[UnreusedCall, ...]]:
-    """Return the numbers of answers of a what-if, and the calls not answered from a log, including its child
-    executions.
+    """Return, for a what-if and its child executions together, the numbers of operations by the source of their
+    results, and the calls not answered from a log.
     """
     forked = forked_by(events_of_fork)
     counts = tally(source, events_of_fork, forked)

@@ -64,13 +64,13 @@ def utc_now() -> datetime:
 
 
 def random_id(prefix: str) -> str:
-    """Return the prefix, an underscore, and 64 random bits as 16 hexadecimal digits."""
+    """Return an identifier: the prefix, an underscore, and 64 random bits as 16 hexadecimal digits."""
     return f"{prefix}_{secrets.token_hex(8)}"
 
 
 @dataclass(frozen=True, slots=True)
 class SlotNames:
-    """Names of the output slots that have a special role in retries, goal stages and responses.
+    """Names of those output slots that have a special role in retries, goal stages and responses.
 
     Envelopes do not depend on the names of stages: only these slot names connect the outputs of certain stages with
     rules.
@@ -106,8 +106,8 @@ class ProcessingRecord(EnvelopePart):
 
 
 class _Maximum:
-    """Descriptor for one bound of an envelope. An assignment replaces `Contents.bounds`, because `Bounds` are
-    immutable.
+    """Descriptor that gives access to one bound of an envelope, such as `max_tokens`. Assigning a value replaces the
+    whole `Contents.bounds`, because `Bounds` are immutable.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -123,7 +123,9 @@ class _Maximum:
 
 @dataclass(kw_only=True, repr=False)
 class Contents:
-    """Fields of one envelope. Two envelopes are equal if all fields in `FIELDS` are equal."""
+    """Fields of an envelope, the state of one pipeline request. Two envelopes are equal if all fields in `FIELDS` are
+    equal.
+    """
 
     envelope_id: str = ""
     request_id: str = ""
@@ -195,7 +197,9 @@ class Contents:
 
     @property
     def pending_interrupt(self) -> FlowInterrupt | None:
-        """The question that waits for an answer, or None. The flag `interrupt_pending` alone does not count."""
+        """Question of the envelope that waits for an answer; None without one. The flag `interrupt_pending` without a
+        question does not count.
+        """
         return self.interrupt if self.interrupt_pending else None
 
     def __repr__(self) -> str:
@@ -217,7 +221,7 @@ STATE_KEYS: Final = (*FIELDS, *MAXIMA)
 
 
 class StagedContents(Contents):
-    """Fields of an envelope, with methods for goals, attempts, and sequential or parallel stages.
+    """Fields of an envelope, with methods for its goals, its repeated attempts, and its sequential or parallel stages.
 
     The word stage has two senses here. A stage of goals (`advance_stage`) is a numbered phase of work that satisfies
     some goals. A stage of the pipeline (`start_stage`) is a named part that runs an agent, tools or a function.
@@ -235,7 +239,8 @@ class StagedContents(Contents):
         self.goal_completion_status = dict.fromkeys(self.all_goals, str(GoalStatus.PENDING))
 
     def advance_stage(self, satisfied_goals: Iterable[str], summary: Any = None) -> bool:
-        """Record that the current stage of goals is completed, and begin the next stage if goals are left.
+        """Record that the current stage of goals is completed, with the goals that it satisfied. Begin the next stage
+        if unsatisfied goals remain.
 
         Returns
         -------
@@ -262,13 +267,15 @@ class StagedContents(Contents):
         return True
 
     def satisfied_goals(self) -> list[str]:
-        """Return the satisfied goals, in the order in which they were satisfied."""
+        """Return the goals of the request that are satisfied, in the order in which they were satisfied."""
         recorded = [goal for stage in self.completed_stages if stage for goal in _goals_of(stage)]
         satisfied = {goal for goal, status in self.goal_completion_status.items() if status == GoalStatus.SATISFIED}
         return [goal for goal in dict.fromkeys([*recorded, *self.goal_completion_status]) if goal in satisfied]
 
     def get_stage_context(self) -> dict[str, Any]:
-        """Return the stage number, the completed stages, and the goals with their statuses; all values are copies."""
+        """Return the number of the current goal stage, the completed goal stages, and the goals with their statuses.
+        All values are copies.
+        """
         return {
             "current_stage": self.current_stage_number,
             "completed_stages": copied_maps(self.completed_stages, "completed_stages"),
@@ -278,11 +285,15 @@ class StagedContents(Contents):
         }
 
     def is_stuck(self, min_stages: int = 2) -> bool:
-        """Return True if at least `min_stages` stages of goals have begun and no goal is satisfied."""
+        """Return True if at least `min_stages` stages of goals have begun and no goal has been satisfied in any of
+        them.
+        """
         return self.current_stage_number >= min_stages and not self.satisfied_goals()
 
     def increment_iteration(self, feedback: str | None = None) -> None:
-        """Start a new attempt: save the feedback and the plan, and delete the outputs that are produced again."""
+        """Start a new attempt at the request: save the feedback and the earlier plan, and delete the outputs that the
+        attempt produces again.
+        """
         self.iteration += 1
         if feedback is not None:
             self.loop_feedback.append(feedback)
@@ -298,16 +309,16 @@ class StagedContents(Contents):
     # --- parallel stages
 
     def start_stage(self, name: str) -> None:
-        """Mark a stage as active."""
+        """Mark a stage of the pipeline as active."""
         self.active_stages[name] = True
 
     def complete_stage(self, name: str) -> None:
-        """Mark a stage as completed. The stage need not have been started."""
+        """Mark a stage of the pipeline as completed. It need not have been started."""
         self.completed_stage_set[name] = True
         self.active_stages.pop(name, None)
 
     def fail_stage(self, name: str, error: str) -> None:
-        """Mark a stage as failed."""
+        """Mark a stage of the pipeline as failed."""
         self.failed_stages[name] = error
         self.active_stages.pop(name, None)
 
@@ -341,7 +352,7 @@ class StagedContents(Contents):
 
 
 def _goals_of(stage: dict[str, Any]) -> list[str]:
-    """Return the satisfied goals of the record of a completed stage.
+    """Return the names of the goals that a completed goal stage satisfied, from the record of that stage.
 
     The record may come from a damaged saved state: entries that are not strings are left out.
     """
@@ -387,7 +398,7 @@ class Envelope(StagedContents):
         return self.outputs.get(key)
 
     def set_output(self, key: str, output: Mapping[str, Any]) -> None:
-        """Replace the output in a slot."""
+        """Set the output in a slot; an output that is there already is replaced."""
         self.outputs[key] = output if isinstance(output, dict) else dict(output)
 
     def has_output(self, key: str) -> bool:
@@ -395,14 +406,15 @@ class Envelope(StagedContents):
         return key in self.outputs
 
     def record_agent_start(self, agent: str, stage_order: int = 0) -> None:
-        """Record that an agent starts in a stage, and count one agent step (hop)."""
+        """Record that an agent starts in a stage, and count one more agent step (hop) of the envelope."""
         self.processing_history.append(ProcessingRecord(agent, stage_order, self.clock()))
         self.agent_hop_count += 1
 
     def record_agent_complete(
         self, agent: str, status: str, error: str | None = None, llm_calls: int = 0, duration_ms: int = 0
     ) -> None:
-        """Record the end of an agent in its newest running record, and add its model calls to the envelope's count.
+        """Record that an agent has ended, in its newest record that is still running, and add its model calls to the
+        count of the envelope.
 
         The model calls are counted even if the agent has no running record.
 
@@ -427,7 +439,8 @@ class Envelope(StagedContents):
     # --- bounds and termination
 
     def exceeded_bound(self) -> TerminalReason | None:
-        """Return the reason of the first bound that forbids the next stage, or None if no bound does.
+        """Return the terminal reason for the first bound (such as ``max_llm_calls``) that does not allow another stage;
+        None if all bounds allow it.
 
         The counts of iterations and of edges may equal their bounds. All other counts must stay below their bounds.
         """
@@ -456,7 +469,8 @@ class Envelope(StagedContents):
         return self.edge_counts[edge]
 
     def can_continue(self) -> bool:
-        """Return True if the next stage may run.
+        """Return True if the next stage may run: the request has not ended, no question is pending, and no bound is
+        exceeded.
 
         If a bound forbids the stage, the reason is stored in `terminal_reason`. A later function call deletes the
         reason if no bound forbids the stage any more.
@@ -473,7 +487,7 @@ class Envelope(StagedContents):
         return True
 
     def terminate(self, message: str, terminal_reason: str | None = None) -> None:
-        """End the request with a message. A second function call replaces the message.
+        """End the request, with a message that states why. A second call replaces the message.
 
         An earlier `terminal_reason` is kept unless a new one is passed.
         """
@@ -493,7 +507,8 @@ class Envelope(StagedContents):
         expires_in: float | timedelta | None = None,
         data: Mapping[str, Any] | None = None,
     ) -> None:
-        """Set the question of the envelope; replace an earlier question.
+        """Create a question to a person and set it as the pending question of the envelope. An earlier question is
+        replaced.
 
         Parameters
         ----------
@@ -515,7 +530,7 @@ class Envelope(StagedContents):
         self.ask(FlowInterrupt(InterruptKind.read(kind), id, now, question, message, copied, expires_at=expires_at))
 
     def ask(self, interrupt: FlowInterrupt) -> None:
-        """Set a `FlowInterrupt` as the pending question of the envelope; replace an earlier question."""
+        """Set an existing `FlowInterrupt` as the pending question of the envelope. An earlier question is replaced."""
         self.interrupt_pending = True
         self.interrupt = interrupt
 
@@ -547,7 +562,9 @@ class Envelope(StagedContents):
         return self.pending_interrupt is not None
 
     def get_interrupt_kind(self) -> InterruptKind | str | None:
-        """Return the kind of the latest question, answered or not; None if there was no question."""
+        """Return the kind of the latest question of the envelope, answered or not; None if it has never had a
+        question.
+        """
         return None if self.interrupt is None else self.interrupt.kind
 
     # --- serialization and copies
@@ -615,7 +632,7 @@ class Envelope(StagedContents):
             raise InvalidEnvelopeError(problems)
 
     def clone(self) -> Self:
-        """Return an independent deep copy with the same identifiers.
+        """Return an independent deep copy of the envelope, which has the same identifiers.
 
         Raises
         ------
@@ -628,7 +645,7 @@ class Envelope(StagedContents):
         return envelope
 
     def take_over(self, state: Mapping[str, Any]) -> None:
-        """Replace all fields of the envelope by the fields of a saved state."""
+        """Replace all fields of the envelope by the fields of a saved state, as `to_state_dict` returns it."""
         names = self.slot_names
         clock = self.clock
         new_id = self.new_id
@@ -650,7 +667,7 @@ def create_envelope(
     clock: Clock = utc_now,
     new_id: IdSource = random_id,
 ) -> Envelope:
-    """Return a new envelope for a message of a user.
+    """Return a new envelope for a request, which starts with a message of a user.
 
     The user id and the session id are stored unchanged, even if they are empty.
     """
@@ -674,7 +691,8 @@ def create_envelope(
 
 
 def write_state(contents: Contents) -> dict[str, Any]:
-    """Return all fields of an envelope as plain data. The result shares no objects with the envelope.
+    """Return all fields of an envelope as plain data, which can be saved. The result shares no objects with the
+    envelope.
 
     Raises
     ------
@@ -685,7 +703,9 @@ def write_state(contents: Contents) -> dict[str, Any]:
 
 
 def read_state(contents: Contents, state: Any) -> list[str]:
-    """Fill a new envelope with the readable fields of a saved state; return the problems of the state, one per line."""
+    """Fill a new envelope with those fields of a saved state that can be read. Return the problems found in the state,
+    one per line.
+    """
     reading = PlainReading(contents.clock())
     if not isinstance(state, Mapping):
         reading.refuse("state", state, "a mapping")
@@ -702,7 +722,9 @@ def read_state(contents: Contents, state: Any) -> list[str]:
 
 
 def _strangers(state: Mapping[Any, Any]) -> list[str]:
-    """Return the problems of a saved state outside its fields: a wrong schema version, and unknown keys."""
+    """Return the problems of a saved state that do not concern a known field: a wrong schema version, and unknown
+    keys.
+    """
     version = state.get("schema_version", "missing")
     problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
     strangers = state.keys() - {*STATE_KEYS, "schema_version"}
@@ -715,7 +737,9 @@ def _strangers(state: Mapping[Any, Any]) -> list[str]:
 
 
 def final_response(envelope: Contents) -> str | None:
-    """Return the text to show to the user: the pending question, else the text in the response slot, else None."""
+    """Return the text to show to the user at the end of a request: the pending question, else the text in the response
+    slot, else None.
+    """
     pending = envelope.pending_interrupt
     if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:
         return pending.question
@@ -773,7 +797,9 @@ COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "co
 
 
 def problems_of(envelope: Contents) -> list[str]:
-    """Return the inconsistencies of an envelope, such as empty identifiers or negative counters, one line each."""
+    """Return the inconsistencies in the fields of an envelope, such as empty identifiers or negative counters, one line
+    each.
+    """
     return [*_identity(envelope), *_numbers(envelope), *_position(envelope), *_control(envelope)]
 
 
@@ -819,7 +845,7 @@ def _control(envelope: Contents) -> Iterator[str]:
 
 
 class MergeStrategy(Word):
-    """Strategies of `merge_state` for joining an existing value with a new value."""
+    """Ways in which `merge_state` joins an existing value with a new value."""
 
     REPLACE = "replace"
     APPEND = "append"
@@ -827,7 +853,8 @@ class MergeStrategy(Word):
 
 
 def merge_state(existing: Any, value: Any, strategy: str) -> Any:
-    """Merge a new value into an existing value and return the result. Neither value is modified.
+    """Join a new value to an existing value in the way that `strategy` names, and return the result. Neither value is
+    modified.
 
     Parameters
     ----------
@@ -873,7 +900,8 @@ _ABSENT: Any = object()
 
 
 def merge_branches(envelope: Envelope, branches: Sequence[Envelope]) -> None:
-    """Merge the changes of parallel branches, made to clones of an envelope, into the envelope.
+    """Merge the results of parallel branches into an envelope. Each branch is a clone of the envelope that one stage
+    has changed.
 
     Counters are added. History, errors, feedback and plans are concatenated. Outputs are merged by slot, metadata
     recursively. The first question becomes the question of the envelope; further questions are queued. If several
@@ -941,7 +969,7 @@ def _queue_question(envelope: Envelope, before: Envelope, branch: Envelope) -> N
 
 
 def _merged(current: Mapping[str, Any], before: Mapping[str, Any], branch: Mapping[str, Any], depth: int | None) -> Any:
-    """Return the mapping `current` with the changes that were made from `before` to `branch`.
+    """Return the mapping `current`, with those changes applied by which `branch` differs from `before`.
 
     Mappings are merged recursively up to `depth` levels and replaced below; None merges all levels.
 
@@ -976,7 +1004,7 @@ NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def envelope_of(state: ExecutionState, steps: Sequence[str] = ()) -> Envelope:
-    """Return the state of an execution as an envelope. Equal event logs result in equal envelopes.
+    """Convert the state of an execution to an envelope. Equal event logs give equal envelopes.
 
     Parameters
     ----------
@@ -1025,7 +1053,7 @@ def _identity_of_execution(state: ExecutionState) -> dict[str, Any]:
 
 
 def _termination(state: ExecutionState) -> dict[str, Any]:
-    """Return the fields about the end of an execution, or about the bound at which it waits for a person."""
+    """Return the envelope's fields about how the execution ended, or about the bound at which it waits for a person."""
     if not state.is_over:
         details = (question.data or {} for question in state.pending_interrupts())
         reason = next((data["reason"] for data in details if "bound" in data and data.get("reason")), None)
@@ -1041,7 +1069,9 @@ def _termination(state: ExecutionState) -> dict[str, Any]:
 
 
 def _interruption(state: ExecutionState) -> dict[str, Any]:
-    """Return the fields about questions: the oldest open question and the queue, else the question settled last."""
+    """Return the envelope's fields about questions: the oldest open question and the queue of the others. If no
+    question is open, return the question that was settled last.
+    """
     pending = [FlowInterrupt.of(interrupt) for interrupt in state.pending_interrupts()]
     if pending and not state.is_over:
         return {"interrupt_pending": True, "interrupt": pending[0], "interrupt_queue": pending[1:]}
@@ -1071,7 +1101,9 @@ def _errors(state: ExecutionState) -> list[dict[str, Any] | None]:
 
 
 def _outputs(state: ExecutionState) -> dict[str, dict[str, Any]]:
-    """Return a slot for each completed agent step: the parsed text if it is a JSON object, else ``{"text": ...}``."""
+    """Return the output slots of an envelope: one for each completed step of an agent. The slot has the text of the
+    step if it is a JSON object, else ``{"text": ...}``.
+    """
     outputs: dict[str, dict[str, Any]] = {}
     for _, hop in sorted(state.ledger.history.items()):
         text = state.paths[hop.path].step_outputs.get(hop.step)

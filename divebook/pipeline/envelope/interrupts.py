@@ -29,7 +29,7 @@ from divebook.questions.question import (
 
 
 class ReasonClass(Word):
-    """Category of a `TerminalReason`: completed, waiting for a person, at a bound, or failed."""
+    """Category of a `TerminalReason`: completed, waiting for a person, stopped at a bound, or failed."""
 
     COMPLETED = "completed"
     WAITING = "waiting"
@@ -65,7 +65,7 @@ class TerminalReason(Word):
 
     @property
     def classification(self) -> ReasonClass:
-        """The category of the reason: completed, waiting for a person, at a bound, or failed."""
+        """Category of the reason: completed, waiting for a person, stopped at a bound, or failed."""
         if self.value.startswith("max_"):
             return ReasonClass.BOUNDS_EXCEEDED
         if self.value.endswith("_required"):
@@ -75,7 +75,7 @@ class TerminalReason(Word):
 
 
 class RiskApproval(Word):
-    """Decision about a risky tool call."""
+    """Decision of a person about a risky tool call."""
 
     APPROVED = "approved"
     DENIED = "denied"
@@ -101,7 +101,7 @@ class RiskLevel(Word):
 
 
 class LoopVerdict(Word):
-    """Verdict of a reviewing stage. The routing rules of the pipeline determine its effect."""
+    """Verdict of a stage that reviews other outputs. The routing rules of the pipeline determine its effect."""
 
     PROCEED = "proceed"
     LOOP_BACK = "loop_back"
@@ -127,8 +127,8 @@ class GoalStatus(Word):
 
 @dataclass(slots=True)
 class InterruptResponse(EnvelopePart):
-    """Answer to a question of an envelope. A part that is None was not given; an empty text and False are given
-    answers.
+    """Answer to a question of an envelope. A part of the answer (text, approval, decision, data) that is None was not
+    given; an empty text and False count as given.
     """
 
     text: str | None = field(default=None, metadata=SPARSE)
@@ -143,7 +143,7 @@ class InterruptResponse(EnvelopePart):
 
     @classmethod
     def read(cls, interrupt_id: str, given: InterruptResponse | Mapping[str, Any], now: datetime) -> InterruptResponse:
-        """Return a validated copy of an answer, with `now` as the time of receipt.
+        """Check an answer to a question and return a copy of it, with `now` as the time of receipt.
 
         Raises
         ------
@@ -161,8 +161,8 @@ class InterruptResponse(EnvelopePart):
 
     @classmethod
     def of(cls, question: Question) -> InterruptResponse | None:
-        """Return the answer to a question of an execution; None if the question
-        is open or expired without an answer.
+        """Convert the answer to a question of an execution to an `InterruptResponse`; return None if the question is
+        open, or expired without an answer.
         """
         if question.is_open or (question.status == EXPIRED and question.response is None):
             return None
@@ -175,7 +175,7 @@ class InterruptResponse(EnvelopePart):
         return self.approved is None and not ((self.text or "").strip() or (self.decision or "").strip() or self.data)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the parts that are not None, and the time of receipt, as plain data."""
+        """Return the time of receipt, and those parts of the answer that are not None, as plain data."""
         return plain_part(self, InterruptResponse, "response")
 
 
@@ -196,7 +196,7 @@ class FlowInterrupt(EnvelopePart):
 
     @classmethod
     def of(cls, question: Question) -> FlowInterrupt:
-        """Convert a question of an execution to a question of an envelope."""
+        """Convert a question of an execution to a question of an envelope, with the answer if it has one."""
         return cls(
             kind=InterruptKind.read(question.kind),
             id=question.id,
@@ -224,7 +224,7 @@ class FlowInterrupt(EnvelopePart):
         return self.expires_at is not None and self.expires_at <= now
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the question as plain data. ``expires_at`` and ``response`` are left out if they are None."""
+        """Return the question as plain data. The keys ``expires_at`` and ``response`` are left out if they are None."""
         return plain_part(self, FlowInterrupt, "interrupt")
 
 
@@ -232,7 +232,7 @@ class FlowInterrupt(EnvelopePart):
 
 
 class _RequestIds(Protocol):
-    """Identifiers of a request, as an envelope has them."""
+    """Protocol of objects, such as envelopes, that have the identifiers of a request, user, session and envelope."""
 
     request_id: str
     user_id: str
@@ -254,13 +254,15 @@ class Origin:
 
     @classmethod
     def of(cls, envelope: _RequestIds) -> Origin:
-        """Return the origin of the questions of an envelope."""
+        """Return the origin that all questions of an envelope have: its ids of request, user, session and envelope."""
         return cls(envelope.request_id, envelope.user_id, envelope.session_id, envelope.envelope_id)
 
 
 @dataclass(slots=True)
 class InterruptRecord(FlowInterrupt):
-    """Question in the registry, with its origin and status. `InterruptService` updates the status and the answer."""
+    """Question in the registry `InterruptService`, with its origin and status. The registry updates the status and the
+    answer.
+    """
 
     status: InterruptStatus = InterruptStatus.PENDING
     resolved_at: datetime | None = None
@@ -281,7 +283,7 @@ class InterruptRecord(FlowInterrupt):
         return plain_part(self, InterruptRecord, "interrupt")
 
     def as_interrupt(self) -> FlowInterrupt:
-        """Return an independent copy of the question, without its status and origin."""
+        """Return an independent copy of the question as a `FlowInterrupt`, which has no status and no origin."""
         question = copied(self, "interrupt")
         return FlowInterrupt(**{each.name: getattr(question, each.name) for each in fields(FlowInterrupt)})
 
@@ -290,14 +292,16 @@ class InterruptRecord(FlowInterrupt):
 
 
 def seconds_from(now: datetime, seconds: float | timedelta | None) -> datetime | None:
-    """Return the time that is a number of seconds, or a timedelta, after `now`; None if `seconds` is None."""
+    """Return the time that is `seconds` (a number or a timedelta) after `now`; None if `seconds` is None."""
     if seconds is None:
         return None
     return now + (seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds))
 
 
 def as_question(interrupt: FlowInterrupt) -> Question:
-    """Convert a question of an envelope to a question of an execution, so that the same rules check both answers."""
+    """Convert a question of an envelope to a question of an execution, so that the same rules check the answers to
+    both.
+    """
     kind = str(interrupt.kind) if interrupt.kind in DEFINABLE else CLARIFICATION
     text = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
     is_bound = "limit" in (interrupt.data or {})
@@ -312,8 +316,8 @@ def as_question(interrupt: FlowInterrupt) -> Question:
 
 
 def parts_of(answer: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Convert the recorded answer of an execution to the parts of an `InterruptResponse`: text, approved, decision,
-    data.
+    """Convert the answer that an execution has recorded to the parts of an `InterruptResponse`: text, approved,
+    decision, data.
     """
     parts = {part: answer[part] for part in _PART_TYPES if part in answer} if answer else {}
     if answer and not parts:  # the answer about an unknown outcome has other parts

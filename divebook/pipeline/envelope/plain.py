@@ -1,4 +1,4 @@
-"""Conversion between the fields of an envelope and plain data (JSON values, and copies of objects that JSON lacks).
+"""Conversion between the fields of an envelope and plain data: JSON values, and copies of objects of other types.
 
 The type annotations of the fields determine how each field is written and read. Data that are read may be wrong at any
 place: values that cannot be used are left out, and each is reported as a problem.
@@ -38,7 +38,7 @@ _SHOWN = 60
 
 
 class EnvelopePart:
-    """Base class of the dataclasses that are values of an envelope's fields, such as a question."""
+    """Base class of those dataclasses that occur as values in an envelope's fields, such as a question."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -100,7 +100,7 @@ def deep_copy(value: Any, path: str, depth: int = 0) -> Any:
 
 
 def copied(part: Any, path: str, depth: int = 0) -> Any:
-    """Return an independent deep copy of an `EnvelopePart`."""
+    """Return an independent deep copy of an `EnvelopePart`, such as a question."""
     names = [each.name for each in fields(part)]
     return replace(part, **{name: deep_copy(getattr(part, name), f"{path}.{name}", depth) for name in names})
 
@@ -111,7 +111,7 @@ def copied_map(value: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def copied_maps(values: Sequence[Mapping[str, Any] | None], path: str) -> list[dict[str, Any] | None]:
-    """Return independent deep copies of the mappings in a list; entries that are None stay None."""
+    """Return independent deep copies of the mappings in a list. Entries that are None stay None."""
     return [None if item is None else copied_map(item, f"{path}[{index}]") for index, item in enumerate(values)]
 
 
@@ -119,7 +119,9 @@ def copied_maps(values: Sequence[Mapping[str, Any] | None], path: str) -> list[d
 
 
 def plain(value: Any, path: str) -> Any:
-    """Convert the value of a field to plain data that shares no objects with it; raise `UncopyableValueError`."""
+    """Convert the value of an envelope's field to plain data that shares no objects with it. Raise
+    `UncopyableValueError` if that is not possible.
+    """
     if isinstance(value, datetime):
         return to_text(value)
     if isinstance(value, str | Decimal):
@@ -139,8 +141,8 @@ def plain(value: Any, path: str) -> Any:
 
 
 def _is_json(value: Any, depth: int = 0) -> bool:
-    """Return True if a value consists of JSON types only, and no dict in it
-    looks like a tagged value of the event log.
+    """Return True if a value has JSON types only and no dict in it could be mistaken for a tagged value, by which the
+    event log represents other objects.
     """
     match value:
         case None | bool() | str() | int():
@@ -172,7 +174,8 @@ def _is_left_out(each: Field[Any], value: Any) -> bool:
 
 
 def _untagged(value: Any) -> Any:
-    """Convert the tagged values in plain data (see `plain`) back to the original objects.
+    """Convert the tagged values in plain data (dicts by which the event log represents objects that JSON lacks) back to
+    the original objects.
 
     A dict that only looks like a tagged value stays unchanged.
     """
@@ -185,7 +188,9 @@ def _untagged(value: Any) -> Any:
 
 
 def _has_tag(value: Any, depth: int = 0) -> bool:
-    """Return True if plain data contain a tagged value of the event log at any depth."""
+    """Return True if plain data contain, at any depth, a tagged value: a dict by which the event log represents an
+    object that JSON lacks.
+    """
     if depth > MAX_DEPTH:
         return False
     match value:
@@ -202,20 +207,23 @@ types_of: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
 
 @dataclass(slots=True)
 class PlainReading:
-    """One pass over plain data that converts values to the types of fields, and collects the problems."""
+    """Reader of the saved state of one envelope. It converts plain values to the types of the envelope's fields, and
+    collects the problems.
+    """
 
     now: datetime
     """Time that replaces times that cannot be read."""
     problems: list[str] = field(default_factory=list)
 
     def refuse(self, path: str, value: Any, expected: str) -> Any:
-        """Report a value of the wrong type as a problem; return `UNREADABLE`."""
+        """Add the problem that a value has the wrong type. Return `UNREADABLE`."""
         shown = repr(value[:_SHOWN]) if isinstance(value, str) else type(value).__name__
         self.problems.append(f"{path}: {expected} wanted, not {shown}")
         return UNREADABLE
 
     def read(self, kind: Any, value: Any, path: str) -> Any:
-        """Convert a plain value to the type of a field; return `UNREADABLE` and report a problem if that fails.
+        """Convert a plain value to the type of an envelope's field. If that fails, add a problem and return
+        `UNREADABLE`.
 
         For a union, the value is read as the first type of the union, or as None if the union allows None.
         """
@@ -242,7 +250,7 @@ class PlainReading:
         return value if isinstance(value, bool) else self.refuse(path, value, "true or false")
 
     def _count(self, value: Any, path: str) -> Any:
-        """Return an integer. Fractions are cut off and reported as a problem."""
+        """Convert a plain value to an integer. A fraction is cut off and added as a problem."""
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         if not isinstance(value, float) or not math.isfinite(value):
@@ -271,7 +279,7 @@ class PlainReading:
             return UNREADABLE
 
     def _bounds(self, value: Any, path: str) -> Any:
-        """Return the bounds in a mapping. Bounds that are missing or cannot be read are not limited."""
+        """Convert a mapping to `Bounds`. A bound that is missing or cannot be read does not limit the envelope."""
         mapping = self._mapping(Any, value, path)
         if mapping is UNREADABLE:
             return UNREADABLE
@@ -286,7 +294,7 @@ class PlainReading:
         return True
 
     def _mapping(self, kind: Any, value: Any, path: str) -> Any:
-        """Return a mapping with all entries that can be read."""
+        """Convert the entries of a mapping, and return those that can be read."""
         if not isinstance(value, Mapping):
             return self.refuse(path, value, "a mapping")
         result = {}
@@ -298,7 +306,7 @@ class PlainReading:
         return result
 
     def _list(self, kind: Any, value: Any, path: str) -> Any:
-        """Return a list with all entries that can be read.
+        """Convert the entries of a list, and return those that can be read.
 
         Strings that cannot be read are replaced by empty strings, and optional entries by None. All other unreadable
         entries are dropped.
@@ -322,8 +330,8 @@ class PlainReading:
         return kind(**{each.name: self._field(each, types[each.name], value, path) for each in fields(kind)})
 
     def _field(self, each: Field[Any], kind: Any, mapping: Mapping[str, Any], path: str) -> Any:
-        """Return the value of one field of an `EnvelopePart`. A missing field is
-        a problem, unless it may be left out.
+        """Return the value of one field of an `EnvelopePart` from its plain data. A missing field is added as a
+        problem, unless the field may be left out.
         """
         # Reading continues after a problem, so that all problems are reported at once. Until then a default stands for
         # the value.

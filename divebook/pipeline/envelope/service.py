@@ -15,7 +15,7 @@ from divebook.questions.question import InterruptKind, InterruptStatus
 
 @dataclass(frozen=True, slots=True)
 class InterruptPolicy:
-    """Rules for all questions of one kind."""
+    """Rules about lifetime, expiry and empty answers for all questions of one kind."""
 
     ttl_seconds: float | None = 3600
     """Seconds after which a question expires, unless the question has its own lifetime; None for never."""
@@ -79,7 +79,7 @@ class InterruptService:
         self._pending: dict[str, InterruptRecord] = {}
 
     def config(self, kind: str) -> InterruptPolicy:
-        """Return the policy for questions of a kind."""
+        """Return the rules (`InterruptPolicy`) for questions of a kind."""
         return self._policies.get(kind, OTHER_POLICY)
 
     def create(
@@ -143,7 +143,9 @@ class InterruptService:
     def answer(
         self, envelope: Envelope, response: InterruptResponse | Mapping[str, Any], user_id: str = ""
     ) -> InterruptRecord | None:
-        """Answer the pending question of an envelope. If `resolve` accepts the answer, store it in the envelope too."""
+        """Answer the pending question of an envelope, in this registry and in the envelope. Return the record of the
+        question; None if `resolve` does not accept the answer.
+        """
         pending = envelope.pending_interrupt
         record = None if pending is None else self.resolve(pending.id, response, user_id)
         if record is not None:
@@ -160,8 +162,8 @@ class InterruptService:
         return records[-1] if records else None
 
     def pending_for_session(self, session_id: str, kinds: Collection[str] | None = None) -> list[InterruptRecord]:
-        """Return the pending questions of a session that have not expired, oldest first; with `kinds`, only these
-        kinds.
+        """Return the pending questions of a session that have not expired, oldest first; with `kinds`, only questions
+        of these kinds.
         """
         records = [record for record in self._answerable() if record.session_id == session_id]
         return [record for record in records if not kinds or record.kind in kinds]
@@ -169,7 +171,8 @@ class InterruptService:
     def resolve(
         self, id: str, response: InterruptResponse | Mapping[str, Any], user_id: str = ""
     ) -> InterruptRecord | None:
-        """Store the answer to a pending question; return None if the answer is not accepted.
+        """Store the answer to a pending question. Return None if the answer is not accepted, for example because the
+        question has expired.
 
         Returns
         -------
@@ -209,7 +212,9 @@ class InterruptService:
         return record
 
     def expire_pending(self) -> int:
-        """End the expired questions whose policy has `auto_expire`; return the number of ended questions."""
+        """Mark the pending questions that have expired as ended, if the policy of their kind has `auto_expire`. Return
+        their number.
+        """
         now = self._clock()
         due = [record for record in list(self._pending.values()) if record.is_expired(now)]
         return sum(
@@ -217,8 +222,8 @@ class InterruptService:
         )
 
     def cleanup(self, older_than: float | timedelta) -> int:
-        """Delete the records of settled questions that were asked longer ago than `older_than`; return the number
-        deleted.
+        """Delete the records of settled questions that were asked more than `older_than` ago. Return the number of
+        deleted records.
 
         A number is an age in seconds.
         """
@@ -237,7 +242,7 @@ class InterruptService:
         return {"total": len(statuses)} | {str(status): statuses.count(status) for status in InterruptStatus}
 
     def _finish(self, record: InterruptRecord, status: InterruptStatus) -> bool:
-        """Set the final status of a pending question; return False if another thread settled the question first."""
+        """Set the final status of a pending question. Return False if another thread has settled the question first."""
         if self._pending.pop(record.id, None) is None:
             return False
         record.status = status
