@@ -316,8 +316,8 @@ class Agent:
         return self._with(definition, Agent(AgentDefinition(self.name, script=definition.script), model=name).model)
 
     def under(self, policy: Policy) -> Agent:
-        """Return a copy of the agent with another access policy. The policy restricts the variables and files from
-        which keys and headers are read.
+        """Return a copy of the agent with another access policy. The policy decides from which environment variables
+        and files the agent's keys and headers may be read.
         """
         other = copy.copy(self)
         other.policy = policy
@@ -397,8 +397,8 @@ class Agent:
         servers: Sequence[ToolServer],
         limited: Callable[[ToolFunction], ToolFunction],
     ) -> dict[str, Any]:
-        """Run a turn, in which the model may call tools until it answers; return the turn's result. `context` records
-        all requests and calls.
+        """Run one turn of the agent, in which the model may call tools until it answers. Return the turn's result.
+        `context` records all model requests and tool calls.
 
         `limited` applies the environment's limits to a tool.
         """
@@ -421,7 +421,8 @@ class Agent:
 
 
 def agent_of(value: Any) -> Agent:
-    """Return a divebook agent for a value: a divebook agent unchanged, a pydantic-ai agent wrapped by `Agent.of`.
+    """Return a value as a divebook agent: a divebook agent unchanged, a pydantic-ai agent wrapped by `Agent.of`. Raise
+    `SetupError` for any other value.
 
     Raises
     ------
@@ -436,7 +437,8 @@ def agent_of(value: Any) -> Agent:
 
 
 async def loaded(name: str) -> Any:
-    """Import a module in a thread and return the module, because importing pydantic-ai takes half a second.
+    """Import the module called `name` in a thread and return it, so that the event loop stays free. Importing
+    pydantic-ai takes half a second.
 
     `sys.modules` is not consulted, because another thread may have loaded the module only partly
     (test_a_module_that_another_thread_loads_is_waited_for).
@@ -451,8 +453,8 @@ async def loaded(name: str) -> Any:
 
 
 def digest_of(agent: Agent) -> str:
-    """Return a hash of everything that determines an agent's behaviour: definition, model, output type and code of its
-    tools.
+    """Return a hash of everything that determines an agent's behaviour: its definition, model, output type and the code
+    of its tools.
 
     Examples
     --------
@@ -474,8 +476,9 @@ def digest_of(agent: Agent) -> str:
 
 
 def unasked(agent: Agent) -> Agent:
-    """Return a copy of an agent with a placeholder model, which needs no key and raises an error for a request that the
-    log does not answer.
+    """Return a copy of an agent whose model is a placeholder, so that recorded requests can be replayed without a key.
+    The placeholder raises an error for a request whose response is not in the log. Scripted models, ``recorded:RUN``
+    and model objects stay unchanged.
 
     The placeholder has the name and the request form of the original model, so that recorded requests are recognized.
     """
