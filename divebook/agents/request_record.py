@@ -351,7 +351,8 @@ def usage_of(recorded: Mapping[str, Any]) -> dict[str, int]:
 
 
 def settings_of(definition: AgentDefinition) -> ModelSettings:
-    """Convert the model settings in an agent's definition, such as temperature and time limit, to pydantic-ai's form.
+    """Convert the model settings in an agent's definition, such as temperature and time limit, to pydantic-ai's
+    form.
     """
     settings = ModelSettings(timeout=definition.response_timeout, max_retries=0)
     definition_settings = definition.model_settings
@@ -642,7 +643,8 @@ class _ContentCopy:
                 self._take(item)
 
     def is_unchanged(self) -> bool:
-        """Return True if no collected dict or list has changed since it was copied. The check is a single comparison.
+        """Return True if no collected dict or list has changed since it was copied. The check is a single
+        comparison.
         """
         return self.containers == self.copies
 

@@ -224,7 +224,8 @@ class CallPlace:
 
     @property
     def setting(self) -> Setting | None:
-        """Setting that is recorded with the tool call: the approval rule that allowed it. None if no rule was needed.
+        """Setting that is recorded with the tool call: the approval rule that allowed it. None if no rule was
+        needed.
         """
         return Setting({"rule": self.rule}) if self.rule else None
 

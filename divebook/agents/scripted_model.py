@@ -121,8 +121,7 @@ def _pieces(response: ModelResponse) -> Iterator[tuple[str, str]]:
 
 
 def written_arguments(call: ToolCallPart) -> str:
-    """Return the arguments of a tool call as JSON text. Text that the model itself has written is returned unchanged.
-    """
+    """Return the arguments of a tool call as JSON text. Text that the model itself has written stays unchanged."""
     if isinstance(call.args, str):
         return call.args
     return call.args_as_json_str() if call.args else ""
