@@ -320,8 +320,8 @@ class Disk:
             os.close(descriptor)
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the allowed paths that match a glob pattern, newest first. Links that lead out of the allowed folders
-        are left out.
+        """Return the allowed paths that match a glob pattern, newest first. Links are listed, but folders behind them
+        are not searched.
 
         The paths are relative if the pattern is relative.
         """
