@@ -472,8 +472,8 @@ _SESSION_TERMINATED = "Session terminated"
 
 
 class _ServerMessages:
-    """Stream of the messages of a server. It ends the connection if too many messages are invalid or are notifications,
-    and reports the end of the stream.
+    """Stream of the messages of a server. It ends the connection if too many messages are invalid, or if too many
+    notifications arrive between two answers.
     """
 
     def __init__(self, stream: Any, end: Callable[[str], None], server: str) -> None:
