@@ -269,8 +269,8 @@ class Agent:
 
     @property
     def missing(self) -> str:
-        """Text for people that names the missing library or key of the model; empty if a request can be made or the
-        definition itself names the model.
+        """Text for people that names the library or the key that requests to the model need and that is missing. Empty
+        if nothing is missing, or if the definition itself names the model.
         """
         from divebook.agents.models import examine
 
@@ -286,8 +286,8 @@ class Agent:
 
     @property
     def has_hands(self) -> bool:
-        """True if an answer of the agent takes a turn of several recorded requests and calls, for example because the
-        agent has tools.
+        """True if the agent's answer is a turn, which may consist of several recorded model requests and tool calls,
+        for example because the agent has tools. False if it is always a single request.
         """
         definition = self.definition
         reasons = (
@@ -343,8 +343,8 @@ class Agent:
         return self._with(replace(self.definition, model_settings=settings), self.model)
 
     def instructions(self, date: datetime | None) -> str:
-        """Return the system prompt: name, goal, instructions, and the current date if the agent is date-aware and
-        `date` is not None.
+        """Return the system prompt of the agent: its name, goal and instructions. If the agent is date-aware and `date`
+        is not None, the date is added.
         """
         definition = self.definition
         today = f"Today is {date:%A, %d %B %Y}." if definition.date_awareness and date is not None else ""
@@ -371,7 +371,8 @@ class Agent:
         context: Sequence[Mapping[str, Any]] = (),
         date: datetime | None = None,
     ) -> str:
-        """Answer a prompt with a single model request, without tools. `operation` records the request.
+        """Answer a prompt with a single model request, without tools, and return the answer. `operation` makes and
+        records the request.
 
         Parameters
         ----------

@@ -86,8 +86,8 @@ class AgentLoop:
         self._task = task
 
     async def turn(self, context: TurnContext, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
-        """Run the turn; return its result: the output, its text, the number of requests, and for a conversation the
-        messages.
+        """Run the turn and return its result: the agent's output, the output as text, the number of model requests, and
+        for a conversation the messages.
 
         If the agent has changed since the turn began, a person chooses how to continue.
         """
@@ -239,7 +239,9 @@ class LastRound(AbstractCapability[Any]):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """Raise `AgentError` if the response after the limit calls a tool nevertheless. The calls are not made."""
+        """Raise `AgentError` if the response to the request after the limit calls a tool all the same. The tool is not
+        called.
+        """
         outputs = {tool.name for tool in request_context.model_request_parameters.output_tools}
         called_tools = [call.tool_name for call in response.tool_calls if call.tool_name not in outputs]
         if ctx.run_step > self._limit and called_tools:

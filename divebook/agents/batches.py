@@ -1,5 +1,5 @@
-"""Model requests of agents without tools: single recorded requests and batches, and the request limits of fallback
-models.
+"""Model requests of agents that have no tools (single recorded requests, and batches of requests), and request limits
+for fallback models.
 
 A batch costs half as much as single requests and takes up to a day. Its handle is plain data, so any process can query
 the batch. OpenAI lists its batches with their input files, so a batch whose submission was interrupted can be found
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 
 class AgentBatches:
-    """Batch API of an agent's model: encodes requests, submits batches, and reads their results.
+    """Access to the batch API of an agent's model: it encodes requests, submits them as batches, and reads the results.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class AgentBatches:
 
     @classmethod
     async def of(cls, agent: Agent, instructions: str, output: Any) -> AgentBatches:
-        """Create the batch interface for an agent.
+        """Create the access to the batch API for an agent, with the given instructions and type of output.
 
         Raises
         ------
@@ -249,7 +249,9 @@ class AgentBatches:
         return None
 
     async def _list_batches(self, at_once: int) -> AsyncIterator[Any]:
-        """Yield the batches that the provider lists, latest first. `at_once` is the page size."""
+        """Yield the batches that the provider lists, latest first. `at_once` is the number of batches that each request
+        to the provider returns.
+        """
         with self._converted_errors():
             async for batch in _innermost(self._model).client.batches.list(limit=at_once):
                 yield batch
@@ -452,7 +454,9 @@ class ReportingModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Make a request and report its outcome."""
+        """Make a model request and return the response. Success or failure is reported to the request limiter of the
+        model.
+        """
         with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
             return await super().request(messages, model_settings, model_request_parameters)
 
@@ -464,7 +468,9 @@ class ReportingModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Make a streamed request, yield the stream, and report the outcome."""
+        """Make a streamed model request and yield its stream. Success or failure is reported to the request limiter of
+        the model.
+        """
         with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
             stream_context = super().request_stream(messages, model_settings, model_request_parameters, run_context)
             async with stream_context as stream:
@@ -548,8 +554,8 @@ async def resolved(agent: Agent) -> Model:
 
 
 class RecordedModel(WrapperModel):
-    """Model wrapper that makes each request as a recorded operation. A request whose response is in the log is not sent
-    again.
+    """Model wrapper that makes each request as a recorded operation. If the log has the response to a request, the
+    request is not sent again.
 
     Parameters
     ----------
@@ -701,7 +707,9 @@ def is_temporary(error: ModelAPIError) -> bool:
 
 
 class ParametersCapturedError(Exception):
-    """Exception that stops a run as soon as `CapturingModel` has stored the request parameters. It is not an error."""
+    """Exception that ends a run of pydantic-ai as soon as `CapturingModel` has stored the parameters of its request. It
+    does not mean that something failed.
+    """
 
 
 class CapturingModel(WrapperModel):
@@ -717,7 +725,7 @@ class CapturingModel(WrapperModel):
         model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Store the request parameters and raise `ParametersCapturedError`."""
+        """Store the parameters of the request, and raise `ParametersCapturedError` instead of sending it."""
         self.parameters = model_request_parameters
         raise ParametersCapturedError
 
@@ -737,7 +745,7 @@ class FixedAnswerModel(WrapperModel):
         model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
         model_request_parameters: ModelRequestParameters,  # noqa: ARG002 - signature of the base class
     ) -> ModelResponse:
-        """Return the response of the batch."""
+        """Return the response from the batch, whatever the request is."""
         return self._response
 
 

@@ -60,7 +60,8 @@ if TYPE_CHECKING:
 
 
 class TurnBudget:
-    """Budget of one agent turn: its bounds, its consumption, and the budgets of the agents that delegated the task.
+    """Budget of one agent turn: its bounds (limits), the consumption so far, and the budgets of the agents that
+    delegated the task.
 
     Parameters
     ----------
@@ -124,8 +125,8 @@ class TurnBudget:
         return self, None
 
     def next_release(self) -> asyncio.Future[None]:
-        """Return a future that completes when the next running request of this budget ends, and its maximum consumption
-        is no longer reserved.
+        """Return a future that completes when the next running request of this budget ends, so that the consumption
+        reserved for it becomes free.
         """
         if self._release is None:
             self._release = asyncio.get_running_loop().create_future()
@@ -313,8 +314,8 @@ async def stream_response(
     parameters: ModelRequestParameters,
     write: Write,
 ) -> ModelResponse:
-    """Make a streamed request; pass the text to `write` as it arrives, and return the response. Use a plain request for
-    a model that cannot stream.
+    """Make a streamed request and return the complete response. The text is passed to `write` as it arrives. If the
+    model cannot stream, make a plain request instead.
 
     A stream that ends without a finish reason was cut off, for example because a proxy gave up or a server restarted.
     The caller retries, as after any lost connection. The retry is a plain request, because a truncated body is always

@@ -184,7 +184,9 @@ class Cached:
         return await anyio.to_thread.run_sync(self._cache.find, sent.digest, self._seconds)
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Store a response in the cache, unless the response was cut off or filtered by the provider."""
+        """Store the response to a request in the cache. A response that was cut off, or filtered by the provider, is
+        not stored.
+        """
         if response.get("finish_reason") in (None, *WHOLE):
             await anyio.to_thread.run_sync(self._cache.keep, sent.digest, response, self._seconds)
 
@@ -244,7 +246,7 @@ class Cassette:
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Do nothing with a new response: all responses come from the earlier run, which is not changed."""
+        """Skip a new response: all responses come from the earlier run, which is not changed."""
 
 
 def _request_messages(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -218,8 +218,8 @@ class ModelClients:
             await self.close()
 
     async def model(self, name: str, api_key: str | None = None, policy: Policy | None = None) -> Model:
-        """Return the pydantic-ai model called ``provider:model``; create the model and the provider's client if
-        necessary.
+        """Return the pydantic-ai model called ``provider:model``. The model, and the client of its provider, are
+        created when they are first needed.
 
         Parameters
         ----------
@@ -354,8 +354,8 @@ class RequestLimiters:
         self._limiters: dict[tuple[int, str, str, str, str], RequestLimiter] = {}
 
     def slot(self, model: Model) -> Permit | None:
-        """Return the permit that a request to a model must hold; None for a model without a provider, such as a
-        scripted model.
+        """Return the permit that a request to a model must hold. Return None for a model without a provider, such as a
+        scripted model: its requests are not limited.
 
         A fallback model is limited by its first model, which every request asks first. Each of its models reports its
         own outcomes (`divebook.agents.batches`).
@@ -414,7 +414,9 @@ class LimitState(NamedTuple):
 
 
 class Permit:
-    """Permission to make one request, held from before the request is recorded until the request has ended."""
+    """Permission to make one request to a model. It is held from before the request is recorded until the request has
+    ended.
+    """
 
     def __init__(self, limiter: RequestLimiter, *, reports: bool = True) -> None:
         self._limiter = limiter

@@ -148,7 +148,7 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         return None if WRITE.get() is None else StreamedModel(model)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        """Wrap a toolset in `GuardedToolset`, which applies approvals, limits and call counting."""
+        """Wrap a toolset of the agent in `GuardedToolset`, which asks for approvals and applies the limits of calls."""
         return GuardedToolset(super().get_wrapper_toolset(toolset) or toolset)
 
     def _wrap_leaf_toolset(self, ts: AbstractToolset[Any]) -> WrapperToolset[Any] | None:
@@ -174,12 +174,14 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         return None if turn is None else turn.key(turn.context.run_id)
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
-        """Return a conversation id derived from the run id; None outside of a turn."""
+        """Return a conversation id that is derived from the run id, so that it stays the same when the turn is
+        replayed. Return None outside of a turn.
+        """
         return conversation_id_from_run_id(run_id) if self.in_durable_context else None
 
     async def get_run_start_time(self, run_id: str) -> datetime | None:
-        """Return the start time of the execution from the log, so that a replay gets the same time; None outside of a
-        turn.
+        """Return the start time of the execution from the log, so that a replay gets the same time. Return None outside
+        of a turn.
         """
         del run_id
         turn = present()
@@ -272,7 +274,7 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
         return config if isinstance(config, Mapping) else {}
 
     def registrations(self) -> Sequence[Callable[..., object]]:
-        """Return an empty list: divebook's operations need no registration with a worker."""
+        """Return an empty list: pydantic-ai need not register divebook's operations anywhere before they run."""
         return ()
 
 
@@ -837,7 +839,8 @@ def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
 
 
 def require_closed(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
-    """Raise `SetupError` if the user is inside an `async with agent:` block of the agent.
+    """Raise `SetupError` if the user's code is inside an ``async with agent:`` block of a pydantic-ai agent, where
+    divebook cannot call it.
 
     Its connections are then bound to the user's event loop, and a call from the engine's loop would block for ever.
     pydantic-ai has no public API for this state. Runs do not count as holding it open

@@ -358,7 +358,7 @@ def _common(old_messages: Sequence[Any], new_messages: Sequence[Any]) -> int:
 
 
 def _nanoseconds(of: ImportedRequest | ImportedCall) -> int:
-    """Return the duration of a request or call in nanoseconds; 0 if the duration is unknown."""
+    """Return the duration of an imported request or call in nanoseconds. Return 0 if the source has no times."""
     return max(0, of.ended - of.began) * 1000 if of.began and of.ended else 0
 
 
@@ -396,7 +396,8 @@ def _kind(message: Any) -> str | None:
 
 
 def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGENT) -> list[ImportedTurn]:
-    """Convert a message history of pydantic-ai to imported turns. A message with a user prompt starts a turn.
+    """Convert a message history of pydantic-ai to imported turns. A message that contains a user prompt starts a new
+    turn.
 
     Parameters
     ----------
@@ -468,7 +469,9 @@ def call_of(part: Mapping[str, Any], next_message: Mapping[str, Any] | None, beg
 
 
 def arguments_of(args: Any) -> Any:
-    """Return the arguments of a tool call as data. Text that is not valid JSON is returned unchanged."""
+    """Return the arguments of a tool call in a message history as data. Text that is not valid JSON is returned
+    unchanged.
+    """
     if isinstance(args, str):
         try:
             return json.loads(args)

@@ -162,7 +162,7 @@ class WorkspaceTools(AbstractCapability[Any]):
 
 
 class BackedFiles(FileOperator):
-    """File access for `WorkspaceOfBackend`. All paths are restricted to the working folder `folder`."""
+    """Files of a `WorkspaceOfBackend`. Only paths inside the working folder `folder` can be accessed."""
 
     def __init__(self, remote: RemoteWorkspace, folder: str) -> None:
         self._remote = remote
@@ -210,7 +210,7 @@ class BackedFiles(FileOperator):
             raise NotADirectoryError(path)
 
     async def append_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
-        """Append to a file. The whole file is read and written again."""
+        """Append to a file. The whole file is read and written again, because backends cannot append."""
         old_content = await self.read_bytes(path) if await self.exists(path) else b""
         await self.write_file(path, old_content + (content.encode(encoding) if isinstance(content, str) else content))
 
@@ -224,7 +224,7 @@ class BackedFiles(FileOperator):
             await self._remote.remove(real)
 
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
-        """Return the names in a folder, sorted. Each name comes with True if it is a folder."""
+        """Return the names of the entries of a folder, sorted. Each name comes with True if the entry is a folder."""
         with _failures("list", path, "directory"):
             entries = await self._remote.list_dir(await self.inside(path))
         return sorted((entry.name, entry.is_dir) for entry in entries)
@@ -324,11 +324,11 @@ class BackedFiles(FileOperator):
             yield content[start : start + chunk_size]
 
     async def close(self) -> None:
-        """Leave the backend open. The backend belongs to its creator, who closes it."""
+        """Leave the backend open: it belongs to its creator, who closes it."""
 
 
 class BackedShell(Shell):
-    """Command execution for `WorkspaceOfBackend`."""
+    """Shell of a `WorkspaceOfBackend`: its commands are run by the backend."""
 
     def __init__(self, remote: RemoteWorkspace, folder: str, files: BackedFiles, **options: Any) -> None:
         super().__init__(**options)
@@ -375,7 +375,7 @@ class BackedShell(Shell):
         return shell_instructions(self._folder, self.default_timeout, NOTE)
 
     async def close(self) -> None:
-        """Leave the backend open. The backend belongs to its creator, who closes it."""
+        """Leave the backend open: it belongs to its creator, who closes it."""
 
 
 @contextmanager
@@ -700,8 +700,8 @@ def _entries(disk: Disk, path: str) -> list[FileEntry]:
 
 
 def _remove(disk: Disk, path: str) -> None:
-    """Remove a file or folder; raise ValueError for the working folder and the folders above, also if the path reaches
-    them through a link.
+    """Remove a file, or a folder with its content. Raise ValueError for the working folder and the folders that contain
+    it, also if the path leads to them through a link.
     """
     _require_below(disk, posixpath.normpath(path), path)
     head, name = posixpath.split(path.rstrip("/"))

@@ -1,5 +1,5 @@
-"""Recorded form of a turn's model requests: each request stores only the messages that the previous request did not
-have.
+"""Recorded form of the model requests of an agent's turn: each request stores only the messages that the previous
+request did not have.
 
 `RequestRecord` gets the messages that pydantic-ai is about to send, and returns the recorded form.
 `divebook.projections.requests` describes this form and rebuilds the messages (`test_rebuilt_equals_sent`). Example:
@@ -292,8 +292,8 @@ def plain_response(response: ModelResponse, requested: Model | None = None) -> d
 
 
 def with_cleaned_text(recorded: Mapping[str, Any], cleaned: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a recorded response with its texts and tool arguments passed through `cleaned`, for example to hide
-    credentials.
+    """Return a copy of a recorded response whose texts and tool arguments were converted by the function `cleaned`, for
+    example to redact credentials.
 
     Signed thoughts stay unchanged, because the provider rejects a changed one.
     """
@@ -550,8 +550,8 @@ def _plain_settings(settings: ModelSettings | None) -> dict[str, Any]:
 
 
 def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> str:
-    """Return the instructions that pydantic-ai sends with a request: those of the parameters, or else of the latest
-    message that has any.
+    """Return the instructions that pydantic-ai sends with a request: the instructions in the parameters, or else those
+    of the latest message that has instructions.
     """
     if parameters.instruction_parts is not None:
         return "\n\n".join(part.content for part in parameters.instruction_parts if part.content)
@@ -700,13 +700,13 @@ class RequestToSend:
 
     @cached_property
     def messages(self) -> list[dict[str, Any]]:
-        """Messages of the request in recorded form, without fields that differ between runs."""
+        """Messages of the request in recorded form. Fields that differ between runs, such as times, are left out."""
         return [whole(message) for message in self._params.messages]
 
     @cached_property
     def digest(self) -> str:
-        """Hash of everything that the model receives: settings, instructions, tools, output and messages. The agent's
-        name is not included.
+        """Hash of everything that the model receives with the request: settings, instructions, tools, output type and
+        messages. The agent's name is not included, so that agents can share cached responses.
 
         The model is identified with its address, and headers by their literal text: a gateway may answer depending on
         them.

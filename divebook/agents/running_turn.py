@@ -1,4 +1,4 @@
-"""State of a running agent turn: its operation keys, its budget, and the current tool call."""
+"""State of an agent turn that is running: the keys of its operations, its budget, and the current tool call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WRITE: ContextVar[Write | None] = ContextVar("divebook_write", default=None)
 
 @dataclass
 class AgentTurn:
-    """State of one run of an agent inside a step."""
+    """State of one turn of an agent inside a step, while the turn is running."""
 
     context: TurnContext
     record: RequestRecord
@@ -231,7 +231,8 @@ class CallPlace:
 
 
 def present() -> AgentTurn | None:
-    """Return the agent turn of the current task; None outside of a turn, and in a thread without the turn's event loop.
+    """Return the agent turn that the current task belongs to. Return None outside of a turn, and in a thread that does
+    not run the turn's event loop.
 
     A thread started by a tool inherits the context variable, but has another event loop or none.
     """
@@ -306,7 +307,7 @@ def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
 
 
 class _TooMuchError(Exception):
-    """Signal that an object is too large or too deep to be compared."""
+    """Signal that an object is too large or too deeply nested to be copied and compared."""
 
 
 def seen_in(deps: Any) -> Any:

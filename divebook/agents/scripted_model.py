@@ -90,7 +90,9 @@ class ScriptedFunction(FunctionModel):
         model_request_parameters: ModelRequestParameters,
         write: Write,
     ) -> ModelResponse:
-        """Return the script's reply to a request, and pass its words to `write` one at a time."""
+        """Return the script's reply to a request. Its words are passed to `write` one at a time before, as if they were
+        streamed.
+        """
         response = await self.request(messages, model_settings, model_request_parameters)
         for index, (word, part) in enumerate(_pieces(response)):
             if index and self.script.pace is not None:

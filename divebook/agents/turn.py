@@ -58,8 +58,8 @@ class AgentTask:
     """Bounds that the delegating agent assigns to this task, in addition to the agent's own bounds."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that are recorded and compared on replay, by name. Empty fields are left out, except the
-        prompt.
+        """Return those fields of the task that are recorded and compared on replay, by name. Empty fields are left out,
+        except the prompt.
         """
         fields = {"prompt": self.prompt, "content": self.content, "context": self.context, "thread": self.thread}
         return {name: value for name, value in fields.items() if value or name == "prompt"}
@@ -80,13 +80,15 @@ class Sampler(Protocol):
 
     @property
     def retry(self) -> Retry:
-        """Retry policy of model requests."""
+        """Retry policy of the agent's model requests."""
 
     def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Self:
-        """Return a copy with another temperature or token limit. None keeps the current setting."""
+        """Return a copy of the agent with another temperature or token limit. None keeps the current setting."""
 
     async def respond(self, prompt: str, operation: RunOperation, *, context: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Answer a prompt with a single model request, which `operation` makes and records."""
+        """Answer a prompt with a single model request and return the answer. `operation` makes and records the
+        request.
+        """
 
 
 class OperationOptions(TypedDict, total=False):

@@ -98,7 +98,7 @@ class EnvironmentCheckpoints:
         return sorted(manifests, key=lambda manifest: (manifest["created_at"], manifest["name"]))
 
     def repair(self) -> None:
-        """Clean up after processes that were killed: delete unfinished checkpoints, and restore checkpoints whose
+        """Undo the effects of processes that were killed: delete unfinished checkpoints, and restore checkpoints whose
         replacement was not finished.
         """
         # A temporary folder with a manifest and a free name is complete, or was replaced by a write that did not
@@ -156,8 +156,8 @@ class EnvironmentCheckpoints:
         return {"kind": _FILES, "path": _FILES_FILE, "sha256": digest}, left_out
 
     def finish(self, temporary: Path, name: str, fields: Mapping[str, Any]) -> Path:
-        """Complete a new checkpoint: write its manifest, and rename its temporary folder to its final name. Return the
-        path of the manifest.
+        """Write the manifest of a new checkpoint, and give its temporary folder the final name. Return the path of the
+        manifest.
         """
         write_json(temporary / _MANIFEST, {"schema_version": SCHEMA, "name": name, **fields})
         path = self.path(name)

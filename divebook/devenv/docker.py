@@ -182,7 +182,7 @@ class DockerIsolation(Isolation):
         return str(self.state["container_id"])
 
     async def stop(self) -> None:
-        """Stop the container with all its commands."""
+        """Stop the container, and with it all commands that run in the container."""
         async with self._engine() as engine:
             await engine.stop(self._container)
 
@@ -369,7 +369,7 @@ def _image(artefacts: Artefacts) -> str:
 
 
 async def engine_version() -> str:
-    """Return the version of the container engine; raises `EngineUnavailableError`."""
+    """Return the version of the container engine. Raise `EngineUnavailableError` if no engine answers."""
     engine = PersistentEngine()
     try:
         return await engine.version()
@@ -383,7 +383,7 @@ _PORTS = re.compile(r"(?:(?P<at>[^:]*):)??(?:(?P<outside>[\d-]+):)?(?P<inside>[\
 
 
 class Mount(NamedTuple):
-    """A folder of this machine that is mounted into a container."""
+    """A folder of this machine that a container mounts, with its path in the container."""
 
     source: Path
     target: str

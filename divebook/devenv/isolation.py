@@ -277,7 +277,9 @@ class NativeIsolation(Isolation):
         return Path(self.state["working_dir"])
 
     async def build(self) -> State:
-        """Create the working folder of the environment if it is missing. Return no state fields."""
+        """Create the working folder of the environment if it is missing. Return an empty dict: no fields of the state
+        change.
+        """
         try:
             self._working.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -289,7 +291,7 @@ class NativeIsolation(Isolation):
         return LocalWorkspace(self._working, environ=self.variables(), secrets=self.secrets_for(command_options))
 
     def folders(self) -> dict[str, Path]:
-        """Return the working folder under the name ``work``."""
+        """Return the working folder, which checkpoints save under the name ``work``."""
         return {"work": self._working}
 
     def disk(self) -> int:
@@ -304,7 +306,7 @@ _LONGEST = 5.0
 
 
 class ResourceUsage(NamedTuple):
-    """Current resource usage of an environment."""
+    """Current CPU, memory and disk usage of an environment."""
 
     cpu_percent: float
     """CPU usage in percent of one core: 100 is one fully used core."""
@@ -378,8 +380,8 @@ def _times(processes: Iterable[Any]) -> float:
 
 
 def end_processes(environment_id: str) -> None:
-    """Kill all processes of an environment and wait until they have ended. Processes that cannot be killed, because
-    they hang in the kernel, are left.
+    """End all processes of an environment by SIGKILL and wait until they have ended. Processes that cannot be killed,
+    because they hang in the kernel, are left.
     """
     import psutil
 

@@ -128,7 +128,7 @@ class Jobs:
 
 
 def start_time(pid: int) -> float:
-    """Return the time at which the process with this id was started, in seconds. Return 0 if there is no such process.
+    """Return the time at which the process with this id was started, in seconds. Return 0 if the process has ended.
 
     Process ids are reused. The start time distinguishes a process from a later one with the same id.
     """
@@ -178,7 +178,7 @@ class CommandLog:
     """True if all lines are also printed on stderr."""
 
     def write(self, level: str, at: str, message: str, **facts: Any) -> None:
-        """Write an entry to both log files.
+        """Write an entry to both log files. Secrets in the message are redacted.
 
         Parameters
         ----------

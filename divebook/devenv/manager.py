@@ -501,7 +501,7 @@ class DevEnvManager:
         return isolation
 
     async def start(self, name: str) -> None:
-        """Start an environment that was stopped. Nothing happens if it is running."""
+        """Start an environment that was stopped. If it is running, nothing happens."""
         with self._activity.operation("start", name):
             await self._ready(name)
 
@@ -514,7 +514,7 @@ class DevEnvManager:
                 self._environments.write(folder, {**isolation.state, "status": STOPPED})
 
     async def destroy(self, name: str, *, force: bool = False, keep_checkpoints: bool = False) -> None:
-        """Remove an environment. Folders that existed before the environment was created are kept.
+        """Remove an environment. Folders of the user that existed before the environment was created are kept.
 
         Parameters
         ----------
@@ -536,8 +536,8 @@ class DevEnvManager:
                     self._environments.forget(folder, state, keeps_checkpoints=keep_checkpoints)
 
     async def collect(self, *, idle: float | None = None, dry: bool = False) -> list[CleanupResult]:
-        """Clean up: remove unfinished and expired environments of this tenant, and containers whose environment does
-        not exist. Return what was removed.
+        """Remove unfinished and expired environments of this tenant, and containers whose environment does not exist.
+        Return what was removed.
 
         Parameters
         ----------

@@ -167,7 +167,7 @@ async def _transfer(
 
 
 async def delete(files: FileOperator, path: str) -> str:
-    """Delete a file or an empty folder; return a message."""
+    """Delete a file or an empty folder. Return a message for the agent's model."""
     try:
         await files.delete(path)
     except WorkspaceError as error:
@@ -192,7 +192,7 @@ async def spawn(
     *,
     takes_input: bool = False,
 ) -> dict[str, Any]:
-    """Start a command in the background; return its process id and status."""
+    """Start a command in the background of the workspace. Return its process id and status."""
     if not command.strip():
         return _failed("the command is empty")
     try:
@@ -221,7 +221,7 @@ async def read(
 
 
 def write(manager: ProcessManager, process_id: str, text: str, *, is_last: bool = False) -> dict[str, Any]:
-    """Write text to the input of a background process."""
+    """Write text to the input of a background process. Return the status of the process, or an error."""
     try:
         process = manager.require(process_id)
         process.write_input(text, is_last=is_last)
@@ -233,7 +233,7 @@ def write(manager: ProcessManager, process_id: str, text: str, *, is_last: bool 
 
 
 async def kill(manager: ProcessManager, process_id: str) -> dict[str, Any]:
-    """End a background process with all its descendants."""
+    """End a background process with all its descendants. Return the status of the process, or an error."""
     try:
         process = manager.require(process_id)
     except ProcessIdError as error:
@@ -302,7 +302,7 @@ async def _cut(
     files: FileOperator | None, streams: Mapping[str, str], wholes: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
     """Return the output streams of a command by name, each cut at a maximum length. For a cut stream, the result also
-    has the path of a file with the whole stream, unless there is no folder for temporary files.
+    has the path of a file with the whole stream, if there is a folder for temporary files.
     """
     result: dict[str, Any] = {}
     for name, text in streams.items():

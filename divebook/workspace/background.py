@@ -213,7 +213,7 @@ class BackgroundProcess:
             self._has_news.set()
 
     def read_output(self, max_lines: int | None = None) -> list[OutputLine]:
-        """Return the unread output lines, oldest first, and mark them as read."""
+        """Return the unread output lines of the process, oldest first, and mark them as read."""
         return self._lines.take(max_lines)
 
     async def next_output(self, seconds: float, max_lines: int | None = None) -> list[OutputLine]:
@@ -343,11 +343,11 @@ class ProcessManager:
             del self._processes[process_id]
 
     def list(self) -> list[BackgroundProcess]:
-        """Return all processes in the list, in order of their start."""
+        """Return all processes that the manager knows, running and ended ones, in order of their start."""
         return [*self._processes.values()]
 
     def get(self, process_id: str) -> BackgroundProcess | None:
-        """Return the process with an id; None for an unknown id."""
+        """Return the background process with this id. Return None for an unknown id."""
         return self._processes.get(process_id)
 
     def read_output(self, process_id: str, max_lines: int | None = None) -> Sequence[OutputLine]:
@@ -361,7 +361,7 @@ class ProcessManager:
         return self.require(process_id).read_output(max_lines)
 
     def require(self, process_id: str) -> BackgroundProcess:
-        """Return the process with an id; raises `ProcessIdError` for an unknown id."""
+        """Return the background process with this id. Raise `ProcessIdError` for an unknown id."""
         process = self._processes.get(process_id)
         if process is None:
             names = ", ".join(self._processes) or "none"
@@ -404,7 +404,7 @@ class ProcessManager:
             self._processes.setdefault(process.process_id, process)
 
     async def get_context_instructions(self) -> str | None:
-        """Return the list of processes as text for agents; None if there are no processes."""
+        """Return a text for agents that lists the background processes. Return None if there are none."""
         lines = [f"{each.process_id} ({each.status}): {' '.join(each.command)}" for each in self._processes.values()]
         return "\n".join(lines) or None
 

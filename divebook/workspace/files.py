@@ -36,7 +36,7 @@ _FOLDER_MODE = 0o777
 
 
 class FileStatus(NamedTuple):
-    """Size, modification time and kind of a file or folder."""
+    """Size, modification time and type (file or folder) of a path."""
 
     size: int
     mtime: float
@@ -407,7 +407,9 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def move(self, src: str, dst: str) -> None:
-        """Move a file or folder into the folder `dst`, or replace the file `dst`."""
+        """Move a file or folder. If `dst` is a folder, it is moved into that folder; if `dst` is a file, the file is
+        replaced.
+        """
 
     @abstractmethod
     async def copy(self, src: str, dst: str) -> None:
@@ -462,7 +464,7 @@ class FileOperator(ABC):
             return None
 
     async def write_bytes_stream(self, path: str, stream: AsyncIterator[bytes]) -> None:
-        """Replace the content of a file by the pieces of an asynchronous iterator."""
+        """Replace the content of a file by the pieces of bytes that an asynchronous iterator yields."""
         await self.write_file(path, b"".join([piece async for piece in stream]))
 
     # --- temporary files -------------------------------------------------------------------------------------------
@@ -514,7 +516,7 @@ class FileOperator(ABC):
         return {"content": cut, "file_path": path, "message": message}
 
     async def get_context_instructions(self) -> str | None:
-        """Return a description of the files for agents; None for no description."""
+        """Return a description of the workspace's files for agents, None for no description."""
         return None
 
     @abstractmethod
@@ -545,12 +547,12 @@ class LocalFileOperator(FileOperator):
         self.describe: Callable[[], str] | None = None
 
     async def get_context_instructions(self) -> str | None:
-        """Return the description of the files for agents."""
+        """Return the description of the workspace's files for agents: each folder with a tree of its content."""
         return None if self.describe is None else await asyncio.to_thread(self.describe)
 
     @property
     def policy(self) -> PathPolicy:
-        """Policy with the allowed folders."""
+        """Access rule with the folders in which files may be accessed."""
         return self.disk.policy
 
     async def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
@@ -579,7 +581,9 @@ class LocalFileOperator(FileOperator):
         await _in_thread("mkdir", path, lambda: self.disk.make_folder(path, parents=parents), _AROUND)
 
     async def move(self, src: str, dst: str) -> None:
-        """Move a file or folder into the folder `dst`, or replace the file `dst`."""
+        """Move a file or folder. If `dst` is a folder, it is moved into that folder; if `dst` is a file, the file is
+        replaced.
+        """
         await _in_thread("move", src, lambda: self.disk.move(src, dst), "source")
 
     async def copy(self, src: str, dst: str) -> None:
@@ -603,7 +607,7 @@ class LocalFileOperator(FileOperator):
             yield piece
 
     async def close(self) -> None:
-        """Close the descriptors of the allowed folders."""
+        """Close the open descriptors of the allowed folders."""
         self.policy.close()
 
 

@@ -1,4 +1,5 @@
-"""Race-free path resolution: check and open are one step, so that no opened path leads out of its folder.
+"""Path resolution that other processes cannot race: checking a path and opening it are one step, so that no opened path
+leads out of its folder.
 
 A check of a path's text ("does it start with the folder?") is not enough. A command can replace a folder by a link
 between the check and the use::
@@ -186,7 +187,7 @@ class Root:
         return path or "."
 
     def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a path below the folder; return the descriptor.
+        """Open a path below the folder and return the descriptor. Raise an error if the path leads out of the folder.
 
         A link at the end of the path is followed, unless `flags` contain O_NOFOLLOW.
 
@@ -209,7 +210,8 @@ class Root:
         return _Walk(self, path, flags | _PLAIN, mode).resolve(relative)
 
     def open_regular(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a regular file below the folder; return the descriptor.
+        """Open a regular file below the folder and return the descriptor. Raise an error for any other kind of file, or
+        if the path leads out of the folder.
 
         Devices, pipes and sockets are opened without blocking and closed again.
 
@@ -474,7 +476,7 @@ class PathPolicy:
         return list(self._roots)
 
     def add(self, root: Root) -> None:
-        """Allow another folder."""
+        """Allow the files below another folder, too."""
         self._roots.append(root)
 
     def absolute(self, path: str | os.PathLike[str]) -> str:
@@ -485,11 +487,11 @@ class PathPolicy:
         return text if text.startswith("/") else f"{self.default.name.rstrip('/')}/{text}"
 
     def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a path below one of the folders; return the descriptor. See `Root.open`."""
+        """Open a path below one of the allowed folders and return the descriptor. See `Root.open`."""
         return self._require_allowed(path, self._first_allowed(path, lambda root, text: root.open(text, flags, mode)))
 
     def open_regular(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a regular file below one of the folders; return the descriptor. See `Root.open_regular`."""
+        """Open a regular file below one of the allowed folders and return the descriptor. See `Root.open_regular`."""
         return self._require_allowed(
             path, self._first_allowed(path, lambda root, text: root.open_regular(text, flags, mode))
         )
@@ -507,8 +509,8 @@ class PathPolicy:
         return descriptor
 
     def _refusal(self, real: str) -> str:
-        """Return the reason for which the guard callback refuses a real path. Return an empty string if it allows the
-        path or there is no guard.
+        """Return the reason for which the guard callback refuses a real path. Return an empty string if the path is
+        allowed, or without a guard callback.
 
         The guard gets the innermost allowed folder that contains the path.
         """
@@ -587,7 +589,7 @@ class PathPolicy:
         return sorted((root for root in self._roots if root.holds(text)), key=lambda root: -len(root.name))
 
     def close(self) -> None:
-        """Close the descriptors of all folders. Idempotent."""
+        """Close the open descriptors of all allowed folders. A second call has no effect."""
         self._is_closed = True
         for root in self._roots:
             root.close()

@@ -284,7 +284,7 @@ class ResourceRegistry:
     # --- for agents ------------------------------------------------------------------------------------------------
 
     def get_toolsets(self) -> list[Any]:
-        """Return the toolsets that the resources offer to agents."""
+        """Return the toolsets for agents that the resources offer. Resources need not offer any."""
         toolsets: list[Any] = []
         for resource in self._resources.values():
             get_toolsets = getattr(resource, "get_toolsets", None)

@@ -216,7 +216,7 @@ class Shell(ABC):
         """
 
     async def get_context_instructions(self) -> str | None:
-        """Return a description of the shell for agents; None for no description."""
+        """Return a description of the shell for agents, None for no description."""
         return None
 
     @abstractmethod
@@ -433,7 +433,7 @@ class LocalShell(Shell):
         return command_result(outcome.code, out, err, timed_out=outcome.timed_out, duration=outcome.seconds)
 
     async def get_context_instructions(self) -> str | None:
-        """Return the description of the shell for agents; None without one."""
+        """Return the description of the shell for agents. Return None if the shell has none."""
         return self.description
 
     async def close(self) -> None:
@@ -714,7 +714,8 @@ async def run(
     on_start: Callable[[int], None] | None = None,
     undecodable: str = "replace",
 ) -> CommandOutcome:
-    """Run a command through the helper process; return its exit code and duration.
+    """Run a command through the helper process of a workspace. Return its exit code, its duration, and whether it
+    reached the time limit.
 
     Parameters
     ----------

@@ -110,8 +110,8 @@ def _lines(disk: Disk, base: str, parent: str, depth: int, ignored: IgnoreRules)
 
 
 def _ignored(disk: Disk, base: str) -> IgnoreRules:
-    """Return the rules of the file ``.gitignore`` in a folder. Return no rules if there is no such file, or it cannot
-    be read.
+    """Return the rules of the file ``.gitignore`` in a folder. Without such a file, or if it cannot be read, return no
+    rules.
     """
     rules = IgnoreRules()
     with suppress(OSError):  # there is none, or it cannot be read
@@ -280,7 +280,9 @@ class Workspace(ABC):
         return files.policy.default
 
     async def require_there(self) -> None:
-        """Raise `WorkspaceGoneError` if the folder of the workspace was deleted or replaced after entry."""
+        """Raise `WorkspaceGoneError` if the folder of the workspace was deleted or replaced after the workspace was
+        entered.
+        """
         if not self.root.is_there():
             raise WorkspaceGoneError(
                 f"the folder {self.root.path} of a workspace is not there any more: leave the workspace, and restore it"
@@ -295,7 +297,7 @@ class Workspace(ABC):
         return {"folder": self.root.path} if has_folder else {}
 
     def add_toolset(self, toolset: Any) -> None:
-        """Add a toolset for agents. It is removed when the workspace is left."""
+        """Add a toolset that agents in the workspace can use. It is removed when the workspace is left."""
         self._toolsets.append(toolset)
 
     def get_toolsets(self) -> list[Any]:
@@ -472,17 +474,17 @@ class AgentSession:
 
     @property
     def file_operator(self) -> FileOperator | None:
-        """Files of the session; None without a workspace and without own files."""
+        """Files that the agent uses. None if the session has neither own files nor a workspace."""
         return self._files if self._files is not None or self.workspace is None else self.workspace.file_operator
 
     @property
     def shell(self) -> Shell | None:
-        """Shell of the session; None without a workspace and without an own shell."""
+        """Shell that the agent uses. None if the session has neither an own shell nor a workspace."""
         return self._shell if self._shell is not None or self.workspace is None else self.workspace.shell
 
     @property
     def resources(self) -> ResourceRegistry | None:
-        """Resources of the session; None without a workspace and without own resources."""
+        """Resources that the agent uses. None if the session has neither own resources nor a workspace."""
         return self._resources if self._resources is not None or self.workspace is None else self.workspace.resources
 
     def below(self) -> AgentSession:

@@ -1,4 +1,6 @@
-"""Requests to MCP servers (tools, discovery, resources, prompts), and conversion between protocol and plain data."""
+"""Requests to MCP servers (tool calls, discovery of tools, resources, prompts), and conversion between types of the MCP
+protocol and plain data.
+"""
 
 from __future__ import annotations
 
@@ -237,7 +239,7 @@ async def discover_tools(client: Client, definition: MCPServerDefinition) -> Dis
 
 
 async def list_all(ask: Callable[..., Awaitable[Any]], field: str) -> AsyncIterator[Any]:
-    """Yield all items of a list that a server returns page by page.
+    """Yield all items of a list, such as the list of tools, that a server returns page by page.
 
     Raises
     ------

@@ -65,7 +65,7 @@ class Consent:
         self._parameters: dict[str, str] = {}
 
     async def ask(self, address: str) -> None:
-        """Open the consent page and wait until the browser is redirected back.
+        """Open the consent page in the browser, and wait until the browser is redirected back to this machine.
 
         Raises
         ------
@@ -166,7 +166,7 @@ class Tokens:
         self._values: dict[str, Any] = {}
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the stored tokens; None before the first sign-in."""
+        """Return the stored OAuth tokens. Return None before the first sign-in."""
         tokens = self._read().get(_TOKENS)
         if tokens is None:
             return None
@@ -174,7 +174,7 @@ class Tokens:
         return OAuthToken.model_validate(tokens)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store new tokens, and redact them from now on in logs and output."""
+        """Store new OAuth tokens. From now on they are redacted in logs and output."""
         plain = tokens.model_dump(mode="json", exclude_none=True)
         shared().know_all(plain)
         self._write({**self._read(), _TOKENS: plain})

@@ -1,4 +1,4 @@
-"""MCP servers of an environment: a server is started at its first request and ends with the environment.
+"""MCP servers of an environment. A server is started at its first request and ended with the environment.
 
 Loading the SDK takes a third of a second, so it is loaded in a thread when a server is first needed. Each connection
 lives on the engine's event loop, in a task of its own (`divebook.tools.mcp.connection`).
@@ -337,7 +337,7 @@ _LOADED: list[object] = []
 
 
 async def _load() -> None:
-    """Load the SDK in a thread, so that the event loop stays free for other executions."""
+    """Load the MCP SDK in a thread, so that the event loop stays free for other executions."""
     if not _LOADED:
         _LOADED.append(await anyio.to_thread.run_sync(_modules))
 
@@ -408,7 +408,7 @@ class Servers(Mapping[str, Server]):
 
 
 class ServedDocuments:
-    """Read-only documents of a repository that are resources of MCP servers."""
+    """Read-only document repository whose documents are the resources of MCP servers."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers

@@ -86,7 +86,9 @@ def engine_socket(url: str) -> str:
 
 
 def require_image(image: str) -> None:
-    """Raise `ContainerError` if an image does not exist, `EngineUnavailableError` if no engine answers. Blocks."""
+    """Raise `ContainerError` if an image is not on this machine, `EngineUnavailableError` if no container engine
+    answers. Blocks.
+    """
     engine = Engine()
     try:
         engine.require_image_now(image)
@@ -151,7 +153,7 @@ class Engine:
         return container
 
     async def require_running(self, container: str) -> None:
-        """Raise `ContainerError` if a container does not exist or does not run."""
+        """Raise `ContainerError` if a container does not exist or is not running."""
         details = await self._request(lambda client: client.api.inspect_container(container), f"container {container}")
         if not details["State"]["Running"]:
             status = details["State"]["Status"]
@@ -690,7 +692,9 @@ class Guard:
         self._replies = asyncio.Queue()
 
     async def close(self) -> None:
-        """End the guard process. It then ends all commands that are still registered. Idempotent."""
+        """End the guard process in the container. Before it ends, it ends all commands that are still registered. A
+        second call has no effect.
+        """
         async with self._lock:
             reading = self._reading
             self._drop()
@@ -723,7 +727,9 @@ class PublishedPort(NamedTuple):
 
 
 def caller() -> str:
-    """Return user and group id of this process, so that files written in a container belong to the current user."""
+    """Return user id and group id of this process as ``uid:gid``, so that files which commands in a container write
+    belong to the current user.
+    """
     return f"{os.getuid()}:{os.getgid()}"
 
 
@@ -796,7 +802,7 @@ def _bind(inside: str) -> dict[str, str]:
 
 
 class ContainerUse(NamedTuple):
-    """Current resource usage of a container."""
+    """Current CPU, memory and disk usage of a container."""
 
     cpu_percent: float
     """CPU usage in percent of one core: 100 is one fully used core."""
@@ -858,7 +864,9 @@ class PersistentEngine(Engine):
         return len(answer["Processes"] or ())
 
     async def state(self, container: str) -> Mapping[str, Any] | None:
-        """Return the engine's state of a container (Status, OOMKilled, ...); None if the container does not exist."""
+        """Return the state of a container as the container engine reports it (Status, OOMKilled, ...). Return None if
+        the container does not exist.
+        """
         try:
             details = await self._request(
                 lambda client: client.api.inspect_container(container), f"container {container}"

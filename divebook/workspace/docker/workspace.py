@@ -144,7 +144,8 @@ class DockerWorkspace(LocalWorkspace):
         """Ports of this machine by published port of the container (``80``, ``"53/udp"``), while entered."""
 
     async def require(self) -> None:
-        """Raise an error unless the workspace can be entered.
+        """Raise an error if the workspace cannot be entered, because its container, its image or the container engine
+        is missing.
 
         `ContainerError` for a missing image, `EngineUnavailableError` without an engine.
         """
@@ -241,7 +242,9 @@ class DockerWorkspace(LocalWorkspace):
         return self._remove if self._existing is not None else not self._keep
 
     async def require_there(self) -> None:
-        """Raise `WorkspaceGoneError` unless the folder exists, and `ContainerError` unless the container runs."""
+        """Raise `WorkspaceGoneError` if the folder of the workspace no longer exists, `ContainerError` if its container
+        is not running.
+        """
         await super().require_there()
         assert self._container is not None  # noqa: S101 - it is entered, otherwise `require_there` has raised
         await self._engine.require_running(self._container)
@@ -404,7 +407,9 @@ class DockerShell(Shell):
         return path
 
     async def get_context_instructions(self) -> str | None:
-        """Return the description of the shell for agents: mounted folder, time limit, and limits of commands."""
+        """Return the description of the shell for agents: the mounted folder, the time limit, and the limits of
+        commands.
+        """
         text = shell_instructions(self._workdir, self.default_timeout, NOTE)
         return f"{mount_instructions(self._folder, self._workdir)}\n\n{text}"
 

@@ -60,7 +60,8 @@ class Applied:
     """Protected paths that were not written because the caller did not name them."""
 
     def told(self, folder: object, how: str = "apply RUN {}") -> str:
-        """Return the report as text for people.
+        """Return the report as one text for people: the files that were written, that were up to date, and that were
+        left out.
 
         Parameters
         ----------

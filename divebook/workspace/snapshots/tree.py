@@ -19,7 +19,7 @@ LINK = "l"
 
 
 class TreeEntry(NamedTuple):
-    """One entry of a tree: a file, folder or link."""
+    """One entry of a tree (the files of a folder at one moment): a file, folder or link, with its mode and content."""
 
     kind: str
     """Kind of the entry: `FILE`, `FOLDER` or `LINK`."""
@@ -77,7 +77,7 @@ RENAMED = "renamed"
 
 
 def changes_between(before: Mapping[str, TreeEntry], after: Mapping[str, TreeEntry]) -> list[FileChange]:
-    """Compare two trees; return a `FileChange` for each different path.
+    """Compare two trees of files. Return a `FileChange` for each path that differs.
 
     A deleted file whose content appears at a new path counts as renamed.
 
