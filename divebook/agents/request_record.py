@@ -706,7 +706,7 @@ class RequestToSend:
     @cached_property
     def digest(self) -> str:
         """Hash of everything that the model receives with the request: settings, instructions, tools, output type and
-        messages. The agent's name is not included, so that agents can share cached responses.
+        messages. The agent's name is not included.
 
         The model is identified with its address, and headers by their literal text: a gateway may answer depending on
         them.

@@ -247,7 +247,7 @@ class EnvironmentCheckpoints:
         self.tidy()
 
     def tidy(self) -> None:
-        """Delete stored file contents that no checkpoint uses any more.
+        """Delete the stored contents of files that no checkpoint uses any more.
 
         While a checkpoint is damaged nothing is deleted: its contents are unknown.
         """
@@ -335,7 +335,7 @@ RESTORING = "restoring"
 
 
 def checkpoints_of(folder: Path) -> EnvironmentCheckpoints:
-    """Return the checkpoint storage of the environment in a folder."""
+    """Return the storage of the checkpoints of the environment whose folder is `folder`."""
     return EnvironmentCheckpoints(folder / "checkpoints")
 
 

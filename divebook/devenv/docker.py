@@ -171,7 +171,7 @@ class DockerIsolation(Isolation):
         return f"dev-env-{root}-{self.state['tenant']}"
 
     async def start(self) -> None:
-        """Start the container."""
+        """Start the environment's container, so that commands can run in it."""
         async with self._engine() as engine:
             if await self.retrying(lambda: engine.state(self._container)) is None:
                 raise DevEnvError(f"the container of {self.state['name']!r} no longer exists: restore a checkpoint")
@@ -241,7 +241,9 @@ class DockerIsolation(Isolation):
         )
 
     def command_for(self, command: Command, command_options: CommandOptions) -> Command:
-        """Return the command unchanged: the container engine itself provides users and terminals."""
+        """Return the command unchanged: the options for user and terminal are passed to the container engine
+        instead.
+        """
         _ = command_options
         return command
 

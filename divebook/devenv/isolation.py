@@ -287,7 +287,7 @@ class NativeIsolation(Isolation):
         return {}
 
     def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> LocalWorkspace:
-        """Return a workspace for the working folder."""
+        """Return a workspace that runs commands in the working folder of the environment. The caller must enter it."""
         return LocalWorkspace(self._working, environ=self.variables(), secrets=self.secrets_for(command_options))
 
     def folders(self) -> dict[str, Path]:
@@ -400,7 +400,7 @@ def end_processes(environment_id: str) -> None:
 
 
 def size_of(folder: Path) -> int:
-    """Return the total size of the files below a folder in bytes.
+    """Return the total size in bytes of the files in a folder and its subfolders.
 
     Counting stops after five seconds, so that a huge folder blocks nothing.
     """
@@ -439,7 +439,7 @@ LOCK_FILE = "requirements.txt"
 
 
 def available_pythons() -> list[str]:
-    """Return the versions (such as ``3.12``) of the Pythons on the PATH, newest first."""
+    """Return the versions, such as ``3.12``, of the Python interpreters on the PATH, newest first."""
     versions = set()
     for folder in os.get_exec_path():
         names = (_PYTHON.fullmatch(path.name) for path in Path(folder).glob("python3.*"))
@@ -469,7 +469,7 @@ class VirtualenvIsolation(Isolation):
         return self.folder / "venv"
 
     async def build(self) -> State:
-        """Create the virtual environment and install the packages of the configuration."""
+        """Create the virtual environment of the environment, and install the packages that its configuration names."""
         (self.folder / "work").mkdir(exist_ok=True)
 
         async def create() -> None:
@@ -483,7 +483,9 @@ class VirtualenvIsolation(Isolation):
         return {}
 
     def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> VirtualenvWorkspace:
-        """Return a workspace for the working folder whose commands use the virtual environment."""
+        """Return a workspace that runs commands in the working folder, with the programs of the virtual environment.
+        The caller must enter it.
+        """
         return VirtualenvWorkspace(
             self.folder / "work",
             python=self.section["python_version"],

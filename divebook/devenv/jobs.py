@@ -51,7 +51,7 @@ class Jobs:
     folder: Path
 
     def start(self, request: Mapping[str, Any], now: str) -> str:
-        """Start a command as a background job; return the id of the job.
+        """Start a command in the environment as a background job. Return the id of the job.
 
         Parameters
         ----------

@@ -506,7 +506,9 @@ class DevEnvManager:
             await self._ready(name)
 
     async def stop(self, name: str) -> None:
-        """Stop an environment and all its commands. The next command starts it again."""
+        """Stop an environment and all commands in it. The next command that is run in the environment starts it
+        again.
+        """
         with self._activity.operation("stop", name):
             async with self._environments.hold(name) as folder:
                 isolation = await self._without_interrupted_restore(folder)
@@ -623,7 +625,7 @@ class DevEnvManager:
         return self.log.json_lines(self.tenant, name)
 
     def logs(self, name: str) -> Iterator[str]:
-        """Return the lines of the log for people about one environment, oldest first."""
+        """Return the lines about one environment in the log for people, oldest first."""
         self._environments.folder_of(name)
         return self.log.lines(name)
 
@@ -671,7 +673,7 @@ class DevEnvManager:
             return path
 
     async def restore(self, name: str, checkpoint: str, *, backup: bool = True) -> None:
-        """Restore an environment to the files and the isolation state of a checkpoint.
+        """Restore an environment from a checkpoint: its files, and the state of its isolation, such as the container.
 
         With `backup`, a checkpoint of the current state is saved first, and deleted when the restore has succeeded.
         """
@@ -686,15 +688,17 @@ class DevEnvManager:
                 await restore(self._environments, isolation, checkpoint, backup=backup)
 
     def checkpoints(self, name: str) -> Sequence[dict[str, Any]]:
-        """Return the manifests of an environment's checkpoints, oldest first."""
+        """Return the manifests (descriptions) of all checkpoints of an environment, oldest first."""
         return checkpoints_of(self._environments.folder_of(name)).manifests()
 
     def checkpoint(self, name: str, checkpoint: str) -> dict[str, Any]:
-        """Return the manifest of a checkpoint; raises `CheckpointNotFoundError`."""
+        """Return the manifest (description) of a checkpoint. Raise `CheckpointNotFoundError` if the checkpoint does not
+        exist.
+        """
         return checkpoints_of(self._environments.folder_of(name)).read(checkpoint)
 
     async def delete_checkpoint(self, name: str, checkpoint: str) -> None:
-        """Delete a checkpoint; raises `CheckpointNotFoundError`."""
+        """Delete a checkpoint of an environment. Raise `CheckpointNotFoundError` if it does not exist."""
         with self._activity.operation("checkpoint delete", name, checkpoint):
             async with self._environments.hold(name) as folder:
                 await delete(self._environments.isolation(folder, self._environments.state(folder)), checkpoint)
@@ -729,7 +733,9 @@ class _Creation:
             ) from error
 
     async def _install_tools(self) -> None:
-        """Install the tools of the template. A tool that cannot be installed is logged as a warning."""
+        """Install the tools that the environment's template names. A warning is logged for each tool that cannot be
+        installed.
+        """
         for problem in await install(self.isolation, functools.partial(run_command, self.isolation)):
             self.activity.warn(problem, self.isolation.state["name"])
 
@@ -813,7 +819,8 @@ def template_names(name: str, folder: Path, tenant: str, owner: str) -> dict[str
 
 
 def _with(configuration: Configuration, keys: list[str], value: Any) -> Configuration:
-    """Return a copy of a configuration with `value` set at the nested key `keys`.
+    """Return a copy of a configuration in which the key with the path `keys` (nested keys, outermost first) has the
+    given value.
 
     A mapping is merged into the existing one. A string that is a JSON list, object or boolean is parsed. Other strings
     such as ``"1"`` stay strings, since versions and limits are strings.

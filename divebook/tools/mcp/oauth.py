@@ -188,7 +188,7 @@ class Tokens:
         return self._client or (None if registered is None else OAuthClientInformationFull.model_validate(registered))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Store the OAuth client that the server has registered for divebook."""
+        """Store the OAuth client under which the MCP server has registered divebook."""
         plain = client_info.model_dump(mode="json", exclude_none=True)
         shared().know_all(plain)
         self._write({**self._read(), _CLIENT: plain})

@@ -189,7 +189,7 @@ class Server:
         elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
-        """Call a tool of the server and return its outcome. Parameters and errors as in `ToolServer.call`."""
+        """Call a tool of the server and return its outcome. Parameters and errors are those of `ToolServer.call`."""
         if not self.definition.allows(tool):
             raise self._error("call_tool", f"tool {tool} may not be used; its ToolConfiguration says which may")
         await _load()
