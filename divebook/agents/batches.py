@@ -1,5 +1,5 @@
-"""Model requests of agents without tools: single recorded requests and batches, and the request limits of fallback
-models.
+"""Model requests of agents that have no tools (single recorded requests, and batches of requests), and request limits
+for fallback models.
 
 A batch costs half as much as single requests and takes up to a day. Its handle is plain data, so any process can query
 the batch. OpenAI lists its batches with their input files, so a batch whose submission was interrupted can be found
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 
 class AgentBatches:
-    """Batch API of an agent's model: encodes requests, submits batches, and reads their results.
+    """Access to the batch API of an agent's model: it encodes requests, submits them as batches, and reads the results.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class AgentBatches:
 
     @classmethod
     async def of(cls, agent: Agent, instructions: str, output: Any) -> AgentBatches:
-        """Create the batch interface for an agent.
+        """Create the access to the batch API for an agent, with the given instructions and type of output.
 
         Raises
         ------
@@ -113,8 +113,8 @@ class AgentBatches:
         return batches
 
     async def can_list(self) -> bool:
-        """Return True if the provider lists existing batches together with their input. The answer depends on the
-        provider and on the key.
+        """Return True if the provider can list its existing batches together with their input, so that a submitted
+        batch can be found again. The result depends on the provider and on the key.
 
         The result is True while the provider is unreachable. It is asked before every submission anyway.
         """
@@ -135,8 +135,8 @@ class AgentBatches:
         return self._can_list
 
     async def encode(self, prompts: Mapping[str, str], most: int) -> list[EncodedBatchRequest]:
-        """Encode prompts, given by request id, as requests of one batch. Stop at the number or size that the provider
-        accepts.
+        """Encode prompts as requests of one batch. `prompts` maps request ids to prompts. Stop at the number of
+        requests or the size that the provider accepts, and leave out the rest.
 
         Raises
         ------
@@ -161,8 +161,8 @@ class AgentBatches:
         return encoded_requests
 
     def reserved(self, prompts: Sequence[str]) -> Reserved:
-        """Return the maximum consumption of requests with these prompts, at the normal price instead of the lower batch
-        price.
+        """Return the maximum consumption of a batch with these prompts, for the budget. The normal price is used,
+        although batches cost less.
         """
         total = Reserved()
         for prompt in prompts:
@@ -179,8 +179,8 @@ class AgentBatches:
         may_exist: bool,
         leaves_unknown: Callable[[BaseException], bool],
     ) -> dict[str, Any] | SubmitLater:
-        """Send requests as one batch, unless the provider already has the batch. Return its handle, or `SubmitLater`
-        after a temporary failure.
+        """Send requests to the provider as one batch, unless the provider already has that batch. Return the batch's
+        handle (its recorded description), or `SubmitLater` after a temporary failure.
 
         Parameters
         ----------
@@ -234,8 +234,8 @@ class AgentBatches:
     async def _find_existing(
         self, requests: Sequence[EncodedBatchRequest], since: datetime, other_ids: Collection[str]
     ) -> dict[str, Any] | None:
-        """Search the provider's list for a batch with these requests; return its handle, or None. Skip the batches in
-        `other_ids`.
+        """Search the provider's list of batches for one that contains these requests. Return its handle, or None if the
+        list has none. The batches with ids in `other_ids` are skipped.
         """
         async for batch in self._list_batches(100):
             if batch.created_at < (since - _BEFORE).timestamp():
@@ -249,14 +249,18 @@ class AgentBatches:
         return None
 
     async def _list_batches(self, at_once: int) -> AsyncIterator[Any]:
-        """Yield the batches that the provider lists, latest first. `at_once` is the page size."""
+        """Yield the batches that the provider lists, latest first. `at_once` is the number of batches that each request
+        to the provider returns.
+        """
         with self._converted_errors():
             async for batch in _innermost(self._model).client.batches.list(limit=at_once):
                 yield batch
 
     @contextmanager
     def _converted_errors(self) -> Iterator[None]:
-        """Convert errors of the provider's client to errors of pydantic-ai, for code that calls the client directly."""
+        """Convert errors that the provider's client raises inside the block to errors of pydantic-ai, for code that
+        calls the client directly. Other errors stay unchanged.
+        """
         try:
             yield
         except Exception as error:
@@ -270,7 +274,9 @@ class AgentBatches:
             raise
 
     def handle(self, name: str, requests: Sequence[EncodedBatchRequest], at: datetime, **fields: str) -> dict[str, Any]:
-        """Build the handle of a batch whose id is known, for example from the provider's list or from a person."""
+        """Build the handle (the recorded description) of a batch whose id is known, for example from the provider's
+        list or from a person.
+        """
         details = {"status": "in_progress", **fields}
         model = self._model
         group = requests[0].group
@@ -287,8 +293,8 @@ class AgentBatches:
         return _plain(batch)
 
     async def refresh(self, handle: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the provider for the status of a batch; return the updated handle. While the provider is unreachable,
-        return the handle unchanged.
+        """Ask the provider for the status of a batch; return its handle with the new status. While the provider is
+        unreachable, return the handle unchanged.
 
         If the provider no longer has the batch, the handle has the status ``ended`` and a reason under ``lost``.
         """
@@ -305,7 +311,7 @@ class AgentBatches:
             return dict(handle)
 
     async def cancel(self, handle: Mapping[str, Any] | None) -> None:
-        """Ask the provider to cancel a batch. Requests that were answered before are billed."""
+        """Ask the provider to cancel a batch. Requests that were answered before the cancellation are billed."""
         if handle is not None and handle["status"] == "in_progress":
             with suppress(ModelAPIError, NotImplementedError, *UNREADABLE):  # it may have ended, or cannot be cancelled
                 await self._model.batch_cancel(_HANDLE.validate_python(handle))
@@ -313,8 +319,8 @@ class AgentBatches:
     async def answers(
         self, handle: Mapping[str, Any], names: Sequence[str], *, is_last: bool
     ) -> dict[str, BatchAnswer] | None:
-        """Fetch the results of an ended batch; return them by request id, or None if the results are temporarily
-        unavailable.
+        """Fetch the results of a batch that has ended. Return them by request id, or None if the provider cannot
+        deliver the results at the moment.
 
         Parameters
         ----------
@@ -351,7 +357,9 @@ class AgentBatches:
         return dict.fromkeys(names, answer)
 
     async def _readable_results(self, handle: Mapping[str, Any]) -> list[BatchResult]:
-        """Return the results in OpenAI's result files, without malformed lines; an empty list for other providers."""
+        """Return the results of a batch from OpenAI's result files, without lines that cannot be parsed. Return an
+        empty list for other providers.
+        """
         details = handle.get("provider_details") or {}
         files = getattr(getattr(_innermost(self._model), "client", None), "files", None)
         results: list[BatchResult] = []
@@ -408,8 +416,8 @@ if TYPE_CHECKING:
 
 
 def reporting_model(model: Model, limiters: RequestLimiters = REQUEST_LIMITERS) -> Model:
-    """Wrap the parts of a fallback model so that each part reports the outcome of its requests to its own request
-    limiter. Return other models unchanged.
+    """Wrap each model inside a fallback model, so that each reports success or failure of its requests to its own
+    request limiter. Return any other model unchanged.
     """
     return _reporting(model, limiters, is_first=True) if isinstance(model, FallbackModel) else model
 
@@ -425,7 +433,8 @@ def _reporting(model: Model, limiters: RequestLimiters, *, is_first: bool) -> Mo
 
 
 class ReportingModel(WrapperModel):
-    """Part of a fallback model that reports the outcome of each request to the request limiter of its model.
+    """Wrapper of one model inside a fallback model. It reports the success or failure of each request to the request
+    limiter of the wrapped model.
 
     Parameters
     ----------
@@ -445,7 +454,9 @@ class ReportingModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Make a request and report its outcome."""
+        """Make a model request and return the response. Success or failure is reported to the request limiter of the
+        model.
+        """
         with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
             return await super().request(messages, model_settings, model_request_parameters)
 
@@ -457,7 +468,9 @@ class ReportingModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Make a streamed request, yield the stream, and report the outcome."""
+        """Make a streamed model request and yield its stream. Success or failure is reported to the request limiter of
+        the model.
+        """
         with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
             stream_context = super().request_stream(messages, model_settings, model_request_parameters, run_context)
             async with stream_context as stream:
@@ -475,7 +488,9 @@ class ReportingModel(WrapperModel):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt for an agent with its content blocks, context blocks and instructions; see `Agent.respond`."""
+    """Input of one model request: a prompt with its content blocks, the content blocks of the agent's ``Context``, and
+    the instructions; see `Agent.respond`.
+    """
 
     prompt: str
     content: Sequence[Mapping[str, Any]]
@@ -539,8 +554,8 @@ async def resolved(agent: Agent) -> Model:
 
 
 class RecordedModel(WrapperModel):
-    """Model wrapper that makes each request as a recorded operation. A request whose response is in the log is not sent
-    again.
+    """Model wrapper that makes each request as a recorded operation. If the log has the response to a request, the
+    request is not sent again.
 
     Parameters
     ----------
@@ -594,8 +609,8 @@ class RecordedModel(WrapperModel):
 
 
 def _recorded_run_model() -> Model:
-    """Return a placeholder for the model ``recorded:RUN``: the responses come from that run, so the placeholder raises
-    an error if it is asked.
+    """Return a placeholder for the model ``recorded:RUN``. The responses come from the run RUN, so the placeholder
+    itself raises an error if a request is sent to it.
     """
 
     async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
@@ -635,7 +650,7 @@ AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
 
 
 class BatchAnswer(NamedTuple):
-    """Result of one request of a batch: a value or an error, and the consumption."""
+    """Result of one request of a batch: a value or an error, and the tokens and cost that the request consumed."""
 
     value: Any
     error: str | None
@@ -643,7 +658,7 @@ class BatchAnswer(NamedTuple):
 
 
 class SubmitLater(NamedTuple):
-    """Result of a submission that failed for a temporary reason and may succeed later."""
+    """Result of `AgentBatches.submit` after a temporary failure: the batch may be submitted again after a delay."""
 
     seconds: float
     """Delay that the provider asks for, in seconds."""
@@ -653,7 +668,7 @@ class SubmitLater(NamedTuple):
 
 
 def result_in(line: str) -> BatchResult | None:
-    """Parse one line of an OpenAI batch result file; return None for a malformed line."""
+    """Parse one line of an OpenAI batch result file and return the result. Return None if the line is malformed."""
     try:
         entry = json.loads(line)
         request_id = entry["custom_id"]
@@ -666,12 +681,14 @@ def result_in(line: str) -> BatchResult | None:
 
 
 def is_hidden(error: ModelAPIError) -> bool:
-    """Return True for an error with which a provider refuses to list batches, for this key or in general."""
+    """Return True if an error means that the provider does not let this key list batches, or does not list batches at
+    all.
+    """
     return isinstance(error, ModelHTTPError) and error.status_code in _HIDDEN
 
 
 def is_lost(error: ModelAPIError) -> bool:
-    """Return True for an error that says that a batch no longer exists at the provider."""
+    """Return True if an error of the provider means that a batch no longer exists there."""
     return isinstance(error, ModelHTTPError) and error.status_code in _LOST
 
 
@@ -681,7 +698,7 @@ def error_line(error: Exception) -> str:
 
 
 def is_temporary(error: ModelAPIError) -> bool:
-    """Return True for a temporary error, after which a later request may succeed."""
+    """Return True if an error of the provider is temporary, so that the same request may succeed later."""
     return not isinstance(error, ModelHTTPError) or error.status_code in (408, 429) or error.status_code not in _REFUSED
 
 
@@ -690,11 +707,15 @@ def is_temporary(error: ModelAPIError) -> bool:
 
 
 class ParametersCapturedError(Exception):
-    """Exception that stops a run as soon as `CapturingModel` has stored the request parameters. It is not an error."""
+    """Exception that ends a run of pydantic-ai as soon as `CapturingModel` has stored the parameters of its request. It
+    does not mean that something failed.
+    """
 
 
 class CapturingModel(WrapperModel):
-    """Model that only stores the parameters with which pydantic-ai requests structured output. It gives no response."""
+    """Model that never responds. It stores the parameters with which pydantic-ai would request structured output, so
+    that batch requests can use them.
+    """
 
     parameters: ModelRequestParameters | None = None
 
@@ -704,14 +725,14 @@ class CapturingModel(WrapperModel):
         model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Store the request parameters and raise `ParametersCapturedError`."""
+        """Store the parameters of the request, and raise `ParametersCapturedError` instead of sending it."""
         self.parameters = model_request_parameters
         raise ParametersCapturedError
 
 
 class FixedAnswerModel(WrapperModel):
-    """Model that returns a response from a batch, so that pydantic-ai validates the batch response like any other
-    response.
+    """Model that returns one response, taken from a batch, for each request. pydantic-ai then validates the batch
+    response like any other response.
     """
 
     def __init__(self, wrapped: Model, response: ModelResponse) -> None:
@@ -724,7 +745,7 @@ class FixedAnswerModel(WrapperModel):
         model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
         model_request_parameters: ModelRequestParameters,  # noqa: ARG002 - signature of the base class
     ) -> ModelResponse:
-        """Return the response of the batch."""
+        """Return the response from the batch, whatever the request is."""
         return self._response
 
 

@@ -1,4 +1,6 @@
-"""Checkpoints of environments: storage of files and isolation state, and operations that save, restore and delete."""
+"""Checkpoints of development environments: storage of their files and of the state of their isolation (container or
+virtual environment), and the operations save, restore and delete.
+"""
 
 from __future__ import annotations
 
@@ -37,14 +39,16 @@ _DELETED_PREFIX = ".gone-"
 
 
 class SavedFolder(NamedTuple):
-    """A folder that a checkpoint saves or restores, with the patterns of files to leave out."""
+    """A folder of an environment that a checkpoint saves or restores, with the patterns of files that the checkpoint
+    leaves out.
+    """
 
     path: Path
     exclude: tuple[str, ...]
 
 
 class EnvironmentCheckpoints:
-    """Checkpoint storage of one environment.
+    """Storage of all checkpoints of one environment.
 
     A checkpoint is a folder ``NAME/`` with a manifest ``checkpoint.json`` and ``files.json``, the trees of its files.
     The contents of files lie in ``.contents/``, shared by all checkpoints.
@@ -67,11 +71,13 @@ class EnvironmentCheckpoints:
     # --- what there is ---------------------------------------------------------------------------------------------
 
     def path(self, name: str) -> Path:
-        """Return the folder of a checkpoint. The checkpoint need not exist."""
+        """Return the folder in which the checkpoint with this name is stored. The checkpoint need not exist."""
         return self._folder / checked_name(name, "checkpoint")
 
     def read(self, name: str) -> dict[str, Any]:
-        """Return the manifest of a checkpoint, as a dict; raises `CheckpointNotFoundError`."""
+        """Return the manifest (description) of a checkpoint as a dict. Raise `CheckpointNotFoundError` if the
+        checkpoint does not exist.
+        """
         path = self.path(name)
         try:
             return _manifest(path)
@@ -82,7 +88,9 @@ class EnvironmentCheckpoints:
             raise DevEnvError(f"the checkpoint {name!r} is damaged: {error}") from error
 
     def manifests(self) -> list[dict[str, Any]]:
-        """Return the manifests of all checkpoints, oldest first. Unreadable manifests are left out."""
+        """Return the manifests (descriptions) of all checkpoints, oldest first. Manifests that cannot be read are left
+        out.
+        """
         manifests = []
         for path in self._folder.glob("[!.]*"):
             with suppress(OSError, ValueError):  # half written, or damaged
@@ -90,7 +98,9 @@ class EnvironmentCheckpoints:
         return sorted(manifests, key=lambda manifest: (manifest["created_at"], manifest["name"]))
 
     def repair(self) -> None:
-        """Remove what killed processes left: unfinished checkpoints are deleted, unfinished replacements are undone."""
+        """Undo the effects of processes that were killed: delete unfinished checkpoints, and restore checkpoints whose
+        replacement was not finished.
+        """
         # A temporary folder with a manifest and a free name is complete, or was replaced by a write that did not
         # finish.
         for remainder in self._folder.glob(f"{_SAVING_PREFIX}*"):
@@ -108,7 +118,7 @@ class EnvironmentCheckpoints:
     # --- taking ----------------------------------------------------------------------------------------------------
 
     def begin(self, name: str, *, overwrite: bool) -> Path:
-        """Create the temporary folder for a new checkpoint and return it."""
+        """Create the temporary folder in which a new checkpoint is written, and return it."""
         if self.path(name).exists() and not overwrite:
             raise DevEnvError(f"there is a checkpoint {name!r}: choose another name, or replace it with --overwrite")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -117,7 +127,7 @@ class EnvironmentCheckpoints:
         return temporary
 
     def keep_files(self, temporary: Path, folders: Mapping[str, SavedFolder]) -> tuple[dict[str, Any], list[str]]:
-        """Save the files of folders in a new checkpoint.
+        """Save the files of an environment's folders in the temporary folder of a new checkpoint.
 
         Returns the saved part of the manifest, and a text for each file that was left out, with the reason.
         """
@@ -146,7 +156,9 @@ class EnvironmentCheckpoints:
         return {"kind": _FILES, "path": _FILES_FILE, "sha256": digest}, left_out
 
     def finish(self, temporary: Path, name: str, fields: Mapping[str, Any]) -> Path:
-        """Write the manifest of a new checkpoint and rename its temporary folder; return the path of the manifest."""
+        """Write the manifest of a new checkpoint, and give its temporary folder the final name. Return the path of the
+        manifest.
+        """
         write_json(temporary / _MANIFEST, {"schema_version": SCHEMA, "name": name, **fields})
         path = self.path(name)
         # A folder cannot be replaced atomically. A kill between the two renames is undone by `repair`.
@@ -158,17 +170,18 @@ class EnvironmentCheckpoints:
         return path / _MANIFEST
 
     def drop(self, temporary: Path) -> None:
-        """Delete the temporary folder of a checkpoint that was not finished."""
+        """Delete the temporary folder of a checkpoint whose saving has failed."""
         shutil.rmtree(temporary, ignore_errors=True)
 
     # --- putting back ----------------------------------------------------------------------------------------------
 
     def artefacts(self, name: str) -> dict[str, dict[str, Any]]:
-        """Return the saved parts of a checkpoint, by kind of part."""
+        """Return the parts that a checkpoint has saved, such as an image or a list of packages, by kind of part."""
         return {artefact["kind"]: artefact for artefact in self.read(name)["artefacts"]}
 
     def trees(self, name: str) -> dict[str, Tree]:
-        """Verify all parts of a checkpoint and return its trees of files, by name of the folder.
+        """Verify that all parts of a checkpoint are complete. Return the tree of files of each saved folder, by the
+        folder's name in the checkpoint.
 
         Raises
         ------
@@ -190,7 +203,7 @@ class EnvironmentCheckpoints:
         return rows
 
     def put_back(self, tree: Tree, folder: SavedFolder) -> None:
-        """Restore a folder to the files of a tree.
+        """Change a folder of the environment so that it has the files of a tree.
 
         Files that are not in the tree are deleted, except those that checkpoints leave out.
         """
@@ -210,27 +223,31 @@ class EnvironmentCheckpoints:
     # --- letting go ------------------------------------------------------------------------------------------------
 
     def delete(self, name: str) -> None:
-        """Delete a checkpoint, even a damaged one; raises `CheckpointNotFoundError`."""
+        """Delete a checkpoint, even a damaged one. Raise `CheckpointNotFoundError` if it does not exist."""
         if not self.path(name).is_dir():
             self.read(name)
         self._discard(self.path(name))
         self.tidy()
 
     def _discard(self, path: Path) -> None:
-        """Delete the folder of a checkpoint, renamed first so that a partly deleted checkpoint is never listed."""
+        """Delete the folder of a checkpoint. It is renamed first, so that a partly deleted checkpoint is never
+        listed.
+        """
         deleted = self._folder / f"{_DELETED_PREFIX}{secrets.token_hex(6)}"
         path.rename(deleted)
         shutil.rmtree(deleted, ignore_errors=True)
 
     def keep_newest(self, count: int) -> None:
-        """Delete the oldest checkpoints so that at most `count` remain. The backup of a restore does not count."""
+        """Delete the oldest checkpoints so that at most `count` are left. The backup that is made before a restore is
+        kept and not counted.
+        """
         manifests = [manifest for manifest in self.manifests() if manifest["name"] != BACKUP]
         for manifest in manifests[: max(0, len(manifests) - count)]:
             self._discard(self.path(manifest["name"]))
         self.tidy()
 
     def tidy(self) -> None:
-        """Delete stored file contents that no checkpoint uses any more.
+        """Delete the stored contents of files that no checkpoint uses any more.
 
         While a checkpoint is damaged nothing is deleted: its contents are unknown.
         """
@@ -257,7 +274,8 @@ def _digests(tree: Tree) -> list[str]:
 
 
 class ContentStore:
-    """Content-addressed storage of file contents for all checkpoints of one environment.
+    """Storage of the contents of files, shared by all checkpoints of one environment. A content is found by its
+    SHA-256.
 
     Each content is stored once, in a file named by its SHA-256 (hexadecimal).
 
@@ -271,7 +289,8 @@ class ContentStore:
         self._folder = folder
 
     def keep(self, contents: Mapping[str, bytes]) -> None:
-        """Store file contents by their SHA-256.
+        """Store the contents of files. `contents` has each content by its SHA-256. A content that is stored already is
+        skipped.
 
         Each content is written to a temporary file, which is then renamed: a stored content is always complete.
         """
@@ -289,7 +308,7 @@ class ContentStore:
             temporary.replace(path)
 
     def get(self, digest: str) -> bytes:
-        """Return the content with a SHA-256; raises `DevEnvError` if it is missing or damaged."""
+        """Return the content that has this SHA-256. Raise `DevEnvError` if it is missing or damaged."""
         try:
             content = (self._folder / digest).read_bytes()
         except OSError as error:
@@ -299,7 +318,9 @@ class ContentStore:
         return content
 
     def forget_but(self, digests: set[str]) -> None:
-        """Delete all contents whose SHA-256 is not in `digests`, and temporary files of killed processes."""
+        """Delete all stored contents except those with a SHA-256 in `digests`. Temporary files of killed processes are
+        deleted too.
+        """
         if self._folder.is_dir():
             for path in self._folder.iterdir():
                 if path.name not in digests:
@@ -314,7 +335,7 @@ RESTORING = "restoring"
 
 
 def checkpoints_of(folder: Path) -> EnvironmentCheckpoints:
-    """Return the checkpoint storage of the environment in a folder."""
+    """Return the storage of the checkpoints of the environment whose folder is `folder`."""
     return EnvironmentCheckpoints(folder / "checkpoints")
 
 
@@ -328,7 +349,8 @@ async def save(
     force: bool = False,
     export: bool = False,
 ) -> tuple[Path, list[str]]:
-    """Save a checkpoint of an environment; return the path of its manifest, and notes about files that it leaves out.
+    """Save a checkpoint of an environment. Return the path of its manifest, and a note for each file that it leaves
+    out.
 
     Raises
     ------
@@ -379,7 +401,9 @@ async def _forget(isolation: Isolation, checkpoints: EnvironmentCheckpoints) -> 
 
 
 async def delete(isolation: Isolation, name: str) -> None:
-    """Delete a checkpoint and its image; raises `CheckpointNotFoundError`."""
+    """Delete a checkpoint of an environment, and its container image if it has one. Raise `CheckpointNotFoundError` if
+    it does not exist.
+    """
     checkpoints = checkpoints_of(isolation.folder)
     checkpoints.repair()
     checkpoints.delete(name)
@@ -387,7 +411,8 @@ async def delete(isolation: Isolation, name: str) -> None:
 
 
 async def restore(environments: Environments, isolation: Isolation, name: str, *, backup: bool = True) -> None:
-    """Restore an environment to a checkpoint. Running commands are ended first.
+    """Restore the files and the isolation of an environment from a checkpoint. Commands that run in the environment are
+    ended first.
 
     A backup is taken, then the phase ``restoring`` is recorded, then the parts are restored. All steps of the restore
     can be repeated, so that a process that finds the phase repeats the restore from its start (`finish_restoring`).
@@ -428,7 +453,7 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
 
 
 async def finish_restoring(environments: Environments, isolation: Isolation) -> None:
-    """Repeat a restore that was interrupted, for example because its process was killed.
+    """Repeat the restore of an environment that was interrupted, for example because its process was killed.
 
     Raises
     ------
@@ -450,7 +475,9 @@ async def finish_restoring(environments: Environments, isolation: Isolation) -> 
 
 
 async def put_back(environments: Environments, isolation: Isolation, name: str) -> State:
-    """Restore all parts of a checkpoint and return the new state. Can be repeated after an interruption."""
+    """Restore all parts of a checkpoint, and return the new recorded state of the environment. If this is interrupted,
+    it can be repeated.
+    """
     checkpoints = checkpoints_of(isolation.folder)
     folder = isolation.folder
     trees = checkpoints.trees(name)
@@ -472,7 +499,9 @@ async def put_back(environments: Environments, isolation: Isolation, name: str) 
 
 
 def _folders(environments: Environments, isolation: Isolation, *, with_mounts: bool) -> dict[str, SavedFolder]:
-    """Return the folders that a checkpoint of an environment saves, by name."""
+    """Return the folders that a checkpoint of an environment saves, by their names in the checkpoint. With
+    `with_mounts`, the user's own mounted folders are included.
+    """
     folders = isolation.folders()
     if with_mounts:
         folders |= {f"mounts{target}": source for target, source in isolation.mounts().items()}
@@ -480,7 +509,7 @@ def _folders(environments: Environments, isolation: Isolation, *, with_mounts: b
 
 
 def _left_out(environments: Environments, folder: Path) -> tuple[str, ...]:
-    """Return the patterns of files that checkpoints of a folder leave out.
+    """Return the patterns of the files in a folder that checkpoints leave out.
 
     These are the patterns of the user's ignore file, and the folders and logs of divebook itself.
     """

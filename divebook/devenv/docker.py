@@ -55,14 +55,18 @@ _MEMORY = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control
 
 
 class DockerIsolation(Isolation):
-    """Isolation by a container that mounts its working folder: the environment's own folder, or a user's volume."""
+    """Isolation of an environment by a Docker container. The container mounts its working folder, which is a folder of
+    the environment or of the user.
+    """
 
     enforcement: ClassVar[Mapping[str, str]] = {"cpu": ENFORCED, "memory": ENFORCED, "disk": CHECKED}
     warning: ClassVar[str | None] = None
     pull: str = MISSING
 
     def plan(self) -> State:
-        """Return the name of the image; raises `DevEnvError` for settings that contradict each other."""
+        """Return the state fields to record before the container is created, with the name of its image. Raise
+        `DevEnvError` for settings that contradict each other.
+        """
         ports_of(self.section.get("ports", ()))
         if self.section.get("ports") and self.section.get("network") == _NO_NETWORK:
             raise DevEnvError(
@@ -109,7 +113,7 @@ class DockerIsolation(Isolation):
         return {f"{LABEL}.id": str(self.state["id"])}
 
     async def build(self) -> State:
-        """Create the container. Depending on `pull`, fetch its image first."""
+        """Fetch the image if the option `pull` says so, and create the container. Return the state fields to record."""
         image = self.state["image"]
         # The digest is recorded, since the tag of an image may later stand for another image.
         await self.retrying(lambda: self._fetch(image))
@@ -167,7 +171,7 @@ class DockerIsolation(Isolation):
         return f"dev-env-{root}-{self.state['tenant']}"
 
     async def start(self) -> None:
-        """Start the container."""
+        """Start the environment's container, so that commands can run in it."""
         async with self._engine() as engine:
             if await self.retrying(lambda: engine.state(self._container)) is None:
                 raise DevEnvError(f"the container of {self.state['name']!r} no longer exists: restore a checkpoint")
@@ -178,12 +182,14 @@ class DockerIsolation(Isolation):
         return str(self.state["container_id"])
 
     async def stop(self) -> None:
-        """Stop the container with all its commands."""
+        """Stop the container, and with it all commands that run in the container."""
         async with self._engine() as engine:
             await engine.stop(self._container)
 
     async def status(self) -> str:
-        """Return the status of the container; the recorded status if the container engine does not answer."""
+        """Return the current status of the container. If the container engine does not answer, return the recorded
+        status.
+        """
         try:
             async with self._engine() as engine:
                 container = await engine.state(self._container)
@@ -194,12 +200,14 @@ class DockerIsolation(Isolation):
         return "running" if container["Running"] else "stopped"
 
     async def is_gone(self) -> bool:
-        """Return True if the container no longer exists."""
+        """Return True if the container no longer exists at the container engine."""
         async with self._engine() as engine:
             return await engine.state(self._container) is None
 
     async def remove(self, *, keeps_checkpoints: bool = False) -> None:
-        """Remove the containers, the images of checkpoints, and the tenant's network if nothing else uses it."""
+        """Remove the environment's containers and the images of its checkpoints. The network of the tenant is removed
+        if nothing else uses it.
+        """
         async with self._engine() as engine:
             await self._remove_but(engine, "")
             if not keeps_checkpoints:
@@ -207,7 +215,9 @@ class DockerIsolation(Isolation):
             await engine.remove_network(self._network_name)
 
     async def is_busy(self) -> bool:
-        """Return True if the container runs more processes than its first one."""
+        """Return True if a command runs in the container, that is, a process in addition to the container's
+        first one.
+        """
         async with self._engine() as engine:
             return await engine.processes(self._container) > 1
 
@@ -219,7 +229,7 @@ class DockerIsolation(Isolation):
     # --- commands --------------------------------------------------------------------------------------------------
 
     def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> DockerWorkspace:
-        """Return a workspace whose commands run in the container."""
+        """Return a workspace whose commands run in the container. The caller must enter it."""
         return DockerWorkspace(
             self._working,
             container=self._container,
@@ -231,21 +241,23 @@ class DockerIsolation(Isolation):
         )
 
     def command_for(self, command: Command, command_options: CommandOptions) -> Command:
-        """Return the command unchanged: the container engine itself provides users and terminals."""
+        """Return the command unchanged: the options for user and terminal are passed to the container engine
+        instead.
+        """
         _ = command_options
         return command
 
     def host_variables(self) -> dict[str, str]:
-        """Return an empty dict: commands in the container get no variables of this process."""
+        """Return an empty dict: commands in the container get no environment variables of this process."""
         return {}
 
     @property
     def inherits(self) -> bool:
-        """Return True: commands get the environment variables of the image."""
+        """Return True: commands get the environment variables that the image sets."""
         return True
 
     async def memory_kills(self, workspace: LocalWorkspace) -> int:
-        """Return how many processes in the container the memory limit has killed.
+        """Return the number of processes in the container that were killed because of the memory limit.
 
         The count is read from the control group, because the engine reports the first process of the container only.
         """
@@ -256,18 +268,22 @@ class DockerIsolation(Isolation):
     # --- checkpoints and use ---------------------------------------------------------------------------------------
 
     def folders(self) -> dict[str, Path]:
-        """Return the folders that checkpoints save: managed volumes, and the working folder unless a user's volume."""
+        """Return the folders that checkpoints save: the volumes that the environment manages, and the working folder
+        unless it is a folder of the user.
+        """
         managed = {f"volumes/{mount.source.name}": mount.source for mount in self._mounts if mount.is_managed}
         own_folder = self.folder / "work"
         return {"work": own_folder, **managed} if self._working == own_folder else managed
 
     def mounts(self) -> dict[str, Path]:
-        """Return the user's own folders that the container may write, by their paths in the container."""
+        """Return the folders of the user that the container can write to, by their paths in the container."""
         writable = [mount for mount in self._mounts if not mount.is_managed and not mount.is_read_only]
         return {mount.target: mount.source for mount in writable if mount.source.is_dir()}
 
     async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
-        """Save the file system of the container as an image."""
+        """Save the file system of the container as an image, for a checkpoint. Return the description of this saved
+        part.
+        """
         _ = folder
         async with self._engine() as engine:
             image = f"{self._repository}:{checkpoint}"
@@ -286,13 +302,15 @@ class DockerIsolation(Isolation):
         return f"dev-env/{tenant}/{label}"
 
     async def export(self, folder: Path, artefacts: Artefacts) -> list[dict[str, Any]]:
-        """Write the checkpoint's image into a file that the container engine of another machine can load."""
+        """Write the image of a checkpoint into a file, so that the container engine of another machine can load it.
+        Return the description of this saved part.
+        """
         async with self._engine() as engine:
             await engine.write_image(str(artefacts[IMAGE]["image"]), folder / _ARCHIVE_FILE)
         return [{"kind": _ARCHIVE, "path": _ARCHIVE_FILE, "sha256": digest_of(folder / _ARCHIVE_FILE)}]
 
     async def require(self, folder: Path, artefacts: Artefacts) -> None:
-        """Raise `DevEnvError` unless the checkpoint's image exists or can be loaded from its exported file."""
+        """Raise `DevEnvError` if the image of a checkpoint neither exists nor can be loaded from its exported file."""
         async with self._engine() as engine:
             try:
                 if _ARCHIVE in artefacts and not await engine.has_image(_image(artefacts)):
@@ -302,7 +320,8 @@ class DockerIsolation(Isolation):
                 raise DevEnvError(f"the image of the checkpoint no longer exists: {error}") from error
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Replace the container by a new one from the image of a checkpoint.
+        """Restore the state of a checkpoint: replace the container by a new one that is created from the image of the
+        checkpoint.
 
         The old container cannot run meanwhile: it holds the published ports and writes into the same folders. If the
         new container cannot be created, the old one is started again and `NotReplacedError` is raised.
@@ -329,12 +348,16 @@ class DockerIsolation(Isolation):
         return container
 
     async def forget_but(self, remaining: Iterable[Artefacts]) -> None:
-        """Remove the images of deleted checkpoints. The image of the current container is kept."""
+        """Remove the images of all checkpoints that are not in `remaining`. The image of the current container
+        is kept.
+        """
         async with self._engine() as engine:
             await engine.remove_images(self._own_labels, but=frozenset({*map(_image, remaining), self.state["image"]}))
 
     async def use(self) -> ResourceUsage:
-        """Measure the resource usage of the container. Disk usage includes the folders of the environment."""
+        """Measure CPU, memory and disk usage of the container. The disk usage includes the folders of the
+        environment.
+        """
         disk = sum(size_of(folder) for folder in self.folders().values())
         if await self.status() != "running":
             return ResourceUsage(0.0, 0, disk)
@@ -348,7 +371,7 @@ def _image(artefacts: Artefacts) -> str:
 
 
 async def engine_version() -> str:
-    """Return the version of the container engine; raises `EngineUnavailableError`."""
+    """Return the version of the container engine. Raise `EngineUnavailableError` if no engine answers."""
     engine = PersistentEngine()
     try:
         return await engine.version()
@@ -362,7 +385,7 @@ _PORTS = re.compile(r"(?:(?P<at>[^:]*):)??(?:(?P<outside>[\d-]+):)?(?P<inside>[\
 
 
 class Mount(NamedTuple):
-    """A folder of this machine that is mounted into a container."""
+    """A folder of this machine that a container mounts, with its path in the container."""
 
     source: Path
     target: str
@@ -372,12 +395,15 @@ class Mount(NamedTuple):
 
     @property
     def inside(self) -> str:
-        """Return the mount point in the form for `DockerWorkspace`: a path, with ``:ro`` if it is read-only."""
+        """Return the path of the mount in the container, as `DockerWorkspace` expects it: followed by ``:ro`` if it is
+        read-only.
+        """
         return f"{self.target}:ro" if self.is_read_only else self.target
 
 
 def mounts_of(volumes: Iterable[str], folder: Path) -> list[Mount]:
-    """Parse the configured volumes, such as ``/data:/data:ro`` or ``cache:/cache``.
+    """Parse the configured volumes of an environment, such as ``/data:/data:ro`` or ``cache:/cache``. Return a `Mount`
+    for each.
 
     A source without a slash is the name of a volume: a folder that the environment creates and deletes.
 
@@ -408,7 +434,9 @@ def _mount(volume: str, folder: Path) -> Mount:
 
 
 def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
-    """Raise `EnvironmentDeniedError` if a container must not mount a folder of this machine."""
+    """Raise `EnvironmentDeniedError` if a folder of this machine is one that containers must not mount, such as the
+    home folder.
+    """
     home = Path(os.path.realpath(Path.home()))
     reason = None
     # Links were resolved before, so that a link cannot hide a forbidden folder.
@@ -423,7 +451,8 @@ def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
 
 
 def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
-    """Parse the configured ports, such as ``8080:80`` or ``0.0.0.0:53:53/udp``.
+    """Parse the configured ports of an environment, such as ``8080:80`` or ``0.0.0.0:53:53/udp``. Return a
+    `PublishedPort` for each.
 
     A port without an address is published on the loopback interface only. Raises `DevEnvError` for wrong syntax.
     """

@@ -1,4 +1,6 @@
-"""Storage of environments below one root folder: look-up by name, permissions, states, and locks between processes."""
+"""Storage of development environments below one root folder: look-up by name, permissions, recorded states, and locks
+between processes.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ WAIT = 30.0
 
 @asynccontextmanager
 async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterator[None]:
-    """Hold a lock file during the block; raise `DevEnvError` if another process holds the lock for `wait` seconds.
+    """Hold the lock file `path` during the block. Raise `DevEnvError`, which names `subject`, if another process holds
+    the lock for more than `wait` seconds.
 
     The kernel releases the lock of a process that is killed.
     """
@@ -58,7 +61,7 @@ _KINDS: dict[str, type[Isolation]] = {
 
 @dataclass
 class Environments:
-    """The environments below one root folder, with the permissions of one owner of one tenant."""
+    """All development environments below one root folder, as one user (`owner`) of one tenant may access them."""
 
     layout: Layout
     tenant: str
@@ -69,7 +72,7 @@ class Environments:
 
     @property
     def settings(self) -> RootSettings:
-        """Return the settings of the root folder, read anew each time."""
+        """Return the settings of the root folder. They are read from the file at each access."""
         return RootSettings.read(self.layout.settings)
 
     def folders(self) -> list[Path]:
@@ -78,7 +81,7 @@ class Environments:
         return sorted(self.layout.environments.glob("[!.]*")) if self.layout.environments.is_dir() else []
 
     def folder_of(self, name: str, *, phases: Collection[str] = ()) -> Path:
-        """Return the folder of an environment.
+        """Return the folder of the environment with this name.
 
         An environment that is being created or removed counts as absent, except in `phases`.
 
@@ -108,7 +111,7 @@ class Environments:
 
     @asynccontextmanager
     async def hold(self, name: str, *, phases: Collection[str] = ()) -> AsyncIterator[Path]:
-        """Lock an environment during the block and yield its folder.
+        """Lock an environment during the block, so that no other process changes it, and yield its folder.
 
         Raises the errors of `folder_of`, and `DevEnvError` if the environment stays locked.
 
@@ -123,7 +126,8 @@ class Environments:
 
     @asynccontextmanager
     async def lock(self, name: str, *, wait: float | None = None) -> AsyncIterator[None]:
-        """Hold the lock of a name during the block.
+        """Hold the lock for an environment's name during the block, so that no other process creates, changes or
+        removes an environment of that name.
 
         No environment of that name needs to exist. `wait` is in seconds; None means the `wait` of this object.
         """
@@ -133,7 +137,9 @@ class Environments:
             yield
 
     def state(self, folder: Path) -> State:
-        """Return the recorded state of an environment; a state with status ``error`` if it cannot be read."""
+        """Return the recorded state of the environment in a folder. If the state cannot be read, return one with the
+        status ``error`` and the reason.
+        """
         try:
             state: State = json.loads((folder / "state.json").read_text("utf-8"))
             _ = state["id"], state["status"]
@@ -144,7 +150,7 @@ class Environments:
         return state
 
     def tidy(self) -> None:
-        """Delete the remaining files of removed environments whose removal was interrupted."""
+        """Delete the files of environments whose removal was interrupted."""
         for folder in self.layout.environments.glob(f"{_DELETED_PREFIX}*"):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -159,7 +165,9 @@ class Environments:
         write_json(folder / "state.json", state)
 
     def configuration(self, folder: Path) -> Configuration:
-        """Return the configuration that an environment was created with; raises `DevEnvError` if it cannot be read."""
+        """Return the configuration with which an environment was created. Raise `DevEnvError` if its file cannot be
+        read.
+        """
         try:
             result: Configuration = json.loads((folder / "config.json").read_text("utf-8"))
         except (OSError, ValueError) as error:
@@ -167,7 +175,8 @@ class Environments:
         return result
 
     def isolation(self, folder: Path, state: State, configuration: Configuration | None = None) -> Isolation:
-        """Create the isolation object of an environment from its configuration and state.
+        """Create the object that isolates an environment (an `Isolation`) from the environment's configuration and
+        recorded state.
 
         Raises `DevEnvError` if the configuration is damaged.
         """
@@ -175,7 +184,8 @@ class Environments:
         return _KINDS[settings["isolation_type"]](folder, settings, state, self.layout.secrets, self.retrying)
 
     async def remove(self, folder: Path, state: State, *, keeps_checkpoints: bool = False) -> None:
-        """Remove an environment: its isolation, its folder, and unless `keeps_checkpoints` its checkpoints.
+        """Remove an environment: its container or other isolation, its folder, and its checkpoints unless
+        `keeps_checkpoints` is true.
 
         The phase ``removing`` is recorded first. If this process is killed, the name is free all the same, and the next
         process removes the rest.
@@ -191,7 +201,8 @@ class Environments:
         self.forget(folder, state, keeps_checkpoints=keeps_checkpoints)
 
     def forget(self, folder: Path, state: State, *, keeps_checkpoints: bool = False) -> None:
-        """Remove the folder of an environment, and its working folder if that was created with the environment.
+        """Remove the folder of an environment, and its working folder if that was created together with the
+        environment. Checkpoints are moved away first with `keeps_checkpoints`.
 
         Nothing else is removed.
         """
@@ -208,13 +219,17 @@ class Environments:
             shutil.rmtree(state["working_dir"], ignore_errors=True)
 
     def adopt_checkpoints(self, folder: Path) -> None:
-        """Move the checkpoints kept from a destroyed environment of the same name to a new environment."""
+        """Move checkpoints to an environment that were kept from a destroyed environment of the same name. Do nothing
+        if there are none, or if the environment has its own.
+        """
         checkpoints = self.layout.destroyed_checkpoints / self.tenant / folder.name
         if checkpoints.is_dir() and not (folder / "checkpoints").exists():
             checkpoints.rename(folder / "checkpoints")
 
     def error_state(self, state: State, error: DivebookError) -> State:
-        """Return a copy of a state with status ``error``, and with code, message and time of an exception."""
+        """Return a copy of an environment's state with the status ``error``, and with code, message and time of the
+        error.
+        """
         failure: dict[str, Any] = {
             "code": getattr(error, "exit_code", DevEnvError.exit_code),
             "message": str(error),

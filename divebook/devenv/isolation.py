@@ -1,4 +1,6 @@
-"""Isolation of environments from this machine: the common interface, and the kinds ``native`` and ``virtualenv``."""
+"""Isolation of development environments from this machine: the common interface, and the two kinds without a container,
+``native`` (a plain folder) and ``virtualenv``.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ NO_BOUNDARY = "commands run as you and can access everything that you can: this 
 
 
 class CommandOptions(NamedTuple):
-    """Options of one command: user, terminal and access to secrets."""
+    """Options of one command that runs in an environment: its user, its terminal, and whether it gets the secrets."""
 
     user: str | None = None
     """User that runs the command; None for the configured user."""
@@ -55,7 +57,8 @@ DEFAULT_OPTIONS = CommandOptions()
 
 @dataclass
 class Isolation(ABC):
-    """Isolation of one environment from this machine: the interface that all kinds of isolation implement.
+    """Isolation of one environment from this machine, such as a container. This is the interface that all kinds of
+    isolation implement.
 
     Parameters
     ----------
@@ -83,41 +86,52 @@ class Isolation(ABC):
 
     @property
     def section(self) -> Mapping[str, Any]:
-        """Return the part of the configuration that belongs to this kind of isolation."""
+        """Return the part of the environment's configuration that is about this kind of isolation."""
         section: Mapping[str, Any] = self.configuration[self.configuration["isolation_type"]]
         return section
 
     def text(self, text: str) -> str:
-        """Return a configured text with its ``${secret:NAME}`` and ``${env:NAME}`` replaced by their values."""
+        """Return a text of the configuration with the placeholders ``${secret:NAME}`` and ``${env:NAME}`` replaced by
+        their values.
+        """
         return at_start(text, self.secrets)
 
     # --- its life --------------------------------------------------------------------------------------------------
 
     def plan(self) -> State:
-        """Return state fields to record before `build`; raises `DevEnvError` if the configuration cannot be built."""
+        """Return the fields of the environment's state that must be recorded before `build`. Raise `DevEnvError` if the
+        configuration cannot be built.
+        """
         return {}
 
     @abstractmethod
     async def build(self) -> State:
-        """Build the isolation; return the state fields to record."""
+        """Create the container, virtual environment or folder of the environment. Return the fields to record in the
+        environment's state.
+        """
 
     async def start(self) -> None:  # noqa: B027 - many need nothing to be started
-        """Start the isolation, so that commands can run. Does nothing by default."""
+        """Start the isolation, for example its container, so that commands can run. Does nothing by default."""
 
     async def stop(self) -> None:
-        """End all commands, and the isolation if it can be started again."""
+        """End all commands of the environment. If the isolation itself can be started again, such as a container, end
+        it too.
+        """
         await asyncio.to_thread(end_processes, self.state["id"])
 
     async def status(self) -> str:
-        """Return the current status of the environment; by default the recorded status."""
+        """Return the current status of the environment. By default this is the recorded status."""
         return str(self.state["status"])
 
     async def is_gone(self) -> bool:
-        """Return True if something outside has removed the isolation, so that only a checkpoint can restore it."""
+        """Return True if something else has removed the isolation, for example its container, so that only a checkpoint
+        can restore it. False by default.
+        """
         return False
 
     async def remove(self, *, keeps_checkpoints: bool = False) -> None:
-        """Remove everything that the environment has outside its folder. Idempotent.
+        """Remove everything that the environment has outside its folder, such as a container. A second call has no
+        effect.
 
         With `keeps_checkpoints`, the saved state of checkpoints stays.
         """
@@ -125,17 +139,20 @@ class Isolation(ABC):
         await asyncio.to_thread(end_processes, self.state["id"])
 
     async def is_busy(self) -> bool:
-        """Return True if commands of the environment are running."""
+        """Return True if any command of the environment is running."""
         return bool(await asyncio.to_thread(marked_processes, self.state["id"]))
 
     # --- commands --------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> LocalWorkspace:
-        """Create a workspace that runs commands in the environment. The caller must enter it."""
+        """Return a new workspace that runs commands in the environment with the given options. The caller must enter
+        it.
+        """
 
     def command_for(self, command: Command, command_options: CommandOptions) -> Command:
-        """Return the command that applies `command_options`; raises `DevEnvError` for unsupported options.
+        """Return a command changed so that it runs with the user and the terminal in `command_options`. Raise
+        `DevEnvError` if this kind of isolation does not support them.
 
         By default commands run on this machine as the current user. A helper program provides their terminal.
         """
@@ -150,31 +167,39 @@ class Isolation(ABC):
         return [sys.executable, "-I", "-S", terminal.__file__, *map(str, command_options.terminal), *words]
 
     def host_variables(self) -> dict[str, str]:
-        """Return the environment variables of this process that commands inherit."""
+        """Return those environment variables of this process that commands in the environment inherit."""
         return {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
 
     def variables(self) -> dict[str, str]:
-        """Return the configured environment variables that contain no secret."""
+        """Return the environment variables that the configuration sets, without those that contain secrets."""
         texts: Mapping[str, str] = self.section.get("env", {})
         plain = {name: self.text(text) for name, text in texts.items() if not is_secret(text)}
         return {MARK: self.state["id"], **plain}
 
     def secret_variables(self) -> dict[str, str]:
-        """Return the configured environment variables that contain secrets, with the current values."""
+        """Return the environment variables of the configuration that contain secrets, with the current values of the
+        secrets.
+        """
         texts: Mapping[str, str] = self.section.get("env", {})
         return {name: self.text(text) for name, text in texts.items() if is_secret(text)}
 
     def secrets_for(self, command_options: CommandOptions) -> Callable[[], Mapping[str, str]] | None:
-        """Return a function that reads the secret variables for a command; None if the command must not have them."""
+        """Return a function that returns the environment variables with secrets for a command. Return None if the
+        options of the command exclude secrets.
+        """
         return self.secret_variables if command_options.has_secrets else None
 
     @property
     def inherits(self) -> bool:
-        """Return True if commands inherit variables from where they run, such as the variables of an image."""
+        """Return True if commands get environment variables from the place where they run, such as those of a
+        container's image. False by default.
+        """
         return False
 
     async def memory_kills(self, workspace: LocalWorkspace) -> int:
-        """Return how many processes the memory limit has killed since the environment was started."""
+        """Return the number of processes that were killed because of the memory limit since the environment was
+        started. By default 0.
+        """
         _ = workspace
         return 0
 
@@ -182,14 +207,17 @@ class Isolation(ABC):
 
     @abstractmethod
     def folders(self) -> dict[str, Path]:
-        """Return the folders that checkpoints save, by their names in a checkpoint."""
+        """Return the folders that checkpoints save, by the names that they have in a checkpoint."""
 
     def mounts(self) -> dict[str, Path]:
-        """Return the user's own folders that the environment can write, by their paths inside the environment."""
+        """Return the folders of the user that commands in the environment can write to, by their paths in the
+        environment. By default none.
+        """
         return {}
 
     async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
-        """Save the state that is not in `folders` for a checkpoint, such as an image.
+        """Save the state of the isolation that is not in the folders of `folders`, for a checkpoint: for example as an
+        image of a container.
 
         Returns the saved parts, each a dict with kind, path or image, and sha256.
         """
@@ -197,15 +225,18 @@ class Isolation(ABC):
         return []
 
     async def export(self, folder: Path, artefacts: Artefacts) -> list[dict[str, Any]]:
-        """Write files that another machine needs to restore the saved state; return them as further saved parts."""
+        """Write files into a checkpoint that another machine needs to restore it. Return their descriptions as further
+        saved parts of the checkpoint. By default none.
+        """
         _ = folder, artefacts
         return []
 
     async def require(self, folder: Path, artefacts: Artefacts) -> None:  # noqa: B027 - the caller checks the files
-        """Raise `DevEnvError` unless the saved parts of a checkpoint still exist. The environment is not changed."""
+        """Raise `DevEnvError` if a saved part of a checkpoint no longer exists. The environment is not changed."""
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Restore the state that `keep` has saved; return the state fields to record.
+        """Restore the state of the isolation that `keep` has saved in a checkpoint. Return the fields to record in the
+        environment's state.
 
         Raises
         ------
@@ -218,7 +249,7 @@ class Isolation(ABC):
         return {}
 
     async def forget_but(self, remaining: Iterable[Artefacts]) -> None:  # noqa: B027 - folders need no action
-        """Remove the saved state of all checkpoints except those whose parts are in `remaining`."""
+        """Remove the saved isolation state, such as images, of all checkpoints that are not in `remaining`."""
 
     async def use(self) -> ResourceUsage:
         """Measure the current CPU, memory and disk usage of the environment."""
@@ -231,10 +262,12 @@ class Isolation(ABC):
 
 
 class NativeIsolation(Isolation):
-    """Plain folder of this machine. Commands run as the current user, without any isolation."""
+    """Environment without isolation: a plain folder of this machine, in which commands run as the current user."""
 
     def plan(self) -> State:
-        """Return the path of the working folder, and whether it is created and deleted with the environment."""
+        """Return the state fields to record: the path of the working folder, and whether the folder is created and
+        deleted with the environment.
+        """
         working = Path(os.path.realpath(self.text(self.section["working_dir"])))
         owns = not working.exists() and not working.is_relative_to(self.folder)
         return {"working_dir": str(working), "owns_working_dir": owns}
@@ -244,7 +277,9 @@ class NativeIsolation(Isolation):
         return Path(self.state["working_dir"])
 
     async def build(self) -> State:
-        """Create the working folder if it is missing."""
+        """Create the working folder of the environment if it is missing. Return an empty dict: no fields of the state
+        change.
+        """
         try:
             self._working.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -252,11 +287,11 @@ class NativeIsolation(Isolation):
         return {}
 
     def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> LocalWorkspace:
-        """Return a workspace for the working folder."""
+        """Return a workspace that runs commands in the working folder of the environment. The caller must enter it."""
         return LocalWorkspace(self._working, environ=self.variables(), secrets=self.secrets_for(command_options))
 
     def folders(self) -> dict[str, Path]:
-        """Return the working folder under the name ``work``."""
+        """Return the working folder, which checkpoints save under the name ``work``."""
         return {"work": self._working}
 
     def disk(self) -> int:
@@ -271,7 +306,7 @@ _LONGEST = 5.0
 
 
 class ResourceUsage(NamedTuple):
-    """Current resource usage of an environment."""
+    """Current CPU, memory and disk usage of an environment."""
 
     cpu_percent: float
     """CPU usage in percent of one core: 100 is one fully used core."""
@@ -279,7 +314,7 @@ class ResourceUsage(NamedTuple):
     disk_bytes: int
 
     def shown(self) -> dict[str, str]:
-        """Return the usage as texts for people; 1 MB is 10^6 bytes."""
+        """Return CPU, memory and disk usage as texts for people. 1 MB is 10^6 bytes."""
         return {
             "cpu": f"{self.cpu_percent:.1f}%",
             "memory": size(self.memory_bytes),
@@ -287,7 +322,7 @@ class ResourceUsage(NamedTuple):
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return the usage for JSON: texts for people, and numbers."""
+        """Return CPU, memory and disk usage for JSON output, as texts for people and as numbers."""
         return {
             **self.shown(),
             "cpu_percent": round(self.cpu_percent, 1),
@@ -297,7 +332,9 @@ class ResourceUsage(NamedTuple):
 
 
 def marked_processes(environment_id: str) -> list[Any]:
-    """Return the running processes of an environment, found by the environment variable `MARK`."""
+    """Return the running processes of an environment. They are recognized by the environment variable `MARK`, which its
+    commands get.
+    """
     import psutil
 
     processes = []
@@ -343,7 +380,9 @@ def _times(processes: Iterable[Any]) -> float:
 
 
 def end_processes(environment_id: str) -> None:
-    """End all processes of an environment and wait for them. Processes that hang in the kernel are left."""
+    """End all processes of an environment by SIGKILL and wait until they have ended. Processes that cannot be killed,
+    because they hang in the kernel, are left.
+    """
     import psutil
 
     processes = marked_processes(environment_id)
@@ -361,7 +400,7 @@ def end_processes(environment_id: str) -> None:
 
 
 def size_of(folder: Path) -> int:
-    """Return the total size of the files below a folder in bytes.
+    """Return the total size in bytes of the files in a folder and its subfolders.
 
     Counting stops after five seconds, so that a huge folder blocks nothing.
     """
@@ -383,7 +422,7 @@ def size_of(folder: Path) -> int:
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal; raises `DevEnvError` if the file cannot be read."""
+    """Return the SHA-256 of a file in hexadecimal. Raise `DevEnvError` if the file cannot be read."""
     try:
         with path.open("rb") as file:
             return file_digest(file, "sha256").hexdigest()
@@ -400,7 +439,7 @@ LOCK_FILE = "requirements.txt"
 
 
 def available_pythons() -> list[str]:
-    """Return the versions (such as ``3.12``) of the Pythons on the PATH, newest first."""
+    """Return the versions, such as ``3.12``, of the Python interpreters on the PATH, newest first."""
     versions = set()
     for folder in os.get_exec_path():
         names = (_PYTHON.fullmatch(path.name) for path in Path(folder).glob("python3.*"))
@@ -409,10 +448,14 @@ def available_pythons() -> list[str]:
 
 
 class VirtualenvIsolation(Isolation):
-    """Isolation by a Python virtual environment. It lies in the environment's folder, like the working folder."""
+    """Isolation of an environment by a Python virtual environment, which lies in the environment's folder beside the
+    working folder.
+    """
 
     def plan(self) -> State:
-        """Return the path of the virtual environment; raises `DevEnvError` if its Python version is not available."""
+        """Return the path of the virtual environment as the state field to record. Raise `DevEnvError` if its Python
+        version is not available.
+        """
         version = self.section["python_version"]
         if shutil.which("uv") is None and shutil.which(f"python{version}") is None:
             versions = ", ".join(available_pythons()) or "none"
@@ -426,7 +469,7 @@ class VirtualenvIsolation(Isolation):
         return self.folder / "venv"
 
     async def build(self) -> State:
-        """Create the virtual environment and install the packages of the configuration."""
+        """Create the virtual environment of the environment, and install the packages that its configuration names."""
         (self.folder / "work").mkdir(exist_ok=True)
 
         async def create() -> None:
@@ -440,7 +483,9 @@ class VirtualenvIsolation(Isolation):
         return {}
 
     def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> VirtualenvWorkspace:
-        """Return a workspace for the working folder whose commands use the virtual environment."""
+        """Return a workspace that runs commands in the working folder, with the programs of the virtual environment.
+        The caller must enter it.
+        """
         return VirtualenvWorkspace(
             self.folder / "work",
             python=self.section["python_version"],
@@ -451,15 +496,21 @@ class VirtualenvIsolation(Isolation):
         )
 
     def host_variables(self) -> dict[str, str]:
-        """Return the variables of this process that commands inherit, with the virtual environment first on PATH."""
+        """Return those environment variables of this process that commands inherit, with the programs of the virtual
+        environment first on PATH.
+        """
         return self.workspace().activated(super().host_variables())
 
     def folders(self) -> dict[str, Path]:
-        """Return the working folder. Checkpoints contain a list of packages in place of the virtual environment."""
+        """Return the working folder, which checkpoints save. The virtual environment itself is not saved; `keep` saves
+        the list of its packages.
+        """
         return {"work": self.folder / "work"}
 
     async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
-        """Write the installed packages with their versions as a requirements file."""
+        """Save the packages that are installed in the virtual environment, with their versions, as a requirements file
+        of a checkpoint. Return its description.
+        """
         _ = checkpoint
         text = "".join(f"{line}\n" for line in await self._installed())
         (folder / LOCK_FILE).write_text(text, encoding="utf-8")
@@ -470,7 +521,9 @@ class VirtualenvIsolation(Isolation):
             return await workspace.requirements()
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Install exactly the packages of the requirements file of a checkpoint."""
+        """Restore the virtual environment of a checkpoint: install exactly the packages in its requirements file.
+        Return no state fields.
+        """
         requirements = (folder / artefacts[LOCK]["path"]).read_text("utf-8").splitlines()
         if await self._installed() == requirements:
             return {}
@@ -512,7 +565,8 @@ Run = Callable[..., Awaitable[ShellResult]]
 
 
 async def install(isolation: Isolation, run: Run) -> list[str]:
-    """Install the tools of the configuration; return a message for each tool that could not be installed.
+    """Install the tools that the configuration of an environment names, such as ``git``. Return a message for each tool
+    that could not be installed.
 
     Virtual environments use pip, containers the first package manager that their image has. Raises `CommandFailedError`
     if an installer fails.
@@ -535,7 +589,9 @@ async def _has(run: Run, workspace: LocalWorkspace, tool: str) -> bool:
 
 
 async def _install_in_image(isolation: Isolation, run: Run, workspace: LocalWorkspace, tools: list[str]) -> None:
-    """Install tools as root in the container, with the first known package manager that the image has."""
+    """Install tools in a container, as root, by the first known package manager that the container's image has. Do
+    nothing if it has none.
+    """
     for installer, command in _INSTALLERS.items():
         if await _has(run, workspace, installer):
             command_options = CommandOptions(user=_ROOT)
@@ -559,7 +615,7 @@ _PIECE = 1 << 16
 
 
 async def copy_in(run: Run, source: Path, target: str) -> str:
-    """Copy a file or folder of this machine into an environment; return the path of the copy there.
+    """Copy a file or folder of this machine into an environment. Return the path of the copy in the environment.
 
     The ``tar`` of the environment unpacks the copy, so that modes are kept and its permissions apply. An existing
     folder `target` receives the copy inside. Any other `target` is the new path of the copy.
@@ -596,7 +652,9 @@ async def copy_out(run: Run, source: str, target: Path) -> Path:
 
 @contextmanager
 def _temporary_folder_near(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder on the same disk as `target`, so that files can be moved there by renaming."""
+    """Yield a temporary folder beside `target`, on the same disk, so that files can be moved to `target` by
+    renaming.
+    """
     folder = target if target.is_dir() else target.parent
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".dev_env-") as temporary:
@@ -630,7 +688,9 @@ async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
 
 
 def _move_from_archive(archive: Path, name: str, target: Path) -> Path:
-    """Extract an untrusted archive and move its content to `target`; return the path of the content."""
+    """Extract a tar archive that comes from an environment and is not trusted. Move the file or folder `name` in it to
+    `target`; return its final path.
+    """
     folder = archive.with_name("files")
     try:
         with tarfile.open(archive) as files:

@@ -1,4 +1,5 @@
-"""Background jobs of environments, the log of commands, and exit codes.
+"""Background jobs of development environments, the log files of all commands, and the exit codes of the program
+``dev_env``.
 
 A job is a command that continues after its caller ends. Each job is a process of its own (runner.py), whose output goes
 to files.
@@ -39,7 +40,7 @@ _ENDING = 20.0
 
 @dataclass(frozen=True)
 class Jobs:
-    """The background jobs of one environment.
+    """The background jobs of one environment: commands that continue after the process that started them.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ class Jobs:
     folder: Path
 
     def start(self, request: Mapping[str, Any], now: str) -> str:
-        """Start a command as a background job; return the id of the job.
+        """Start a command in the environment as a background job. Return the id of the job.
 
         Parameters
         ----------
@@ -72,12 +73,14 @@ class Jobs:
         return job
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a record for each job: id, command, started_at, status, and after the end exit_code or error."""
+        """Return a record of each background job: id, command, started_at, status, and after its end exit_code or
+        error.
+        """
         records = [self.record(path.parent.name) for path in self.folder.glob(f"*/{STARTED}")]
         return sorted(records, key=lambda record: (record["started_at"], record["id"]))
 
     def record(self, job: str) -> dict[str, Any]:
-        """Return the record of one job; raises `DevEnvError` for an unknown id."""
+        """Return the record of the background job with this id. Raise `DevEnvError` for an unknown id."""
         record = self._start_record(job)
         process = (record.pop("pid"), record.pop("began"))
         result: dict[str, Any] = {"exit_code": None}
@@ -101,12 +104,14 @@ class Jobs:
         return record
 
     def output(self, job: str) -> tuple[Path, Path]:
-        """Return the paths of the files with stdout and stderr of a job; raises `DevEnvError` for an unknown id."""
+        """Return the paths of the two files that contain stdout and stderr of a background job. Raise `DevEnvError` for
+        an unknown id.
+        """
         self._start_record(job)
         return self.folder / job / STDOUT, self.folder / job / STDERR
 
     def kill(self, job: str) -> bool:
-        """End a job and its command; return False if the job had already ended."""
+        """End a background job and its command. Return False if the job had already ended."""
         import psutil
 
         record = self._start_record(job)
@@ -123,7 +128,7 @@ class Jobs:
 
 
 def start_time(pid: int) -> float:
-    """Return the start time of a process in seconds; 0 if the process has ended.
+    """Return the time at which the process with this id was started, in seconds. Return 0 if the process has ended.
 
     Process ids are reused. The start time distinguishes a process from a later one with the same id.
     """
@@ -157,7 +162,8 @@ JSON = "json"
 
 @dataclass
 class CommandLog:
-    """The two log files of a root folder: one for people, and one in JSON for programs.
+    """The two log files of all commands on the environments of a root folder: one for people, and one with JSON lines
+    for programs.
 
     If a file cannot be written, a warning is printed.
     """
@@ -172,7 +178,7 @@ class CommandLog:
     """True if all lines are also printed on stderr."""
 
     def write(self, level: str, at: str, message: str, **facts: Any) -> None:
-        """Write an entry to both log files.
+        """Write an entry to both log files. Secrets in the message are redacted.
 
         Parameters
         ----------
@@ -196,11 +202,13 @@ class CommandLog:
                 sys.stderr.write(visible(f"dev_env: the log {path} cannot be written: {error}\n"))
 
     def lines(self, environment: str) -> Iterator[str]:
-        """Return the lines of the log for people about one environment, oldest first."""
+        """Return the lines about one environment in the log for people, oldest first."""
         return (line for line in _lines(self.path) if _is_about(line, environment))
 
     def json_lines(self, tenant: str, environment: str | None = None) -> Iterator[str]:
-        """Yield the lines of the JSON log about a tenant's environments, or about one of them, oldest first."""
+        """Yield the lines of the JSON log that are about the environments of a tenant, or about one of these
+        environments, oldest first.
+        """
         for line in _lines(self.events):
             try:
                 facts = json.loads(line)
@@ -212,7 +220,7 @@ class CommandLog:
 
 @dataclass(frozen=True)
 class ActivityLog:
-    """Logger of the operations of one manager, which adds the tenant, the owner and the time to each entry."""
+    """Logger for the operations of one `DevEnvManager`. It adds the tenant, the owner and the time to each entry."""
 
     log: CommandLog
     tenant: str
@@ -220,12 +228,13 @@ class ActivityLog:
     now: Callable[[], str]
 
     def warn(self, message: str, environment: str = "") -> None:
-        """Log a warning. It is also printed if `CommandLog.prints_warnings` is true."""
+        """Log a warning about an environment. It is also printed if `CommandLog.prints_warnings` is true."""
         self.log.write("WARNING", self.now(), message, environment=environment, tenant=self.tenant)
 
     @contextmanager
     def operation(self, command: str, name: str, detail: str = "") -> Iterator[dict[str, Any]]:
-        """Log the operation in the block as one entry when the block ends: result, duration and exit code.
+        """Log the operation that runs inside the block as one entry, when the block ends. The entry has its result,
+        duration and exit code.
 
         Yields a dict, in which the block may set ``exit_code``. If the block raises, `exit_code_of` determines it.
         """
@@ -287,7 +296,7 @@ FAILED = CommandFailedError.exit_code
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Return the exit code of ``dev_env`` for an exception."""
+    """Return the exit code with which the program ``dev_env`` reports an exception."""
     if isinstance(error, DevEnvError):
         return error.exit_code
     if isinstance(error, EngineUnavailableError):

@@ -80,7 +80,8 @@ def _now() -> str:
 
 @dataclass
 class DevEnvManager:
-    r"""Manager of the development environments below one root folder.
+    r"""Manager of the development environments below one root folder: it creates and removes them, runs commands in
+    them and saves checkpoints.
 
     Owner and tenant are labels, not an authentication: to separate users, give each a root and a system account.
 
@@ -137,7 +138,9 @@ class DevEnvManager:
         self._environments = Environments(self.layout, self.tenant, self.owner, self.wait, self.now, self.retrying)
 
     def warn(self, message: str, environment: str = "") -> None:
-        """Log a warning; it is also printed on stderr if `warnings` is set."""
+        """Log a warning about an environment. It is also printed on stderr if the manager was created with
+        `warnings`.
+        """
         self._activity.warn(message, environment)
 
     # --- creation --------------------------------------------------------------------------------------------------
@@ -151,7 +154,8 @@ class DevEnvManager:
         settings: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Configuration:
-        """Return the configuration that `create` would use for the same arguments. Nothing is created.
+        """Return the configuration that an environment created by `create` with the same arguments would get. Nothing
+        is created.
 
         Later parts override earlier ones: template with its parents, profile, `settings`, `environ`. Placeholders such
         as ``${ENV_NAME}`` are filled in at the end, so that all parts may contain them.
@@ -257,7 +261,8 @@ class DevEnvManager:
             return folder
 
     async def _exists(self, name: str, template: str, profile: str, *, exist_ok: bool) -> bool:
-        """Return True if a usable environment of this name exists; raise `DevEnvError` if the name is not free.
+        """Return True if an environment of this name exists and may be used instead of a new one, False if the name is
+        free. Otherwise raise `DevEnvError`.
 
         An unfinished environment, whose creator was killed, is removed first. Names are compared without case, because
         file systems may be case-insensitive.
@@ -296,7 +301,9 @@ class DevEnvManager:
         }
 
     async def _reserve(self, folder: Path, state: State, configuration: Configuration) -> None:
-        """Create the folder of a new environment, provided that host and tenant quota allow its limits."""
+        """Create the folder of a new environment. Raise an error first if its resource limits exceed this machine or
+        the quota of its tenant.
+        """
         defaults = profile_of(DEFAULT, self.layout.profiles)["resource_limits"].items()
         # Default limits that nobody asked for must not be a reason to refuse a small machine.
         require_host(dict(state["resource_limits"].items() - defaults), self.layout.environments)
@@ -308,7 +315,9 @@ class DevEnvManager:
             self._environments.create_folder(folder, configuration, state)
 
     async def _with_available_kind(self, name: str, configuration: Configuration) -> Configuration:
-        """Return the configuration, with another configured kind of isolation if no container engine answers."""
+        """Return a configuration that can be used on this machine. If it needs a container but no container engine
+        answers, and it also configures another kind of isolation, change it to that kind.
+        """
         kinds = [kind for kind in FALLBACKS[1:] if kind in configuration]
         if configuration["isolation_type"] != FALLBACKS[0] or not kinds:
             return configuration
@@ -404,7 +413,9 @@ class DevEnvManager:
         cwd: str | None = None,
         user: str | None = None,
     ) -> str:
-        """Start a command that continues after this process ends; return the id of its background job."""
+        """Start a command in an environment as a background job, which continues after this process has ended. Return
+        the id of the job.
+        """
         # Fail at once for a broken environment: later errors only appear in the output of the job.
         folder = self._environments.folder_of(name)
         if self._environments.state(folder)["status"] == ERROR:
@@ -416,7 +427,7 @@ class DevEnvManager:
         return self.jobs(name).start(request, self.now())
 
     def jobs(self, name: str) -> Jobs:
-        """Return the background jobs of an environment."""
+        """Return the background jobs of an environment: an object that lists, reads and ends them."""
         return Jobs(self._environments.folder_of(name) / "jobs")
 
     async def copy_in(self, source: Path, name: str, target: str) -> str:
@@ -433,7 +444,7 @@ class DevEnvManager:
                 return await copy_in(run, source, target)
 
     async def copy_out(self, name: str, source: str, target: Path) -> Path:
-        """Copy a file or folder of an environment to this machine; return the path of the copy.
+        """Copy a file or folder of an environment to this machine. Return the path of the copy.
 
         `target` is treated as in `copy_in`.
         """
@@ -443,21 +454,25 @@ class DevEnvManager:
 
     @asynccontextmanager
     async def _without_secrets(self, name: str) -> AsyncIterator[Callable[..., Awaitable[ShellResult]]]:
-        """Yield a function that runs commands in an environment without its secrets, so that output is not redacted."""
+        """Yield a function that runs commands in an environment without giving them its secrets. Their output is then
+        not redacted, so that it can be copied.
+        """
         isolation = await self._ready(name)
         async with isolation.workspace(CommandOptions(has_secrets=False)) as workspace:
             yield functools.partial(run_command, isolation, workspace)
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[LocalWorkspace]:
-        """Yield the workspace of an environment: its files, and a shell with its variables."""
+        """Yield an entered workspace for an environment: its files, and a shell with its environment variables."""
         isolation = await self._ready(name)
         workspace = isolation.workspace()
         async with workspace:
             yield workspace
 
     async def _ready(self, name: str, *, start: bool = True) -> Isolation:
-        """Return the isolation of an environment, started if it was stopped. Complete an interrupted restore first."""
+        """Return the isolation of an environment in which commands can run. A stopped environment is started, unless
+        `start` is false. An interrupted restore is completed first.
+        """
         async with self._environments.hold(name) as folder:
             isolation = await self._without_interrupted_restore(folder)
             status = await isolation.status()
@@ -475,7 +490,9 @@ class DevEnvManager:
             return isolation
 
     async def _without_interrupted_restore(self, folder: Path) -> Isolation:
-        """Return the isolation of an environment. If a restore was interrupted, repeat it first."""
+        """Return the isolation of an environment. If a restore of a checkpoint was interrupted, for example by a kill,
+        repeat the restore first.
+        """
         state = self._environments.state(folder)
         isolation = self._environments.isolation(folder, state)
         if state.get("phase") == RESTORING:
@@ -484,12 +501,14 @@ class DevEnvManager:
         return isolation
 
     async def start(self, name: str) -> None:
-        """Start a stopped environment. A running one stays as it is."""
+        """Start an environment that was stopped. If it is running, nothing happens."""
         with self._activity.operation("start", name):
             await self._ready(name)
 
     async def stop(self, name: str) -> None:
-        """Stop an environment and all its commands. The next command starts it again."""
+        """Stop an environment and all commands in it. The next command that is run in the environment starts it
+        again.
+        """
         with self._activity.operation("stop", name):
             async with self._environments.hold(name) as folder:
                 isolation = await self._without_interrupted_restore(folder)
@@ -497,7 +516,7 @@ class DevEnvManager:
                 self._environments.write(folder, {**isolation.state, "status": STOPPED})
 
     async def destroy(self, name: str, *, force: bool = False, keep_checkpoints: bool = False) -> None:
-        """Remove an environment. Folders that existed before the environment was created are kept.
+        """Remove an environment. Folders of the user that existed before the environment was created are kept.
 
         Parameters
         ----------
@@ -519,7 +538,8 @@ class DevEnvManager:
                     self._environments.forget(folder, state, keeps_checkpoints=keep_checkpoints)
 
     async def collect(self, *, idle: float | None = None, dry: bool = False) -> list[CleanupResult]:
-        """Remove unfinished and expired environments of this tenant, and containers without an environment.
+        """Remove unfinished and expired environments of this tenant, and containers whose environment does not exist.
+        Return what was removed.
 
         Parameters
         ----------
@@ -569,7 +589,9 @@ class DevEnvManager:
         return states
 
     async def _with_current_status(self, folder: Path, *, usage: bool) -> State:
-        """Return the recorded state of an environment, with its current status and optionally its resource usage."""
+        """Return the recorded state of an environment, updated with its current status. With `usage`, its resource
+        usage is added.
+        """
         state = self._environments.state(folder)
         if state["status"] == ERROR:
             return state
@@ -581,7 +603,7 @@ class DevEnvManager:
             return self._environments.error_state(state, error)
 
     async def inspect(self, name: str) -> dict[str, Any]:
-        """Return the state of an environment, its configuration and the names of its checkpoints."""
+        """Return the state of an environment, with its configuration and the names of its checkpoints."""
         folder = self._environments.folder_of(name)
         names = [record["name"] for record in checkpoints_of(folder).manifests()]
         state = await self._with_current_status(folder, usage=False)
@@ -597,11 +619,13 @@ class DevEnvManager:
         return {**usage.as_json(), "limits": limits, "enforcement": state.get("enforcement", {})}
 
     def events(self, name: str | None = None) -> Iterator[str]:
-        """Return the logged operations of the tenant as JSON lines, oldest first. With `name`, of one environment."""
+        """Return the log of operations as JSON lines, oldest first: for one environment, or without `name` for all of
+        this tenant.
+        """
         return self.log.json_lines(self.tenant, name)
 
     def logs(self, name: str) -> Iterator[str]:
-        """Return the lines of the log for people about one environment, oldest first."""
+        """Return the lines about one environment in the log for people, oldest first."""
         self._environments.folder_of(name)
         return self.log.lines(name)
 
@@ -649,7 +673,7 @@ class DevEnvManager:
             return path
 
     async def restore(self, name: str, checkpoint: str, *, backup: bool = True) -> None:
-        """Restore an environment to the files and the isolation state of a checkpoint.
+        """Restore an environment from a checkpoint: its files, and the state of its isolation, such as the container.
 
         With `backup`, a checkpoint of the current state is saved first, and deleted when the restore has succeeded.
         """
@@ -664,15 +688,17 @@ class DevEnvManager:
                 await restore(self._environments, isolation, checkpoint, backup=backup)
 
     def checkpoints(self, name: str) -> Sequence[dict[str, Any]]:
-        """Return the manifests of an environment's checkpoints, oldest first."""
+        """Return the manifests (descriptions) of all checkpoints of an environment, oldest first."""
         return checkpoints_of(self._environments.folder_of(name)).manifests()
 
     def checkpoint(self, name: str, checkpoint: str) -> dict[str, Any]:
-        """Return the manifest of a checkpoint; raises `CheckpointNotFoundError`."""
+        """Return the manifest (description) of a checkpoint. Raise `CheckpointNotFoundError` if the checkpoint does not
+        exist.
+        """
         return checkpoints_of(self._environments.folder_of(name)).read(checkpoint)
 
     async def delete_checkpoint(self, name: str, checkpoint: str) -> None:
-        """Delete a checkpoint; raises `CheckpointNotFoundError`."""
+        """Delete a checkpoint of an environment. Raise `CheckpointNotFoundError` if it does not exist."""
         with self._activity.operation("checkpoint delete", name, checkpoint):
             async with self._environments.hold(name) as folder:
                 await delete(self._environments.isolation(folder, self._environments.state(folder)), checkpoint)
@@ -680,7 +706,7 @@ class DevEnvManager:
 
 @dataclass(frozen=True)
 class _Creation:
-    """Creation of one environment: the steps that build it, and the cleanup if a step fails."""
+    """Creation of one environment: the steps that build it, and the removal of all of it if a step fails."""
 
     environments: Environments
     activity: ActivityLog
@@ -690,7 +716,9 @@ class _Creation:
     """Recorded state of the environment. `build` adds the fields that the isolation returns."""
 
     async def build(self, limit: float, *, init: bool, install_tools: bool) -> None:
-        """Build the isolation, install tools and run ``init`` commands; raise an error after `limit` seconds."""
+        """Create the container or other isolation of the environment, install its tools and run its ``init`` commands.
+        Raise an error if this takes more than `limit` seconds.
+        """
         try:
             # The time limit covers all three steps together.
             async with asyncio.timeout(None if math.isinf(limit) else limit):
@@ -705,12 +733,15 @@ class _Creation:
             ) from error
 
     async def _install_tools(self) -> None:
-        """Install the tools of the template. A tool that cannot be installed is logged as a warning."""
+        """Install the tools that the environment's template names. A warning is logged for each tool that cannot be
+        installed.
+        """
         for problem in await install(self.isolation, functools.partial(run_command, self.isolation)):
             self.activity.warn(problem, self.isolation.state["name"])
 
     async def _run_init(self) -> None:
-        """Run the ``init`` commands of the template in order. Stop at the first command that fails.
+        """Run the ``init`` commands of the environment's configuration in order. Raise an error at the first command
+        that fails.
 
         The commands get the names that templates may contain, such as ``ENV_NAME``, as environment variables.
         """
@@ -728,7 +759,8 @@ class _Creation:
                     )
 
     async def undo(self, error: BaseException, *, keep: bool) -> None:
-        """Remove the unfinished environment. With `keep`, keep it and record `error` in its state.
+        """Remove an environment whose creation failed with `error`. With `keep`, keep it instead and record `error` in
+        its state.
 
         An error of the removal is a warning, because it must not hide `error`.
         """
@@ -759,7 +791,9 @@ async def run_command(
     undecodable: str = "replace",
     command_options: CommandOptions = DEFAULT_OPTIONS,
 ) -> ShellResult:
-    """Run a command in an entered workspace with the variables of the environment; parameters as `Shell.execute`."""
+    """Run a command in the entered workspace of an environment, with the environment's variables, and return its
+    result. Parameters as in `Shell.execute`.
+    """
     return await workspace.shell.execute(
         isolation.command_for(command, command_options),
         timeout=timeout,
@@ -773,7 +807,7 @@ async def run_command(
 
 
 def template_names(name: str, folder: Path, tenant: str, owner: str) -> dict[str, str]:
-    """Return the values for the placeholders of templates, such as ``${ENV_NAME}``, by name."""
+    """Return the values of the placeholders that templates may contain, such as ``ENV_NAME`` for ``${ENV_NAME}``."""
     return {
         "PWD": str(Path.cwd()),
         "HOME": str(Path.home()),
@@ -785,7 +819,8 @@ def template_names(name: str, folder: Path, tenant: str, owner: str) -> dict[str
 
 
 def _with(configuration: Configuration, keys: list[str], value: Any) -> Configuration:
-    """Return a copy of a configuration with `value` set at the nested key `keys`.
+    """Return a copy of a configuration in which the key with the path `keys` (nested keys, outermost first) has the
+    given value.
 
     A mapping is merged into the existing one. A string that is a JSON list, object or boolean is parsed. Other strings
     such as ``"1"`` stay strings, since versions and limits are strings.
@@ -803,7 +838,7 @@ def _with(configuration: Configuration, keys: list[str], value: Any) -> Configur
 
 
 def _require_enforced(isolation: Isolation) -> None:
-    """Raise `LimitExceededError` if a limit is only advisory with this kind of isolation."""
+    """Raise `LimitExceededError` if the environment's kind of isolation cannot enforce all resource limits."""
     advisory = [key for key, how in isolation.enforcement.items() if how == ADVISORY]
     if advisory:
         raise LimitExceededError(f"{', '.join(advisory)} cannot be enforced with {isolation.state['isolation_type']}")
@@ -827,6 +862,8 @@ def _over_disk(isolation: Isolation, used: int) -> str:
 
 
 def _without_writes(command: Command) -> Command:
-    """Return a command with a file size limit of 0 bytes: the command can delete or empty files, but not write."""
+    """Return a command that runs with a maximum file size of 0 bytes, for an environment that is over its disk limit:
+    it can delete or empty files, but not write.
+    """
     words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
     return ["/bin/sh", "-c", 'ulimit -f 0 && exec "$@"', "sh", *words]

@@ -1,4 +1,6 @@
-"""Templates of environments (schema, inheritance, placeholders, limits); settings and file layout of a root folder."""
+"""Templates of development environments (their schema, inheritance, placeholders and limits), and the settings and file
+layout of a root folder.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from divebook.text.redaction import shared
 
 
 class Templates:
-    """The templates that are available below a root folder: built-in ones, and the user's own files.
+    """All templates of environments that can be used in a root folder: the built-in ones, and the user's own files.
 
     Parameters
     ----------
@@ -46,7 +48,9 @@ class Templates:
         self.folder = folder
 
     def read(self, name: str) -> Configuration:
-        """Return the content of one template, without its parents; raises `TemplateNotFoundError`."""
+        """Return the content of one template, not merged with the templates that it extends. Raise
+        `TemplateNotFoundError` if there is none of this name.
+        """
         return {**read_configuration(self._require(name), name), "name": name}
 
     def _require(self, name: str) -> Path:
@@ -57,18 +61,23 @@ class Templates:
         return path
 
     def resolved(self, name: str) -> tuple[Configuration, list[str]]:
-        """Return a template merged with its parents, and the parents' names; raises `DevEnvError` if it is invalid."""
+        """Return a template merged with the templates that it extends, and the names of these. Raise `DevEnvError` if
+        the result is invalid.
+        """
         configuration, inherits = resolved(name, self.read)
         check(configuration, name)
         return configuration, inherits
 
     def summaries(self, category: str | None = None) -> list[dict[str, Any]]:
-        """Return a summary of each template, sorted by name. For an invalid template, ``error`` has the reason."""
+        """Return a summary of each template, sorted by name. For an invalid template, the key ``error`` has the
+        reason.
+        """
         summaries = [self._summary(name, path) for name, path in sorted(self._paths().items())]
         return [template for template in summaries if category in (None, template["category"])]
 
     def create(self, name: str, text: str, *, force: bool = False, allow_secrets: bool = False) -> str | None:
-        """Store a user's template from its JSON text; raises `DevEnvError` if it is invalid or the name is in use.
+        """Store a new template of the user, given as JSON text. Raise `DevEnvError` if it is invalid or its name is in
+        use.
 
         A template with a secret is refused unless `allow_secrets`, because templates are files that people share.
         Returns the name in the text, if it differs from `name`.
@@ -94,7 +103,9 @@ class Templates:
         return name_in_text if name_in_text != name else None
 
     def require_valid(self, name: str, text: str) -> Configuration:
-        """Parse a JSON text as the template `name` and return it; raises `DevEnvError` if it is invalid."""
+        """Parse the JSON text of the template `name` and return the template. Raise `DevEnvError` if it is invalid,
+        also together with the templates that it extends.
+        """
         template = {**parsed(text, name), "name": name}
         configuration, _ = resolved(name, lambda parent: template if parent == name else self.read(parent))
         check(configuration, name)
@@ -129,7 +140,9 @@ class Templates:
         }
 
     def _category(self, name: str, path: Path) -> str:
-        """Return the default category of a template: its subfolder, or its name up to the first hyphen."""
+        """Return the category of a template that does not name one: its subfolder, or its name up to the first
+        hyphen.
+        """
         is_below = path.is_relative_to(self.folder) and path.parent != self.folder
         return path.relative_to(self.folder).parts[0] if is_below else name.partition("-")[0]
 
@@ -141,7 +154,9 @@ class Templates:
 
 
 def _secret_in(value: Any, key_path: tuple[str, ...] = ()) -> str | None:
-    """Return the dotted key of the first value in a template that looks like a secret; None if there is none."""
+    """Return the key, such as ``docker.env.TOKEN``, of the first value in a template that looks like a secret. Return
+    None if no value does.
+    """
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         key_paths = (_secret_in(part, (*key_path, str(key))) for key, part in items)
@@ -167,7 +182,8 @@ _LATE_PLACEHOLDER = re.compile(r"\$\{(secret|env):([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def filled(value: Any, names: Mapping[str, str], *, key_path: tuple[str, ...] = ()) -> Any:
-    """Replace placeholders such as ``${PWD}`` in a configuration; raises `DevEnvError` for an unknown name.
+    """Return a configuration with its placeholders, such as ``${PWD}``, replaced by the values in `names`. Raise
+    `DevEnvError` for an unknown placeholder.
 
     ``${secret:NAME}`` and ``${env:NAME}`` stay: they are resolved when a command runs, and are never stored. The
     commands of ``init`` stay too, since they are text for a shell.
@@ -193,12 +209,13 @@ def filled(value: Any, names: Mapping[str, str], *, key_path: tuple[str, ...] = 
 
 
 def is_secret(text: str) -> bool:
-    """Return True if a text contains the placeholder of a secret, ``${secret:NAME}``."""
+    """Return True if a text of a configuration contains the placeholder of a secret, ``${secret:NAME}``."""
     return any(match[1] == "secret" for match in _LATE_PLACEHOLDER.finditer(text))
 
 
 def at_start(text: str, secrets: Path) -> str:
-    """Replace ``${secret:NAME}``, ``${env:NAME}`` and ``$$`` in a text just before a command starts.
+    """Return a text of a configuration with ``${secret:NAME}``, ``${env:NAME}`` and ``$$`` replaced. Called just before
+    a command starts, so that the values are never stored.
 
     Raises `DevEnvError` for a missing variable or secret.
 
@@ -237,7 +254,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def checked_name(name: str, subject: str) -> str:
-    """Return `name` if it is safe as a file name; raises `DevEnvError` otherwise."""
+    """Return `name` if it is safe as the name of a file. Otherwise raise `DevEnvError`, which calls it the name of a
+    `subject`.
+    """
     if _NAME.fullmatch(name) is None or ".." in name:
         raise DevEnvError(
             f"the {subject} name {name!r} is not allowed: use 1 to 63 letters, digits, dots, underscores and hyphens, "
@@ -255,7 +274,9 @@ def _validator() -> Any:
 
 
 def check(configuration: Configuration, name: str) -> None:
-    """Validate a merged configuration against the JSON schema; raises `DevEnvError` that lists all problems."""
+    """Validate a configuration, merged from its templates, against the JSON schema. Raise `DevEnvError` with all
+    problems if it is invalid.
+    """
     errors = sorted(_validator().iter_errors(configuration), key=lambda error: [str(part) for part in error.path])
     if errors:
         text = "\n".join(f"  {_place(error)}: {error.message}{_hint(error)}" for error in errors)
@@ -267,7 +288,9 @@ def _place(error: Any) -> str:
 
 
 def _hint(error: Any) -> str:
-    """Return a "did you mean" hint for each unknown key that is similar to an allowed key."""
+    """Return a text "did you mean ..." for each unknown key in a validation error that is similar to an allowed key.
+    Return an empty string if there is none.
+    """
     if error.validator != "additionalProperties" or not isinstance(error.schema.get("properties"), dict):
         return ""
     allowed = error.schema["properties"]
@@ -276,7 +299,7 @@ def _hint(error: Any) -> str:
 
 
 def read_configuration(path: Path, name: str) -> Configuration:
-    """Read a template from a JSON file; raises `DevEnvError` if the file cannot be read or parsed."""
+    """Read a template from a JSON file and return it. Raise `DevEnvError` if the file cannot be read or parsed."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -285,7 +308,9 @@ def read_configuration(path: Path, name: str) -> Configuration:
 
 
 def parsed(text: str, name: str) -> Configuration:
-    """Parse the JSON text of a template; raises `DevEnvError` with line and column if it is not a JSON object."""
+    """Parse the JSON text of a template and return the template. Raise `DevEnvError` with line and column if it is not
+    a JSON object.
+    """
     try:
         configuration = json.loads(text.removeprefix("\ufeff"))
     except RecursionError as error:
@@ -310,7 +335,7 @@ _TOOLS = ("editors", "languages", "testing", "debugging")
 
 
 def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configuration, list[str]]:
-    """Merge a template with all templates that it extends.
+    """Merge a template with the template that it extends, with the template which that one extends, and so on.
 
     Returns the merged configuration and the names of the parents, nearest first. Raises `DevEnvError` for a cycle or a
     chain that is too long. Errors of `find` for a missing template pass through.
@@ -336,7 +361,8 @@ def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configura
 
 
 def merged(parent: Configuration, child: Configuration) -> Configuration:
-    """Merge a template into its parent and return the result, which the caller must validate.
+    """Merge a template (`child`) into the template that it extends (`parent`). Return the result, which the caller must
+    validate.
 
     Objects are merged key by key, other values replaced. ``{"$replace": value}`` replaces an object as a whole. Lists:
     commands of ``init`` are appended; ports, volumes, packages, tags and tools are united by a key, so that the child's
@@ -376,20 +402,22 @@ def _value(parent: Any, child: Any, key_path: tuple[str, ...]) -> Any:
 
 
 def _key_of(key_path: tuple[str, ...]) -> Callable[[Any], Hashable] | None:
-    """Return the function that identifies items of a list; None if the child's list replaces the parent's list."""
+    """Return a function that computes the key by which items of a list in a template and of the same list in its parent
+    are matched. Return None if the child's list replaces the parent's.
+    """
     if key_path == ("tags",) or (key_path[0] == "tools" and key_path[-1] in _TOOLS):
         return str
     return {"ports": _port, "volumes": _target, "packages": _project}.get(key_path[-1])
 
 
 def _port(text: Any) -> tuple[str, str]:
-    """Return port and protocol in the container for a text such as ``127.0.0.1:8080:80/tcp``."""
+    """Return the port in the container and its protocol for a configured port such as ``127.0.0.1:8080:80/tcp``."""
     ports, _, protocol = str(text).partition("/")
     return ports.rpartition(":")[2], protocol or "tcp"
 
 
 def _target(text: Any) -> str:
-    """Return the path in the container for a volume such as ``source:target:ro``."""
+    """Return the path in the container for a configured volume such as ``source:target:ro``."""
     parts = re.sub(r":(ro|rw)$", "", str(text)).rpartition(":")
     return parts[2].rstrip("/") or "/"
 
@@ -416,7 +444,8 @@ _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def profile_of(name: str, folder: Path) -> Mapping[str, Any]:
-    """Return a resource profile (a named set of limits) from a file in `folder`, or a built-in profile.
+    """Return the resource profile (a named set of limits) called `name`, from a file in `folder` or else a built-in
+    one.
 
     A profile has ``resource_limits``, and optionally ``pids`` (maximum number of processes in a container) and
     ``timeout`` (time limit of a command in seconds). Raises `DevEnvError` if the profile is missing or invalid.
@@ -435,7 +464,9 @@ def profile_names(folder: Path) -> list[str]:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """Read a resource profile from a file; raises `DevEnvError` if the file is invalid."""
+    """Read a resource profile (a named set of limits) from a file and return it. Raise `DevEnvError` if the file is
+    invalid.
+    """
     try:
         settings = json.loads(path.read_text("utf-8"))
         limits = {str(key): str(value) for key, value in settings["resource_limits"].items()}
@@ -460,7 +491,8 @@ def _require_some(key: str, number: float) -> float:
 
 
 def limited(configuration: Configuration, profile: Mapping[str, Any], *, is_named: bool) -> Configuration:
-    """Return a configuration with the limits of a resource profile added.
+    """Return a copy of an environment's configuration to which the limits of a resource profile (a named set of limits)
+    are added.
 
     With `is_named` the profile overrides the template; otherwise it only sets missing limits.
     """
@@ -473,7 +505,7 @@ def limited(configuration: Configuration, profile: Mapping[str, Any], *, is_name
 
 
 def more_limits(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits that only a resource profile can have and a template cannot: ``pids`` and ``timeout``."""
+    """Return the limits ``pids`` and ``timeout`` of a resource profile. Templates cannot set these two limits."""
     return {key: profile[key] for key in _MORE if key in profile}
 
 
@@ -519,7 +551,9 @@ _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 @dataclass(frozen=True)
 class RootSettings:
-    """Settings of a root folder for all its tenants, from ``config/dev_env/settings.json``."""
+    """Settings that apply to all environments and tenants of a root folder, from the file
+    ``config/dev_env/settings.json``.
+    """
 
     hide_foreign: bool = False
     """True if the environments of other tenants are reported as missing, and not as forbidden."""
@@ -534,7 +568,9 @@ class RootSettings:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the settings from a file; return the defaults without a file; raises `DevEnvError` if it is invalid."""
+        """Read the settings of a root folder from a file. Return the defaults if the file is missing; raise
+        `DevEnvError` if it is invalid.
+        """
         if not path.exists():
             return cls()
         try:
@@ -551,7 +587,7 @@ class RootSettings:
         return cls(**settings)
 
     def require_quota(self, tenant: str, limits: Mapping[str, str], environments: Iterable[Mapping[str, str]]) -> None:
-        """Raise `LimitExceededError` if an environment with `limits` would exceed the quota of its tenant.
+        """Raise `LimitExceededError` if a new environment with these limits would exceed the quota of its tenant.
 
         `environments` are the limits of the existing environments.
         """
@@ -573,7 +609,9 @@ class RootSettings:
 
 
 def require_host(limits: Mapping[str, str], root: Path) -> None:
-    """Raise `LimitExceededError` if a limit is higher than the capacity of this machine."""
+    """Raise `LimitExceededError` if a resource limit (CPU, memory or disk) is 0 or is higher than the capacity of this
+    machine.
+    """
     import os
     import shutil
 
@@ -612,7 +650,9 @@ _PERMANENT_CAUSES = (FileNotFoundError, PermissionError)
 
 
 def is_temporary(error: DivebookError) -> bool:
-    """Return True if a retry after an error may succeed, for example after a network error."""
+    """Return True if the same operation may succeed after this error if it is tried again, for example after a network
+    error.
+    """
     if isinstance(error, EngineUnavailableError):
         return not isinstance(error.__cause__, _PERMANENT_CAUSES)
     if isinstance(error, ShellExecutionError | ContainerError):
@@ -622,7 +662,9 @@ def is_temporary(error: DivebookError) -> bool:
 
 @dataclass
 class Retrying:
-    """Policy that retries a function after temporary errors, with random pauses that become longer."""
+    """Policy that calls a function again after temporary errors. The pauses between the calls are random and become
+    longer.
+    """
 
     notify: Callable[[str], None] = lambda _: None
     """Callback that gets a message before each retry."""
@@ -630,7 +672,9 @@ class Retrying:
     chance: Callable[[], float] = random.random
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Call `work` until it succeeds, at most `ATTEMPTS` times, and return its result; raises the last error."""
+        """Call `work` until it succeeds, at most `ATTEMPTS` times, and return its result. Raise the last error, or at
+        once an error that is not temporary.
+        """
         wait = FIRST
         for attempt in range(1, ATTEMPTS):
             try:
@@ -649,7 +693,7 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """File layout of a root folder: the paths of all files and folders of its environments."""
+    """Paths of all files and folders that development environments use below a root folder."""
 
     root: Path
 
@@ -707,7 +751,7 @@ class Layout:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def require_own(self) -> None:
-        """Raise `EnvironmentDeniedError` if another user could change the files of environments."""
+        """Raise `EnvironmentDeniedError` if another user of this machine could change the files of environments."""
         try:
             status = self.environments.stat()
         except FileNotFoundError:
@@ -720,7 +764,9 @@ class Layout:
             )
 
     def environment(self, name: str) -> Path:
-        """Return the folder of an environment, which need not exist; raises `DevEnvError` for an invalid name."""
+        """Return the folder of the environment with this name, which need not exist. Raise `DevEnvError` for an invalid
+        name.
+        """
         return self.environments / checked_name(name, "environment")
 
 

@@ -23,7 +23,7 @@ from divebook.workspace.docker.engine import PersistentEngine, engine_url
 
 
 class CleanupResult(NamedTuple):
-    """One environment, container, image or network that a cleanup removed or stopped."""
+    """An environment, container, image or network that a cleanup has removed or stopped, with the reason."""
 
     kind: str
     """One of ``environment``, ``container``, ``image`` and ``network``."""
@@ -36,7 +36,7 @@ class CleanupResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Cleanup:
-    """One cleanup of the environments of a tenant, and of its resources in the container engine.
+    """One cleanup of all environments of a tenant, and of their containers, images and networks.
 
     Removed are unfinished and expired environments, and containers, images and networks without an environment. Idle
     environments are stopped. An environment that another process has locked is skipped.
@@ -49,7 +49,7 @@ class Cleanup:
     """True to report only, without removing or stopping anything."""
 
     async def run(self) -> AsyncIterator[CleanupResult]:
-        """Remove or stop everything that is unused; yield a result for each removed or stopped object."""
+        """Remove or stop everything of the tenant that is unused. Yield a result for each removed or stopped object."""
         async for result in self._environments():
             yield result
         if not self.is_dry:
@@ -84,7 +84,7 @@ class Cleanup:
                     yield CleanupResult("environment", folder.name, reason, done)
 
     async def _reason(self, state: State, name: str) -> str | None:
-        """Return the reason for removing or stopping an environment; None to keep it as it is."""
+        """Return the reason why an environment must be removed or stopped. Return None if it must be kept as it is."""
         # The order matters: an unfinished environment has no complete state that the later checks could read.
         now = datetime.fromisoformat(self.environments.now())
         if state.get("phase") in UNFINISHED or not (self.environments.layout.environment(name) / "state.json").exists():
@@ -101,7 +101,9 @@ class Cleanup:
     # --- what is left in the engine --------------------------------------------------------------------------------
 
     async def _of_engine(self, engine: PersistentEngine) -> AsyncIterator[CleanupResult]:
-        """Remove the tenant's containers, images and networks whose environment no longer exists."""
+        """Remove the containers, images and networks of the tenant whose environment no longer exists. Yield a result
+        for each.
+        """
         labels = {f"{LABEL}.root": str(self.environments.layout.root), f"{LABEL}.tenant": self.environments.tenant}
         # The engine is listed before the environments. A container that is created between the two already has the
         # record of its environment, and so is not removed by mistake.
@@ -130,7 +132,9 @@ class Cleanup:
             yield CleanupResult("network", network, "left behind", "removed")
 
     def _checkpoint_images(self) -> set[str]:
-        """Return the digests of the images of all checkpoints, also of checkpoints of destroyed environments."""
+        """Return the digests of the images in all checkpoints of the tenants. Checkpoints kept from destroyed
+        environments are included.
+        """
         existing = [folder / "checkpoints" for folder in self.environments.folders()]
         folders = [*existing, *self.environments.layout.destroyed_checkpoints.glob("*/*")]
         checkpoints = [manifest for folder in folders for manifest in EnvironmentCheckpoints(folder).manifests()]
@@ -146,7 +150,8 @@ _MIN_FREE_SPACE = 1 << 30
 
 
 async def check_machine(layout: Layout) -> list[dict[str, Any]]:
-    """Check the requirements of environments: a private root folder, disk space, a container engine, Pythons, uv.
+    """Check whether this machine meets the requirements of environments: a private root folder, disk space, a container
+    engine, Python versions and uv.
 
     Returns a dict for each check: name, ok, detail, and required (whether nothing works without it).
     """

@@ -70,7 +70,7 @@ def readable(markup: str, address: str) -> str:
 
 
 def _harmless(markup: str) -> str:
-    """Remove markup that makes Python's HTML parser fail or take quadratic time.
+    """Remove the parts of a web page's HTML that would make Python's HTML parser fail or take quadratic time.
 
     These are comments, sections, and tags that never end (test_a_page_that_was_made_to_hold_the_reader_up).
     """
@@ -128,7 +128,9 @@ class _Reader(HTMLParser):
             self._parts.append("[" if self._links[-1] else "")
 
     def _target(self, reference: str) -> str:
-        """Return the absolute address of a link; an empty string if the link does not lead to a web page."""
+        """Return the absolute address of a link on the web page. Return an empty string if the link does not lead to
+        another web page.
+        """
         try:
             target = urljoin(self._address, reference.strip())
         except ValueError:
@@ -158,7 +160,9 @@ class _Reader(HTMLParser):
             self._parts.append(data if self._is_verbatim else self._joined(data))
 
     def _joined(self, data: str) -> str:
-        """Return text with each run of white space replaced by one space, and none at the beginning of a line."""
+        """Return text of the web page with each run of white space replaced by one space. At the beginning of a line,
+        white space is removed.
+        """
         text = re.sub(r"\s+", " ", data)
         return text.lstrip() if not self._parts or self._parts[-1].endswith(("\n", " ")) else text
 
@@ -293,7 +297,9 @@ def _is_hidden(path: str) -> bool:
 
 
 def _lines_with(needles: list[str], path: str, reach: ToolReach) -> list[dict[str, Any]]:
-    """Return the lines of a document that contain all words; none for a binary document or one of over 1 MB."""
+    """Return the lines of a document that contain all words in `needles`, with their numbers. Return none for a
+    document that is binary, larger than 1 MB or unreadable.
+    """
     try:
         if reach.documents.size(path) > _LONGEST:
             return []
@@ -374,7 +380,7 @@ ABSENT: Mapping[str, str] = {
 
 
 def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunction:
-    """Create a built-in tool with the options of its definition.
+    """Create the built-in tool called `name` with the options of its definition, such as ``max_size``.
 
     Case and underscores of option names are ignored, as in the legacy Dive dialect: ``MaxSize``, ``max_size``.
 
@@ -407,7 +413,8 @@ def declared(
     config: Mapping[str, Any],
     reach: ToolReach,
 ) -> ToolFunction | None:
-    """Return the tool for a name in an agent's definition; None if no user function and no built-in tool has the name.
+    """Return the tool for a tool name in an agent's definition, with its options and limits. Return None if no user
+    function and no built-in tool has the name.
 
     Parameters
     ----------
@@ -437,7 +444,9 @@ def declared(
 
 
 def limited(tool: ToolFunction, declaration: ToolDefinition | None) -> ToolFunction:
-    """Return a tool with the limits of its definition under ``Tools``, such as a timeout or a maximum of calls."""
+    """Return a copy of a tool with the limits that its definition under ``Tools`` sets, such as a timeout or a maximum
+    number of calls. Without a definition, return the tool unchanged.
+    """
     if declaration is None:
         return tool
     limits = {key: getattr(declaration, key) for key in _LIMITS if getattr(declaration, key) is not None}
@@ -445,12 +454,16 @@ def limited(tool: ToolFunction, declaration: ToolDefinition | None) -> ToolFunct
 
 
 def option_named(name: str) -> str:
-    """Return an option name in the form for comparison: without underscores and case."""
+    """Return the name of a tool's option without underscores and in lower case, so that different spellings of it are
+    equal.
+    """
     return name.replace("_", "").casefold()
 
 
 def _checked_option(name: str, option: str, value: Any, kind: Any) -> Any:
-    """Return the value of an option; raise `SetupError` if its type is wrong. A boolean is not accepted as a number."""
+    """Return the value of a tool's option if it has the expected type `kind`. Otherwise raise `SetupError`. A boolean
+    is not accepted as a number.
+    """
     # A kind that is neither a number nor `str` is a list of strings; one string alone counts as a list of one.
     texts = [value] if isinstance(value, str) else value
     if kind not in _NUMBERS and kind is not str:
@@ -472,7 +485,8 @@ _LIMITS = ("timeout", "limit", "most", "concurrency", "retry")
 
 
 def _merged(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the options of a tool from ``Tools`` and from the agent. The options of the agent take precedence.
+    """Merge the options that a tool has under ``Tools`` (`parameters`) with those that the agent sets for it
+    (`config`). The options of the agent take precedence.
 
     Names that differ only in case or underscores are the same option.
     """
@@ -482,7 +496,8 @@ def _merged(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> dict[st
 
 
 def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: ToolReach) -> ToolFunction:
-    """Return a tool with fixed values for some arguments. The model cannot see or set them, and no log contains them.
+    """Return a copy of a tool in which some arguments have fixed values. The model cannot see or set these arguments,
+    and their values are not recorded in any log.
 
     References in the values (``env://KEY``) are resolved each time the tool is called.
     """

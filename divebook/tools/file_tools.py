@@ -25,7 +25,9 @@ WRITES = ToolHints(read_only=False, destructive=True, idempotent=True, open_worl
 
 
 class ToolReach(NamedTuple):
-    """Document repository, access policy and base folder of the built-in tools of an environment."""
+    """Documents and files that the built-in tools of an environment can access: the document repository, the access
+    policy and the base folder.
+    """
 
     documents: DocumentRepository
     policy: Policy
@@ -36,7 +38,8 @@ class ToolReach(NamedTuple):
 def builtin_tool(
     function: Callable[..., Any], hints: ToolHints, name: str = "", files: FileSpellings | None = None
 ) -> ToolFunction:
-    """Return a built-in tool that calls a function. Unless the tool only reads, a person must approve each call.
+    """Return a built-in tool for agents that calls a Python function. A person must approve each call, unless the tool
+    only reads.
 
     An approval rule can decide in place of the person. The function runs in a thread of this process, whatever the
     executor of other functions is.
@@ -53,14 +56,16 @@ def builtin_tool(
 
 
 def tool_failure(message: str) -> Exception:
-    """Return an exception that reports a failed tool call to the model. The execution continues."""
+    """Return the exception with which a tool reports a failed call to the model. The turn of the agent continues."""
     from pydantic_ai.exceptions import ToolFailed
 
     return ToolFailed(f"Error: {in_utf8(message)}")
 
 
 def in_utf8(text: str) -> str:
-    """Return a text in which everything that UTF-8 cannot encode is escaped: file names may contain any bytes."""
+    """Return a text in which everything that UTF-8 cannot encode is escaped. Such characters occur because file names
+    may contain any bytes.
+    """
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -70,7 +75,8 @@ _SHOWN = 100
 
 
 class Folder:
-    """Folder whose files a tool may access, restricted by lists of allowed and denied patterns. Links are followed.
+    """Folder with the files that a built-in tool may access. Patterns of allowed and denied paths restrict the files.
+    Links are followed.
 
     Parameters
     ----------
@@ -88,7 +94,8 @@ class Folder:
         self._deny = [self._absolute_pattern(pattern).casefold() for pattern in deny]
 
     def _absolute_pattern(self, pattern: str) -> str:
-        """Return a pattern as a pattern of absolute paths, with links resolved before its first wildcard.
+        """Convert a pattern of allowed or denied files to a pattern of absolute paths. Links in the part before the
+        first wildcard are resolved.
 
         The paths that are compared with the pattern have resolved links, too.
         """
@@ -101,11 +108,15 @@ class Folder:
         return "/".join([begin, *parts[plain:]])
 
     def is_denied(self, path: Path) -> bool:
-        """Return True if the deny list contains a file. Case is ignored, because some disks ignore case."""
+        """Return True if a pattern of denied files matches the path. Upper and lower case are not distinguished,
+        because some disks do not distinguish them.
+        """
         return any(matches(pattern, path.as_posix().casefold()) for pattern in self._deny)
 
     def find(self, path: str) -> Path:
-        """Return the real path of a file; raise an error for the model if the policy or the lists deny access."""
+        """Return the real path of a file, with links resolved. Raise an error that the model gets if the access policy
+        or the patterns deny access to the file.
+        """
         try:
             real_path = self._policy.file(path, self.root)
         except SetupError as error:
@@ -117,16 +128,20 @@ class Folder:
 
     @property
     def files(self) -> FileArguments:
-        """The argument in which calls of the tool name a file of the folder. Approval rules compare the file."""
+        """Description of the tool's argument that is a path of a file in this folder. Approval rules use it to compare
+        files.
+        """
         return FileArguments(("path",), self._base, start=self.root)
 
     def shown(self, path: Path) -> str:
-        """Return a path for display: relative to the folder if it is inside."""
+        """Return a path as text for the model: relative to this folder if it is inside, else absolute."""
         return in_utf8((path.relative_to(self.root) if path.is_relative_to(self.root) else path).as_posix())
 
     @contextmanager
     def _open_files(self, shown: str, action: str) -> Iterator[Disk]:
-        """Yield the blocking file operations of the folder. Errors in the block become error messages for the model."""
+        """Yield the blocking file operations for this folder. Errors that are raised in the block are converted to
+        errors that the model gets.
+        """
         # Links are checked again when a file is opened, so that one created after `find` leads nowhere else
         # (tests/tools/test_races_of_tools.py).
         policy: PathPolicy | None = None
@@ -151,7 +166,9 @@ class Folder:
                 policy.close()
 
     def kind(self, path: Path) -> str:
-        """Return ``file``, ``folder``, ``nothing`` or ``other`` for a path. Reading an ``other`` path can block."""
+        """Return ``file``, ``folder``, ``nothing`` (the path does not exist) or ``other`` (such as a pipe, which could
+        block a reader).
+        """
         with self._open_files(path.name, "looked at") as disk:
             try:
                 status = disk.status(str(path))
@@ -162,14 +179,16 @@ class Folder:
             return "folder" if status.is_dir else "other"
 
     def text(self, path: Path, shown: str, most: int = MOST_BYTES) -> str:
-        """Return the text of a file; raise an error for the model if it is not UTF-8 or has more than `most` bytes."""
+        """Return the text of a file. Raise an error that the model gets if the file is not UTF-8, or has more than
+        `most` bytes.
+        """
         with self._open_files(shown, "read") as disk:
             if (size := disk.status(str(path)).size) > most:
                 raise tool_failure(f"File {shown} is too large ({size} bytes): at most {most} bytes can be read")
             return disk.read(str(path), length=most).decode("utf-8-sig")
 
     def write(self, path: Path, text: str, shown: str) -> None:
-        """Replace a file in one step, so that a reader never finds half of the text.
+        """Replace the content of a file in one step, so that no reader sees half of the text.
 
         Missing folders are created, and the permissions of the file stay.
         """
@@ -186,7 +205,9 @@ class Folder:
             return disk.names(str(path))
 
     def look(self, path: Path, shown: str) -> os.stat_result | None:
-        """Return the file status of a path without following a link; None if the path no longer exists."""
+        """Return the result of `os.stat` for a path, without following a link. Return None if the path does not exist
+        any more.
+        """
         with self._open_files(shown, "looked at") as disk, disk.policy.parent(str(path)) as (folder, name):
             try:
                 return os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -194,7 +215,7 @@ class Folder:
                 return None
 
     def is_folder(self, path: Path) -> bool:
-        """Return True if a path is a folder, or a link to a folder that may be accessed."""
+        """Return True if a path is a folder, or a link to a folder that the tool may access."""
         with self._open_files(path.name, "looked at") as disk:
             return disk.is_folder(str(path))
 
@@ -360,14 +381,18 @@ class _Edit(NamedTuple):
     view_range: list[int] | None
 
     def need(self, parameter: str, command: str) -> str:
-        """Return the value of a parameter; raise an error for the model if it is None, but the command requires it."""
+        """Return the value of a parameter that the command of the tool call requires. Raise an error that the model
+        gets if the parameter is missing.
+        """
         value = getattr(self, parameter)
         if value is None:
             raise tool_failure(f"Parameter `{parameter}` is required for command: {command}")
         return str(value)
 
     def text(self) -> str:
-        """Return the content of the file; raise an error for the model if the path is not a file."""
+        """Return the content of the file that the tool call names. Raise an error that the model gets if the path is
+        not a file.
+        """
         if self.folder.kind(self.real_path) != "file":
             raise tool_failure(f"The path {self.path} is not a file: only view shows folders")
         return self.folder.text(self.real_path, self.path)
@@ -395,7 +420,9 @@ def _range(view_range: list[int] | None, count: int) -> tuple[int, int]:
 
 
 def _folder_tree(edit: _Edit) -> str:
-    """Return the entries of a folder and of its subfolders as text, one per line, without hidden entries."""
+    """Return the entries of a folder and of its direct subfolders as text, one path per line. Hidden entries are left
+    out.
+    """
 
     def entries(folder: Path) -> list[Path]:
         return [folder / name for name in edit.folder.names(folder, edit.path) if not name.startswith(".")]

@@ -291,7 +291,8 @@ PROCESS_TOOLS = tuple(name for name in (*_RUNS, *_WATCHES) if name != SHELL)
 
 
 def workspace_tool(name: str, definition: WorkspaceDefinition | None) -> ToolFunction:
-    """Return a workspace tool by name. With `definition` None, the tool works in the workspace that the workflow names.
+    """Return the workspace tool with this name, for an agent that works in the workspace `definition`. If that is None,
+    the tool works in the workspace that the workflow names.
 
     Changes in a copy can be reverted, and a fenced workspace contains its commands: neither needs approval.
     """

@@ -27,18 +27,22 @@ MOST_OF_DIFF = 4_000
 
 
 class _RefusedError(Exception):
-    """Error of an invalid edit. Its text is the reason."""
+    """Error for an edit of a file that cannot be made. Its text is the reason."""
 
 
 async def edit(files: FileOperator, path: str, old_string: str, new_string: str, *, replace_all: bool = False) -> str:
-    """Replace a text in a file: its only occurrence, or all. With an empty old text, create the file."""
+    """Replace a text in a file: its only occurrence, or with `replace_all` every occurrence. With an empty old text,
+    create the file. Return a message for the agent's model.
+    """
     return await multi_edit(
         files, path, [{"old_string": old_string, "new_string": new_string, "replace_all": replace_all}]
     )
 
 
 async def multi_edit(files: FileOperator, path: str, edits: Sequence[Mapping[str, Any]]) -> str:
-    """Make several edits of a file one after the other; all of them or none."""
+    """Make several edits of a file one after the other. If one of them is invalid, none is made. Return a message for
+    the agent's model, in both cases.
+    """
     try:
         return await _apply_edits(files, path, edits)
     except _RefusedError as error:
@@ -48,7 +52,9 @@ async def multi_edit(files: FileOperator, path: str, edits: Sequence[Mapping[str
 
 
 async def _apply_edits(files: FileOperator, path: str, edits: Sequence[Mapping[str, Any]]) -> str:
-    """Make edits and write the file; return a message. Raises `_RefusedError` for the first invalid edit."""
+    """Make all edits of a file in memory, then write the file once. Return a message with the changes. Raise
+    `_RefusedError` for the first invalid edit, without writing.
+    """
     if not edits:
         raise _RefusedError("there is no edit")
     # All edits are made in memory and the file is written once, so that an invalid edit changes nothing. Each edit sees
@@ -82,14 +88,16 @@ async def _apply_edits(files: FileOperator, path: str, edits: Sequence[Mapping[s
 
 
 def difference(path: str, before: str, after: str) -> str:
-    """Return the difference of two texts as a unified diff, cut at a maximum length."""
+    """Return the difference between the old and the new text of a file as a unified diff, cut at a maximum length."""
     lines = difflib.unified_diff(lines_in(before), lines_in(after), path, path, n=2)
     text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
     return text if len(text) <= MOST_OF_DIFF else f"{text[:MOST_OF_DIFF]}\n... and more"
 
 
 async def replace(files: FileOperator, path: str, content: str, mode: str = "w") -> str:
-    """Replace a whole file, or append to it with the mode ``a``."""
+    """Replace the whole content of a file, or append to the file with the mode ``a``. Return a message for the agent's
+    model.
+    """
     if mode not in ("w", "a"):
         return f"Error: mode must be w (write) or a (append), not {mode!r}"
     try:
@@ -100,7 +108,7 @@ async def replace(files: FileOperator, path: str, content: str, mode: str = "w")
 
 
 async def mkdir(files: FileOperator, paths: Sequence[str], *, parents: bool = False) -> dict[str, Any]:
-    """Create folders; return a result for each folder."""
+    """Create folders. Return success or error of each folder, and a summary."""
     make = functools.partial(files.mkdir, parents=parents)
     results = [await _one(path, make) for path in paths]
     successful = sum(each["success"] for each in results)
@@ -119,14 +127,14 @@ async def _one(path: str, act: Callable[[str], Awaitable[None]]) -> dict[str, An
 async def move(
     files: FileOperator, pairs: Sequence[Mapping[str, str]], *, overwrite: bool = False
 ) -> list[dict[str, Any]]:
-    """Move files and folders; return a result for each pair of paths."""
+    """Move files and folders. Each pair has a source and a target; return success or error of each pair."""
     return [await _transfer(files, pair, files.move, overwrite=overwrite, only_files=False) for pair in pairs]
 
 
 async def copy(
     files: FileOperator, pairs: Sequence[Mapping[str, str]], *, overwrite: bool = False
 ) -> list[dict[str, Any]]:
-    """Copy files; return a result for each pair of paths."""
+    """Copy files. Each pair has a source and a target; return success or error of each pair."""
     return [await _transfer(files, pair, files.copy, overwrite=overwrite, only_files=True) for pair in pairs]
 
 
@@ -138,7 +146,7 @@ async def _transfer(
     overwrite: bool,
     only_files: bool,
 ) -> dict[str, Any]:
-    """Move or copy one pair of source and target; return its result."""
+    """Move or copy one source to its target. Return success or error, as the tool reports it to the model."""
     source = str(pair.get("src", ""))
     target = str(pair.get("dst", ""))
     result: dict[str, Any] = {"src": source, "dst": target}
@@ -159,7 +167,7 @@ async def _transfer(
 
 
 async def delete(files: FileOperator, path: str) -> str:
-    """Delete a file or an empty folder; return a message."""
+    """Delete a file or an empty folder. Return a message for the agent's model."""
     try:
         await files.delete(path)
     except WorkspaceError as error:
@@ -184,7 +192,7 @@ async def spawn(
     *,
     takes_input: bool = False,
 ) -> dict[str, Any]:
-    """Start a command in the background; return its process id and status."""
+    """Start a command in the background of the workspace. Return its process id and status."""
     if not command.strip():
         return _failed("the command is empty")
     try:
@@ -198,7 +206,9 @@ async def spawn(
 async def read(
     manager: ProcessManager, process_id: str, wait_seconds: float = 0.0, max_lines: int = MOST_LINES
 ) -> dict[str, Any]:
-    """Return the unread output of a background process. If there is none, wait up to `wait_seconds`."""
+    """Return the unread output of a background process, with the status of the process. Without unread output, wait for
+    some for up to `wait_seconds`.
+    """
     if not (math.isfinite(wait_seconds) and max_lines > 0):
         return _failed("wait_seconds must be a number of seconds, and max_lines 1 or more")
     try:
@@ -211,7 +221,7 @@ async def read(
 
 
 def write(manager: ProcessManager, process_id: str, text: str, *, is_last: bool = False) -> dict[str, Any]:
-    """Write text to the input of a background process."""
+    """Write text to the input of a background process. Return the status of the process, or an error."""
     try:
         process = manager.require(process_id)
         process.write_input(text, is_last=is_last)
@@ -223,7 +233,7 @@ def write(manager: ProcessManager, process_id: str, text: str, *, is_last: bool 
 
 
 async def kill(manager: ProcessManager, process_id: str) -> dict[str, Any]:
-    """End a background process with all its descendants."""
+    """End a background process with all its descendants. Return the status of the process, or an error."""
     try:
         process = manager.require(process_id)
     except ProcessIdError as error:
@@ -233,7 +243,7 @@ async def kill(manager: ProcessManager, process_id: str) -> dict[str, Any]:
 
 
 def list_processes(manager: ProcessManager) -> list[dict[str, Any]]:
-    """Return id, command and status of each background process."""
+    """Return id, command and status of each background process of the workspace."""
     return [_summary(process) for process in manager.list()]
 
 
@@ -266,7 +276,9 @@ async def shell(  # noqa: PLR0917 - a model gives them by name
     environment: Mapping[str, str] | None = None,
     cwd: str | None = None,
 ) -> dict[str, Any]:
-    """Run a command; return exit code and output, and the paths of files with output that is too long."""
+    """Run a command and return its exit code and output. Output that is too long is cut, and the result names a file
+    with the whole output.
+    """
     if not command.strip():
         return _failed_run("the command is empty")
     try:
@@ -289,7 +301,9 @@ def _failed_run(reason: str) -> dict[str, Any]:
 async def _cut(
     files: FileOperator | None, streams: Mapping[str, str], wholes: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
-    """Return output streams, cut at a maximum length, with the paths of files that contain the whole streams."""
+    """Return the output streams of a command by name, each cut at a maximum length. For a cut stream, the result also
+    has the path of a file with the whole stream, if there is a folder for temporary files.
+    """
     result: dict[str, Any] = {}
     for name, text in streams.items():
         path = (wholes or {}).get(name)
@@ -322,7 +336,7 @@ _SEARCHED = ("**/*", "*")
 async def view(
     files: FileOperator, path: str, line_offset: int = 0, line_limit: int = LINES, max_line_length: int = LINE_LENGTH
 ) -> str | dict[str, Any]:
-    """Return the text of a file. Of a long file, return a part with the size of the whole."""
+    """Return the text of a file. Of a long file, return only a part of the lines, and the size of the whole file."""
     try:
         text = await files.read_file(path, errors="replace")
     except (WorkspaceError, ValueError) as error:
@@ -355,7 +369,7 @@ async def view(
 
 
 async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = None) -> dict[str, Any]:
-    """Return the entries of a folder with kind, size and time."""
+    """Return the entries of a folder with kind, size and modification time."""
     from divebook.documents.repository import matches
 
     try:
@@ -385,7 +399,9 @@ async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = No
 
 
 async def glob(files: FileOperator, pattern: str, *, include_ignored: bool = False) -> list[str] | dict[str, Any]:
-    """Return the paths that match a glob pattern, newest first. Paths that git ignores are only counted."""
+    """Return the paths of the workspace that match a glob pattern, newest first. Paths that git ignores are only
+    counted.
+    """
     try:
         paths = await files.glob(pattern)
     except (PatternError, WorkspaceError, ValueError) as error:
@@ -409,7 +425,9 @@ async def _without_ignored(files: FileOperator, paths: list[str]) -> tuple[list[
     is_ignored_by_folder = dict[str, bool]()
 
     async def is_ignored(folder: str) -> bool:
-        """Return True if a folder is ignored; otherwise read the ignore rules in the folder."""
+        """Return True if git ignores a folder. If git does not ignore it, read the ignore rules in the folder, for the
+        paths below it.
+        """
         if folder not in is_ignored_by_folder:
             parent = folder.rpartition("/")[0]
             is_absolute = folder.startswith("/")
@@ -452,7 +470,9 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     *,
     include_ignored: bool = False,
 ) -> dict[str, Any]:
-    """Search files for a regular expression; return matches by ``file:line``. Skip files that git ignores."""
+    """Search the files of a workspace for a regular expression. Return the matching lines by ``file:line``. Files that
+    git ignores are skipped.
+    """
     try:
         compiled(pattern)
         paths = await files.glob(include or _SEARCHED[0])
@@ -476,7 +496,9 @@ async def _search(  # noqa: PLR0917 - as `grep`
     max_matches_per_file: int,
     max_files: int,
 ) -> dict[str, Any]:
-    """Search files in order; return the matches, up to the maximum numbers of matches and files."""
+    """Search files for a pattern, in the order of `paths`. Return the matching lines with their context. Stop at the
+    maximum number of matches or of files.
+    """
     result: dict[str, Any] = {}
     with_matches = 0
     time = MatchTime()
@@ -506,7 +528,9 @@ async def _search(  # noqa: PLR0917 - as `grep`
 
 
 def _matching(pattern: str, lines: list[str], time: MatchTime) -> list[int]:
-    """Return the indexes of the lines that match a pattern; raise PatternError when the time limit is reached."""
+    """Return the indexes of the lines of a file that match a regular expression. Raise `PatternError` if the matching
+    takes too long.
+    """
     return [at for at, line in enumerate(lines) if time.contains(pattern, line.rstrip("\r\n"))]
 
 

@@ -37,7 +37,9 @@ class OutputLine(NamedTuple):
 
 
 class _Lines:
-    """Buffer of unread output lines with a maximum size. When it is full, the oldest lines are dropped."""
+    """Buffer of the output lines of a background process that were not read yet. When the buffer is full, the oldest
+    lines are dropped.
+    """
 
     def __init__(self) -> None:
         self._lines: deque[OutputLine] = deque()
@@ -56,7 +58,7 @@ class _Lines:
         self._open_line[stream] = rest
 
     def finish(self) -> None:
-        """Add the text after the last line break as a line, when the output has ended."""
+        """Add the rest of the output after the last line break as a line. Call this when the output has ended."""
         for stream, rest in self._open_line.items():
             if rest:
                 self._add(rest, stream)
@@ -80,7 +82,9 @@ class _Lines:
 
 
 class _Input:
-    """Queue of the input of a process, so that input can be written while the process runs."""
+    """Queue for the input of a background process. Input can be written to it at any time, and the process gets it in
+    order.
+    """
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -94,7 +98,7 @@ class _Input:
 
 
 class BackgroundProcess:
-    """A command that runs in the background of a workspace.
+    """A command that runs in the background of a workspace, with its unread output.
 
     Parameters
     ----------
@@ -148,17 +152,19 @@ class BackgroundProcess:
 
     @property
     def dropped_lines(self) -> int:
-        """Number of output lines that were dropped unread."""
+        """Number of output lines that were dropped before anyone read them, because the buffer was full."""
         return self._lines.dropped
 
     async def wait(self) -> BackgroundProcess:
-        """Wait until the process ends; return this object."""
+        """Wait until the process has ended; return this object."""
         if self._task is not None:
             await asyncio.wait([self._task])
         return self
 
     async def start(self, shell: Shell, env: Mapping[str, str] | None) -> None:
-        """Start the process in a shell; return when it runs. Raises the errors of `Shell.execute`."""
+        """Start the process in the shell of a workspace; return as soon as it runs. Raises the errors of
+        `Shell.execute`.
+        """
         self._task = asyncio.create_task(self._run(shell, env))
         # The command may also fail before it starts. Whichever comes first ends the wait.
         started = asyncio.create_task(self._has_started.wait())
@@ -207,11 +213,13 @@ class BackgroundProcess:
             self._has_news.set()
 
     def read_output(self, max_lines: int | None = None) -> list[OutputLine]:
-        """Return the unread output lines, oldest first, and mark them as read."""
+        """Return the unread output lines of the process, oldest first, and mark them as read."""
         return self._lines.take(max_lines)
 
     async def next_output(self, seconds: float, max_lines: int | None = None) -> list[OutputLine]:
-        """Return unread output lines. Without any, wait at most `seconds` for a line or the end of the process."""
+        """Return the unread output lines. If there are none, wait up to `seconds` for a line or the end of the
+        process.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 # Cleared before the wait: an event that was set for lines already read must not end it.
@@ -221,7 +229,7 @@ class BackgroundProcess:
         return self.read_output(max_lines)
 
     def write_input(self, text: str, *, is_last: bool = False) -> None:
-        """Write text to the input of the process. With `is_last`, then close the input.
+        """Write text to the input of the process. With `is_last`, close the input afterwards.
 
         Raises
         ------
@@ -252,7 +260,8 @@ class BackgroundProcess:
 
 
 class ProcessManager:
-    """Manager of the background processes of one workspace: starts them, reads their output and ends them.
+    """Manager of the background processes of one workspace. It starts processes, reads their output, and ends them with
+    the workspace.
 
     The manager is a resource of the workspace, which closes it and so ends its processes on exit.
 
@@ -286,7 +295,7 @@ class ProcessManager:
         process_id: str | None = None,
         takes_input: bool = False,
     ) -> BackgroundProcess:
-        """Start a program in the background; return when it runs.
+        """Start a program in the background of the workspace; return as soon as it runs.
 
         Parameters
         ----------
@@ -326,17 +335,19 @@ class ProcessManager:
         return process
 
     def _forget(self) -> None:
-        """Remove the processes that ended first from the list, if more than `MOST_ENDED` have ended."""
+        """Remove ended processes from the list, those that started first. The list keeps at most `MOST_ENDED` ended
+        processes.
+        """
         ended = [each.process_id for each in self._processes.values() if not each.is_running]
         for process_id in ended[: max(0, len(ended) - MOST_ENDED)]:
             del self._processes[process_id]
 
     def list(self) -> list[BackgroundProcess]:
-        """Return all processes in the list, in order of their start."""
+        """Return all processes that the manager knows, running and ended ones, in order of their start."""
         return [*self._processes.values()]
 
     def get(self, process_id: str) -> BackgroundProcess | None:
-        """Return the process with an id; None for an unknown id."""
+        """Return the background process with this id. Return None for an unknown id."""
         return self._processes.get(process_id)
 
     def read_output(self, process_id: str, max_lines: int | None = None) -> Sequence[OutputLine]:
@@ -350,7 +361,7 @@ class ProcessManager:
         return self.require(process_id).read_output(max_lines)
 
     def require(self, process_id: str) -> BackgroundProcess:
-        """Return the process with an id; raises `ProcessIdError` for an unknown id."""
+        """Return the background process with this id. Raise `ProcessIdError` for an unknown id."""
         process = self._processes.get(process_id)
         if process is None:
             names = ", ".join(self._processes) or "none"
@@ -373,7 +384,9 @@ class ProcessManager:
         await self.kill_all()
 
     async def export_state(self) -> dict[str, Any]:
-        """Return id, command and working folder of each running process, without variables, which may be secret."""
+        """Return id, command and working folder of each running process, to be stored with the run. Environment
+        variables are left out, because they may be secret.
+        """
         return {
             "processes": [
                 {"process_id": each.process_id, "command": [*each.command], "cwd": each.cwd}
@@ -383,19 +396,21 @@ class ProcessManager:
         }
 
     async def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Add the processes of an exported state to the list, with the status ``gone``. They are not started again."""
+        """Add the processes that `export_state` returned in an earlier Python process to the list, with the status
+        ``gone``. They are not started again.
+        """
         for entry in state.get("processes", ()):
             process = BackgroundProcess(entry["process_id"], entry["command"], entry["cwd"], "gone")
             self._processes.setdefault(process.process_id, process)
 
     async def get_context_instructions(self) -> str | None:
-        """Return the list of processes as text for agents; None if there are no processes."""
+        """Return a text for agents that lists the background processes. Return None if there are none."""
         lines = [f"{each.process_id} ({each.status}): {' '.join(each.command)}" for each in self._processes.values()]
         return "\n".join(lines) or None
 
 
 def process_manager(workspace: Any) -> ProcessManager:
-    """Return the process manager of a workspace. The first call creates and registers it."""
+    """Return the manager of the background processes of a workspace. The first call creates the manager."""
     manager: ProcessManager | None = workspace.resources.get_typed(KEY, ProcessManager)
     if manager is None:
         manager = ProcessManager(workspace)

@@ -36,7 +36,7 @@ _FOLDER_MODE = 0o777
 
 
 class FileStatus(NamedTuple):
-    """Size, modification time and kind of a file or folder."""
+    """Size, modification time and type (file or folder) of a path."""
 
     size: int
     mtime: float
@@ -45,7 +45,7 @@ class FileStatus(NamedTuple):
 
 
 class Disk:
-    """Blocking file operations on all paths that a `PathPolicy` allows.
+    """Blocking operations on files of this machine. Each path must be allowed by a `PathPolicy`.
 
     All operations raise `PathNotAllowedError` for other paths, and OSError.
 
@@ -57,19 +57,21 @@ class Disk:
         self.policy = policy
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the content of a file; with `offset` and `length`, a part of it."""
+        """Return the content of a file in bytes; with `offset` and `length`, only that part of it."""
         with open(self.policy.open_regular(path), "rb") as file:
             file.seek(offset)
             return file.read(-1 if length is None else length)
 
     def pieces(self, path: str, size: int) -> Iterator[bytes]:
-        """Yield the content of a file in pieces of bytes."""
+        """Yield the content of a file in pieces of at most `size` bytes."""
         with open(self.policy.open_regular(path), "rb") as file:
             while piece := file.read(size):
                 yield piece
 
     def write(self, path: str, content: bytes) -> None:
-        """Replace the content of a file in one step. The mode stays, and a link is followed to its target."""
+        """Replace the content of a file in one step, so that no reader sees half of it. The file keeps its mode. If the
+        path is a link, the file that it leads to is replaced.
+        """
         # A rename would replace a link itself, so the link is followed first.
         real = self.policy.real(path)
         mode = self._mode_of(real)
@@ -90,7 +92,9 @@ class Disk:
                 raise
 
     def _mode_of(self, path: str) -> int | None:
-        """Return the mode of a regular file; None if the path does not exist; raises an error for other kinds."""
+        """Return the permission bits of a regular file. Return None if the path does not exist; raise an error if it is
+        a folder, device or other special file.
+        """
         try:
             descriptor = self.policy.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_PATH", 0))
         except FileNotFoundError:
@@ -146,7 +150,9 @@ class Disk:
         return [(name, self.is_folder(f"{base}/{name}")) for name in self.names(path)]
 
     def is_folder(self, path: str) -> bool:
-        """Return True if a path is a folder, or a link to an allowed folder."""
+        """Return True if a path is a folder, or a link to a folder that the policy allows. Return False for any other
+        path, also a refused one.
+        """
         try:
             return self.status(path).is_dir
         except (OSError, PathNotAllowedError):
@@ -172,7 +178,8 @@ class Disk:
         return FileStatus(status.st_size, status.st_mtime, stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode))
 
     def make_folder(self, path: str, *, parents: bool, most: float = math.inf) -> None:
-        """Create a folder. With `parents`, also create missing parent folders, at most `most` folders in all.
+        """Create a folder; raise an error if its parent is missing. With `parents`, also create missing parent folders;
+        raise an error if more than `most` folders would be created.
 
         Nothing happens if the folder exists.
         """
@@ -193,7 +200,8 @@ class Disk:
                 os.mkdir(name, _FOLDER_MODE, dir_fd=folder)
 
     def move(self, source: str, target: str) -> None:
-        """Move a file, link or folder into the folder `target`, or replace the file `target`.
+        """Move a file, link or folder. If `target` is a folder, the source is moved into it. If `target` is a file, it
+        is replaced.
 
         Between two file systems the source is copied and then deleted.
         """
@@ -216,7 +224,7 @@ class Disk:
         self.delete_tree(source)
 
     def _require_unprotected(self, source: str) -> None:
-        """Raise an error for a folder that contains files which the guard of the policy refuses.
+        """Raise an error if a folder that is to be moved contains files that the policy's guard callback refuses.
 
         The operation on the folder would affect these files, too.
         """
@@ -240,7 +248,9 @@ class Disk:
             queue += [f"{folder}/{name}" for name, mode in modes.items() if stat.S_ISDIR(mode)]
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file with its mode and times, or a folder with its content to a path that does not exist."""
+        """Copy a file with its mode and times, or copy a folder with all its content. The target of a folder must not
+        exist.
+        """
         if not self.status(source).is_dir:
             with self._named_failures("copy", source, target):
                 self._copy_file(source, self._into(source, target))
@@ -260,7 +270,9 @@ class Disk:
 
     @contextmanager
     def _named_failures(self, operation: str, source: str, target: str) -> Iterator[None]:
-        """Convert a "not found" error of the block to an error that names the missing parent folder of the target."""
+        """Convert the "not found" error of a move or copy inside the block. If the source exists, the new error says
+        that the parent folder of the target is missing.
+        """
         try:
             yield
         except FileNotFoundError:
@@ -271,7 +283,9 @@ class Disk:
             raise
 
     def _copy_entry(self, source: str, target: str) -> bool:
-        """Copy one entry, of a folder without its content; return True if the entry is a folder."""
+        """Copy one file, link or folder; of a folder, only the folder without its content. Return True if it is a
+        folder, so that the caller copies the content.
+        """
         with self.policy.parent(source) as (folder, name):
             mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
             link_target = os.readlink(name, dir_fd=folder) if stat.S_ISLNK(mode) else None
@@ -286,7 +300,9 @@ class Disk:
         return link_target is None
 
     def _into(self, source: str, target: str) -> str:
-        """Return the final path of a move or copy: a path in `target` if that is a folder, otherwise `target`."""
+        """Return the path that a moved or copied file gets. If `target` is a folder, it is a path inside that folder
+        with the name of the source; otherwise it is `target`.
+        """
         if not self.is_folder(target):
             return target
         name = os.path.basename(self.policy.absolute(source).rstrip("/"))
@@ -304,7 +320,8 @@ class Disk:
             os.close(descriptor)
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match a glob pattern, newest first. Links that lead out are left out.
+        """Return the allowed paths that match a glob pattern, newest first. Links are listed, but folders behind them
+        are not searched.
 
         The paths are relative if the pattern is relative.
         """
@@ -323,7 +340,9 @@ class Disk:
         return paths if is_absolute else [path.removeprefix(prefix) for path in paths]
 
     def _below(self, folder: str) -> Iterator[tuple[str, float]]:
-        """Yield all paths below a folder with their modification times. Links are not followed."""
+        """Yield the paths of everything below a folder, each with its modification time. Links are not followed.
+        Folders that cannot be read are skipped.
+        """
         queue = [folder]
         while queue:
             parent = queue.pop()
@@ -352,7 +371,8 @@ NO_SCRATCH = "no tmp directory is configured for this workspace"
 
 
 class FileOperator(ABC):
-    """Base class for the files of a workspace. Operations are asynchronous; text operations use the byte operations.
+    """Base class for the access to the files of a workspace. All operations are asynchronous. A subclass implements the
+    operations on bytes, which the operations on text use.
 
     Relative paths are below the default folder. All operations, also tests such as `exists`, raise
     `PathNotAllowedError` for a path that is not allowed. Other failures raise `FileOperationError`.
@@ -387,7 +407,9 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def move(self, src: str, dst: str) -> None:
-        """Move a file or folder into the folder `dst`, or replace the file `dst`."""
+        """Move a file or folder. If `dst` is a folder, it is moved into that folder; if `dst` is a file, the file is
+        replaced.
+        """
 
     @abstractmethod
     async def copy(self, src: str, dst: str) -> None:
@@ -395,7 +417,9 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def stat(self, path: str) -> dict[str, Any]:
-        """Return ``size``, ``mtime``, ``is_file`` and ``is_dir`` of a path; None for an unknown value."""
+        """Return ``size``, ``mtime``, ``is_file`` and ``is_dir`` of a path. A value that the workspace does not know is
+        None.
+        """
 
     @abstractmethod
     async def glob(self, pattern: str) -> list[str]:
@@ -440,7 +464,7 @@ class FileOperator(ABC):
             return None
 
     async def write_bytes_stream(self, path: str, stream: AsyncIterator[bytes]) -> None:
-        """Replace the content of a file by the pieces of an asynchronous iterator."""
+        """Replace the content of a file by the pieces of bytes that an asynchronous iterator yields."""
         await self.write_file(path, b"".join([piece async for piece in stream]))
 
     # --- temporary files -------------------------------------------------------------------------------------------
@@ -474,7 +498,8 @@ class FileOperator(ABC):
     async def truncate_to_tmp(
         self, content: str, filename: str, max_length: int = MOST_CHARACTERS
     ) -> str | dict[str, Any]:
-        """Return a short text as it is; write a long one to a temporary file and return its beginning with the path.
+        """Return a text unchanged if it has at most `max_length` characters. Otherwise write it to a temporary file,
+        and return its beginning with the path of that file.
 
         Without a folder of temporary files, the text is only cut.
         """
@@ -491,7 +516,7 @@ class FileOperator(ABC):
         return {"content": cut, "file_path": path, "message": message}
 
     async def get_context_instructions(self) -> str | None:
-        """Return a description of the files for agents; None for no description."""
+        """Return a description of the workspace's files for agents, None for no description."""
         return None
 
     @abstractmethod
@@ -522,12 +547,12 @@ class LocalFileOperator(FileOperator):
         self.describe: Callable[[], str] | None = None
 
     async def get_context_instructions(self) -> str | None:
-        """Return the description of the files for agents."""
+        """Return the description of the workspace's files for agents: each folder with a tree of its content."""
         return None if self.describe is None else await asyncio.to_thread(self.describe)
 
     @property
     def policy(self) -> PathPolicy:
-        """Policy with the allowed folders."""
+        """Access rule with the folders in which files may be accessed."""
         return self.disk.policy
 
     async def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
@@ -556,7 +581,9 @@ class LocalFileOperator(FileOperator):
         await _in_thread("mkdir", path, lambda: self.disk.make_folder(path, parents=parents), _AROUND)
 
     async def move(self, src: str, dst: str) -> None:
-        """Move a file or folder into the folder `dst`, or replace the file `dst`."""
+        """Move a file or folder. If `dst` is a folder, it is moved into that folder; if `dst` is a file, the file is
+        replaced.
+        """
         await _in_thread("move", src, lambda: self.disk.move(src, dst), "source")
 
     async def copy(self, src: str, dst: str) -> None:
@@ -580,12 +607,12 @@ class LocalFileOperator(FileOperator):
             yield piece
 
     async def close(self) -> None:
-        """Close the descriptors of the allowed folders."""
+        """Close the open descriptors of the allowed folders."""
         self.policy.close()
 
 
 def require_slice(offset: int, length: int | None) -> None:
-    """Raise ValueError if the offset or the length of a part of a file is negative."""
+    """Raise ValueError if the offset or the length of a requested part of a file is negative."""
     if offset < 0 or (length is not None and length < 0):
         raise ValueError(f"offset and length must be 0 or more, not {offset} and {length}")
 
@@ -595,7 +622,7 @@ def _bytes(content: str | bytes, encoding: str) -> bytes:
 
 
 async def _in_thread(operation: str, path: str | Path, act: Callable[[], T], kind: str = "file") -> T:
-    """Run a blocking file operation in a thread; return its result."""
+    """Run a blocking file operation in a thread and return its result. Its errors name the operation and the path."""
 
     def operate() -> T:
         with failures(operation, os.fspath(path), kind):
@@ -606,7 +633,9 @@ async def _in_thread(operation: str, path: str | Path, act: Callable[[], T], kin
 
 @contextmanager
 def failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
-    """Convert errors of the block to a `FileOperationError` that names the operation and the path."""
+    """Convert errors of a file operation inside the block to `FileOperationError`, which names the operation and the
+    path.
+    """
     try:
         yield
     except (PathNotAllowedError, FileOperationError):
@@ -664,7 +693,7 @@ class _Rule(NamedTuple):
 
 
 class IgnoreRules:
-    r"""Rules of ``.gitignore`` files in a folder and its subfolders, which decide whether a path is ignored.
+    r"""Rules of the ``.gitignore`` files in a folder and its subfolders, which decide whether git ignores a path.
 
     Examples
     --------
@@ -679,7 +708,7 @@ class IgnoreRules:
         self._excluded: dict[str, list[_Rule]] = {}
 
     def add(self, folder: str, text: str, *, is_exclude: bool = False) -> None:
-        """Add the rules of one file.
+        """Add the rules of one ``.gitignore`` file, or of the file ``.git/info/exclude``.
 
         Parameters
         ----------
@@ -691,14 +720,14 @@ class IgnoreRules:
         (self._excluded if is_exclude else self._files)[folder] = list(_rules_in(text))
 
     def is_ignored(self, path: str, *, is_folder: bool = False) -> bool:
-        """Return True if the rules ignore a path, or a folder around it."""
+        """Return True if the rules ignore a path or one of the folders that contain it."""
         for each in (*_folders_around(path), path):
             if self._is_ignored_itself(each, is_folder=is_folder or each != path):
                 return True
         return False
 
     def _is_ignored_itself(self, path: str, *, is_folder: bool) -> bool:
-        """Return True if a rule ignores the path itself, regardless of the folders around it.
+        """Return True if the rules ignore exactly this path. The folders that contain the path are not considered.
 
         The files with rules are read from the folder of the path outwards, and in each file from the last rule on. The
         first rule that matches decides.
@@ -720,7 +749,7 @@ class IgnoreRules:
 
 
 def _folders_around(path: str) -> Iterator[str]:
-    """Yield the folders around a path, the outermost first."""
+    """Yield the paths of the folders that contain a path, the outermost first."""
     at = path.find("/", 1)
     while at > 0:
         yield path[:at]
@@ -728,7 +757,7 @@ def _folders_around(path: str) -> Iterator[str]:
 
 
 def _rules_in(text: str) -> Iterator[_Rule]:
-    """Parse the text of a ``.gitignore`` file; yield its rules.
+    """Parse the text of a ``.gitignore`` file and yield its rules. Comments and patterns that never match are left out.
 
     A rule is a pattern, optionally with ``!`` at the beginning (include again) or ``/`` at the end (folders only).
     """
@@ -747,14 +776,18 @@ def _rules_in(text: str) -> Iterator[_Rule]:
 
 
 def _without_trailing_spaces(line: str) -> str:
-    """Return a line without spaces at its end. A last space after a backslash stays."""
+    """Return a line of a ``.gitignore`` file without the spaces at its end. A space that is escaped by a backslash
+    stays.
+    """
     end = len(line.rstrip(" "))
     backslashes = end - len(line[:end].rstrip("\\"))
     return line[: end + 1] if backslashes % 2 and end < len(line) else line[:end]
 
 
 def _match_of(pattern: str) -> _Match | None:
-    """Return a function that matches a whole text with a git pattern; None if git never matches the pattern."""
+    """Return a function that tests whether a whole text matches a pattern of a ``.gitignore`` file. Return None for an
+    invalid pattern, which git never matches.
+    """
     parts = _parts(pattern)
     if parts is None:
         return None
@@ -775,7 +808,8 @@ _Part: TypeAlias = tuple[str, str]
 
 
 def _parts(pattern: str) -> list[_Part] | None:
-    """Split a pattern of git into parts; return None if git never matches the pattern.
+    """Split a pattern of a ``.gitignore`` file into parts. Each part has its kind and the regular expression that it
+    stands for. Return None for an invalid pattern, which git never matches.
 
     Each branch reads one token: ``*`` or ``**``, ``?``, a set of letters, an escaped letter, or a letter.
     """
@@ -816,7 +850,8 @@ def _parts(pattern: str) -> list[_Part] | None:
 
 
 def _letters(pattern: str, at: int) -> tuple[str, int] | None:
-    """Parse a character set such as ``[a-z]``; return its regular expression and the next position.
+    """Parse a character set such as ``[a-z]`` in a pattern of a ``.gitignore`` file. Return the regular expression of
+    the set, and the position after the set.
 
     Return None for a set without an end.
     """
@@ -847,6 +882,8 @@ def _letters(pattern: str, at: int) -> tuple[str, int] | None:
 
 
 def _letter(pattern: str, at: int) -> tuple[str, int]:
-    """Return the character at a position of a character set, without its backslash, and the next position."""
+    """Return the character at a position inside a character set, and the position after it. A backslash before the
+    character is skipped.
+    """
     at += pattern[at] == "\\" and at + 1 < len(pattern)
     return pattern[at], at + 1

@@ -33,7 +33,7 @@ NO_FENCE = "Commands run as the user of this machine and may reach beyond the di
 
 
 class LocalWorkspace(Workspace):
-    """Workspace on this machine: files of folders, and commands that run as the current user.
+    """Workspace on this machine: the files of one or several folders, and commands that run as the current user.
 
     Commands may do whatever the user of this process may do. If you need a security boundary, use `FencedWorkspace` or
     `DockerWorkspace`.
@@ -103,7 +103,9 @@ class LocalWorkspace(Workspace):
         self._shell = self._make_shell(policy)
 
     def _policy(self) -> PathPolicy:
-        """Create the file operator and the folder of temporary files; return the policy with all allowed folders."""
+        """Open all folders of the workspace, and create its file operator and its folder of temporary files. Return the
+        policy that allows exactly these folders.
+        """
         # The temporary folder is made last, so that an error about another folder leaves nothing on the disk.
         if not os.path.isdir(self._default):
             raise WorkspaceGoneError(f"the folder {self._default} of a workspace is not there: make it first")
@@ -126,11 +128,11 @@ class LocalWorkspace(Workspace):
         return policy
 
     def _open_root(self, folder: str) -> Root:
-        """Open a folder of the workspace. Subclasses may give the folder another name."""
+        """Open a folder of the workspace. Subclasses override this if commands see the folder under another path."""
         return Root(folder, openat2=self._openat2)
 
     def _make_shell(self, policy: PathPolicy) -> Shell:
-        """Create the shell of the workspace. Subclasses create other shells."""
+        """Create the shell that runs the commands of the workspace. Subclasses create other kinds of shells."""
         return self._shell_with(policy, None)
 
     def _shell_with(
@@ -141,7 +143,8 @@ class LocalWorkspace(Workspace):
         activate: Callable[[Mapping[str, str]], dict[str, str]] = dict,
         note: str = NO_FENCE,
     ) -> LocalShell:
-        """Create a shell whose commands run through the helper process of `reapers`; None for a new helper process.
+        """Create a shell whose commands are started by the helper process of `reapers`. For None, create a helper
+        process for this shell.
 
         Parameters
         ----------
@@ -177,7 +180,7 @@ class LocalWorkspace(Workspace):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Data that identifies the workspace after a restart: its folder."""
+        """Data by which the workspace can be created again after a restart of Python: its folder."""
         return {"folder": str(self._default)}
 
 
@@ -186,7 +189,7 @@ LocalEnvironment = LocalWorkspace
 
 
 def _describe_files(files: LocalFileOperator) -> str:
-    """Return the description of files for agents: each folder with a tree of its content."""
+    """Return a description of the workspace's files for agents: each folder with a tree of its content."""
     folders = [root.name for root in files.policy.roots if root.name != files.tmp_dir]
     return file_instructions(files.disk, folders, files.tmp_dir)
 
@@ -238,7 +241,7 @@ class VirtualenvWorkspace(LocalWorkspace):
             await self._make()
 
     async def _make(self) -> None:
-        """Create the virtual environment and install the packages."""
+        """Create the virtual environment and install the packages of the workspace in it."""
         # What an interrupted installation left is removed. Only a complete environment has the file `_READY`.
         await asyncio.to_thread(shutil.rmtree, self.venv_path, ignore_errors=True)
         folder = str(self.venv_path)
@@ -257,11 +260,15 @@ class VirtualenvWorkspace(LocalWorkspace):
         await asyncio.to_thread((self.venv_path / _READY).touch)
 
     async def requirements(self) -> list[str]:
-        """Return the installed packages with versions, in the form that `install` accepts."""
+        """Return the packages that are installed in the virtual environment, with versions, in the form that `install`
+        accepts.
+        """
         return (await self._pip(["freeze", "--all"], "freeze")).splitlines()
 
     async def install(self, requirements: Sequence[str]) -> None:
-        """Install exactly the given requirements and remove all other packages; raises `ShellExecutionError`."""
+        """Install exactly these packages in the virtual environment, and remove all others. Raises
+        `ShellExecutionError`.
+        """
         extra = sorted({_project(line) for line in await self.requirements()} - set(map(_project, requirements)))
         if requirements:
             await self._pip(["install", "--quiet", *requirements], "install")
@@ -269,7 +276,9 @@ class VirtualenvWorkspace(LocalWorkspace):
             await self._pip(["uninstall", "--quiet", "--yes", *extra], "uninstall")
 
     async def _pip(self, words: Sequence[str], verb: str) -> str:
-        """Run a pip command, by uv if uv is available; return its output."""
+        """Run a pip command for the virtual environment, by uv if uv is available. Return its output; raise
+        `ShellExecutionError` if it fails.
+        """
         python = f"{self.venv_path}/bin/python"
         uv = shutil.which("uv")
         options = [word for word in words[1:] if word not in ("--all", "--yes")]
@@ -286,7 +295,9 @@ class VirtualenvWorkspace(LocalWorkspace):
         return self._shell_with(policy, None, activate=self.activated)
 
     def activated(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return environment variables with the virtual environment activated."""
+        """Return a copy of environment variables in which the virtual environment is activated, so that its programs
+        are found first.
+        """
         programs = f"{self.venv_path}/bin"
         variables = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
         path = variables.get("PATH", "")
@@ -294,7 +305,9 @@ class VirtualenvWorkspace(LocalWorkspace):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Data that identifies the workspace after a restart: its folder, and the folder of its virtual environment."""
+        """Data by which the workspace can be created again after a restart of Python: its folder, and the folder of its
+        virtual environment.
+        """
         return {**super().reference, "virtualenv_path": str(self.venv_path)}
 
 
@@ -305,7 +318,9 @@ def _project(requirement: str) -> str:
 
 
 def _interpreter(python: str | None) -> str:
-    """Return the path of a Python interpreter; raises `ShellExecutionError` for a version that is not installed."""
+    """Return the path of the interpreter for a Python version such as ``3.12``; for None, that of this process. Raise
+    `ShellExecutionError` if the version is not installed.
+    """
     if python is None:
         return sys.executable
     program = shutil.which(python) or shutil.which(f"python{python}")
@@ -383,12 +398,16 @@ class FencedWorkspace(LocalWorkspace):
 
 
 def _without_services(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return environment variables without those that lead to services outside the sandbox."""
+    """Return a copy of environment variables for commands in the sandbox. Variables that lead to services outside the
+    sandbox, such as sockets, are left out.
+    """
     return {name: value for name, value in environ.items() if name not in OUTSIDE and not _is_socket(value)}
 
 
 def _is_socket(value: str) -> bool:
-    """Return True if a variable's value is the address of a Unix socket, such as ``unix:path`` or ``path,more``."""
+    """Return True if the value of an environment variable is the address of a Unix socket, such as ``unix:path`` or
+    ``path,more``.
+    """
     if value.startswith(("unix:", "unix-abstract:")):
         return True
     path = value.partition(",")[0]
@@ -396,7 +415,8 @@ def _is_socket(value: str) -> bool:
 
 
 class _Fence:
-    """Command line of the sandbox of a fenced workspace: its mounts, and the sockets that it hides.
+    """Builder of the command line that starts the sandbox of a fenced workspace: its mounts, and the sockets of other
+    programs that it hides.
 
     Parameters
     ----------
@@ -419,7 +439,9 @@ class _Fence:
         """Paths of files that may be sockets bound by a relative path."""
 
     def command(self) -> list[str]:
-        """Return the command line that creates the sandbox and hides all sockets that exist now."""
+        """Return the command line that starts the sandbox. It hides all sockets that exist now in the mounted
+        folders.
+        """
         self._mounted = [*_mounts(self._writable), *self._writable]
         # A folder that commands may write is searched for pipes as well, and for sockets of other network namespaces.
         paths = [*_special_files(self._writable), *self._sockets_of_others()]
@@ -430,7 +452,8 @@ class _Fence:
         return [*_fence(self._program, self._writable), *masks]
 
     def require_closed(self) -> None:
-        """Raise an error unless all sockets of other programs are hidden in the sandbox.
+        """Raise an error if another program has created a socket in the mounted folders after the sandbox was started,
+        because the sandbox cannot hide it any more.
 
         Raises
         ------
@@ -448,7 +471,7 @@ class _Fence:
                 )
 
     def _sockets_of_others(self) -> list[str]:
-        """Return the paths of sockets in the mounted folders that programs outside the sandbox have bound.
+        """Return the paths of the sockets in the folders of the sandbox that programs outside the sandbox have created.
 
         Sockets of commands in the fence are not included: those are in another network namespace.
         """
@@ -469,7 +492,7 @@ class _Fence:
 
 
 def _bound_sockets() -> set[tuple[str, str]]:
-    """Return number and path of all named Unix sockets of this network namespace.
+    """Return inode number and path of each Unix socket that has a name, in the network namespace of this process.
 
     The path is the text with which the socket was bound. For a socket without a file it begins with ``@``.
     """
@@ -478,7 +501,9 @@ def _bound_sockets() -> set[tuple[str, str]]:
 
 
 def _special(path: str) -> tuple[int, int] | None:
-    """Return device and inode of a socket or named pipe; None for other kinds of files."""
+    """Return device and inode of a Unix socket or named pipe, which identify it. Return None for other files and
+    missing paths.
+    """
     try:
         status = os.lstat(path)
     except OSError:
@@ -488,7 +513,9 @@ def _special(path: str) -> tuple[int, int] | None:
 
 
 def _special_files(folders: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of all sockets and named pipes below folders."""
+    """Yield the paths of all sockets and named pipes below the given folders. Folders that cannot be read are
+    skipped.
+    """
     queue = list(folders)
     while queue:
         try:
@@ -508,7 +535,9 @@ def _is_beneath(path: str, folder: str) -> bool:
 
 
 def _fence(program: str, writable: Sequence[str]) -> list[str]:
-    """Return the command line that creates a sandbox, without the part that hides sockets."""
+    """Return the first part of the command line that starts a sandbox: its namespaces and mounts. The options that hide
+    sockets are not included.
+    """
     readable = _mounts(writable)
     mounts = [part for path in readable for part in ("--ro-bind", path, path)]
     paths = [*SYSTEM, *NEEDED, *_pythons(writable), *_named_certificates()]
@@ -528,7 +557,9 @@ def _fence(program: str, writable: Sequence[str]) -> list[str]:
 
 
 def _mounts(writable: Sequence[str]) -> list[str]:
-    """Return the real paths that the sandbox mounts read-only. A path below another one is left out."""
+    """Return the real paths that the sandbox mounts read-only: system folders, Python installations and certificates. A
+    path below another one of them is left out.
+    """
     paths = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *NEEDED, *_pythons(writable), *_named_certificates()]
     real = sorted({os.path.realpath(path) for path in paths if os.path.exists(path)})
     outer: list[str] = []
@@ -543,7 +574,8 @@ def _named_certificates() -> list[str]:
 
 
 def _pythons(folders: Sequence[str]) -> Iterator[str]:
-    """Yield the folders of Python installations that virtual environments directly in `folders` refer to.
+    """Yield the folders of the Python installations on which the virtual environments in `folders` are based. The
+    sandbox must mount them, so that these environments work.
 
     These are only folders of programs and libraries: a command may have written the settings of the virtual
     environment, and must not cause other folders to be mounted.
@@ -562,14 +594,14 @@ def _pythons(folders: Sequence[str]) -> Iterator[str]:
 
 
 def _is_python(home: Path) -> bool:
-    """Return True if a folder is the ``bin`` folder of an installed Python."""
+    """Return True if a folder is the folder ``bin`` of a Python installation."""
     prefix = home.parent
     has_library = any(prefix.glob("lib/python3*/os.py"))
     return home.name == "bin" and has_library and any(prefix.glob("bin/python3*"))
 
 
 def _links_to(path: str) -> Iterator[tuple[str, str]]:
-    """Yield the symbolic links that are followed when a path is opened, each with its target."""
+    """Yield each symbolic link that is followed when a path is opened, with the target of the link."""
     queue = [part for part in reversed(path.split("/")) if part]
     folder = "/"
     for _ in range(256):  # more than any path that can be opened has
@@ -607,4 +639,4 @@ class _NoShell(Shell):
         raise ShellExecutionError(command, "the workspace has files only: its definition says Shell: false")
 
     async def close(self) -> None:
-        """Return at once: there are no processes to end."""
+        """Return at once: this shell never starts a process."""

@@ -1,4 +1,5 @@
-"""Race-free path resolution: check and open are one step, so that no opened path leads out of its folder.
+"""Path resolution that other processes cannot race: checking a path and opening it are one step, so that no opened path
+leads out of its folder.
 
 A check of a path's text ("does it start with the folder?") is not enough. A command can replace a folder by a link
 between the check and the use::
@@ -46,7 +47,7 @@ PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
 
 
 class _OpenHow(CStructure):
-    """The C structure ``open_how``, which ``openat2`` takes."""
+    """The C structure ``open_how``, an argument of the Linux system call ``openat2``."""
 
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
@@ -60,7 +61,8 @@ def _syscall() -> ctypes._NamedFuncPointer:
 
 
 def open_beneath(folder: int, path: str, flags: int, mode: int) -> int:
-    """Open a path below an open folder with the system call ``openat2``; return the descriptor.
+    """Open a path below the open folder `folder` with the Linux system call ``openat2``, which refuses paths that lead
+    out of the folder. Return the descriptor.
 
     Raises
     ------
@@ -83,7 +85,9 @@ def open_beneath(folder: int, path: str, flags: int, mode: int) -> int:
 
 @functools.cache
 def has_openat2() -> bool:
-    """Return True if the kernel offers ``openat2``. Filters of old container engines answer EPERM or ENOSYS."""
+    """Return True if the system call ``openat2`` works here. Old kernels lack it, and the filters of old container
+    engines refuse it.
+    """
     try:
         os.close(open_beneath(AT_FDCWD, ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0))
     except (OSError, AttributeError):  # no such call, no such library
@@ -112,7 +116,8 @@ def path_of(descriptor: int) -> str:
 
 
 class Root:
-    """A folder for opening files below it. No path that is opened through this object leads out of the folder.
+    """A folder, opened once, for opening files below it. No path that is opened through this object leads out of the
+    folder.
 
     Parameters
     ----------
@@ -140,7 +145,8 @@ class Root:
             self.fd = -1
 
     def is_there(self) -> bool:
-        """Return True if the path of the folder still leads to the folder that was opened.
+        """Return True if the path of the folder still leads to the folder that was opened. Return False if the folder
+        was deleted or replaced.
 
         A folder that was deleted and created again is a different folder.
         """
@@ -151,11 +157,14 @@ class Root:
         return os.path.samestat(status, os.fstat(self.fd))
 
     def holds(self, path: str) -> bool:
-        """Return True if an absolute path starts with the folder's name. Links are not followed."""
+        """Return True if an absolute path is the path of the folder or begins with it, compared as text. Links are not
+        followed.
+        """
         return path == self.name or path.startswith(f"{self.name.rstrip('/')}/")
 
     def relative(self, path: str) -> str:
-        """Return a path as text relative to the folder. Links are not followed here, but when the path is opened.
+        """Return the text of a path relative to the folder, for opening it below the folder. Links are not followed
+        yet.
 
         Raises
         ------
@@ -178,7 +187,7 @@ class Root:
         return path or "."
 
     def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a path below the folder; return the descriptor.
+        """Open a path below the folder and return the descriptor. Raise an error if the path leads out of the folder.
 
         A link at the end of the path is followed, unless `flags` contain O_NOFOLLOW.
 
@@ -201,7 +210,8 @@ class Root:
         return _Walk(self, path, flags | _PLAIN, mode).resolve(relative)
 
     def open_regular(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a regular file below the folder; return the descriptor.
+        """Open a regular file below the folder and return the descriptor. Raise an error for any other kind of file, or
+        if the path leads out of the folder.
 
         Devices, pipes and sockets are opened without blocking and closed again.
 
@@ -227,7 +237,8 @@ class Root:
         raise PathNotAllowedError(path, NOT_A_FILE)
 
     def real(self, path: str) -> str:
-        """Return a path with all links resolved, like `os.path.realpath`. Missing parts stay as they are written.
+        """Return the real path for a path below the folder: all links are resolved, like by `os.path.realpath`. Parts
+        that do not exist are appended unchanged.
 
         The result is only a text: the path is checked again when it is opened.
 
@@ -260,7 +271,7 @@ class Root:
         return "/".join([self.name, *parts])
 
     def _link_at(self, path: str) -> str | None:
-        """Return the target of a link; None if the path is not a link."""
+        """Return the target of the link at a path. Return None if the path does not exist or is not a link."""
         try:
             descriptor = self.open(path, PATH_ONLY | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
@@ -271,7 +282,8 @@ class Root:
             os.close(descriptor)
 
     def inside(self, target: str, path: str) -> str:
-        """Return the absolute target of a link as a path relative to the folder.
+        """Return the target of an absolute link as a path relative to the folder, so that it can be opened below the
+        folder.
 
         Raises `PathNotAllowedError` if the target is outside the folder. The error names `path`.
         """
@@ -282,7 +294,7 @@ class Root:
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Open the parent folder of a path; yield its descriptor and the last name of the path.
+        """Open the folder that contains a path. Yield the folder's descriptor and the last name of the path.
 
         For operations on the name itself, such as rename and delete: they act on that folder, even if it is moved
         meanwhile.
@@ -298,7 +310,8 @@ class Root:
 
 
 class _Walk:
-    """Resolution of one path in Python, folder by folder, for kernels without ``openat2``.
+    """Opening of one path in Python, folder by folder, without ever leaving the root folder. Used for kernels without
+    ``openat2``.
 
     Each name is opened without following links, relative to the last open folder. Example: ``a/link/b`` where ``link``
     leads to ``../c``. The rest of the path is a stack of names::
@@ -323,7 +336,7 @@ class _Walk:
         self._is_new = False
 
     def resolve(self, relative: str) -> int:
-        """Resolve a relative path; return the descriptor of its end. The folders on the way are closed."""
+        """Open a relative path and return its descriptor. The folders that were opened on the way are closed."""
         try:
             return self._open(relative)
         finally:
@@ -331,7 +344,9 @@ class _Walk:
                 os.close(folder)
 
     def _open(self, relative: str) -> int:
-        """Resolve a relative path by the algorithm in the docstring of the class; return the descriptor of its end."""
+        """Open a relative path by the algorithm in the docstring of the class. Return the descriptor; the folders on
+        the way stay open.
+        """
         rest = _parts(relative)
         has_slash = relative.endswith("/")
         while rest:
@@ -361,7 +376,8 @@ class _Walk:
         return self._at(".", self._flags & ~(os.O_CREAT | os.O_NOFOLLOW))
 
     def _step(self, name: str, *, is_last: bool) -> int:
-        """Open one name in the current folder without following a link; create the file if the caller creates one.
+        """Open one name in the current folder without following a link. If the name is missing and the caller's flags
+        say so, create the file.
 
         A creation uses O_EXCL, so that a link that another process puts there is never followed.
         """
@@ -377,7 +393,9 @@ class _Walk:
         return descriptor
 
     def _link(self, link: int) -> int:
-        """Return the descriptor of a link at the end of the path, if the flags allow to open the link itself."""
+        """Return the descriptor of a link at the end of the path, if the caller's flags ask for the link itself.
+        Otherwise close it and raise OSError with ELOOP.
+        """
         if self._flags & PATH_ONLY != PATH_ONLY:
             os.close(link)
             self._fail(errno.ELOOP)
@@ -392,7 +410,9 @@ class _Walk:
         os.close(self._folders.pop())
 
     def _target_of(self, link: int) -> str:
-        """Return the target of an open link, and close the link. For an absolute target, go back to the root folder."""
+        """Return the target of an open link, and close the link. If the target is absolute, the walk continues from the
+        root folder.
+        """
         try:
             target = os.readlink("", dir_fd=link)
         finally:
@@ -411,7 +431,9 @@ class _Walk:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the names in a path as a stack: the first name is the last item."""
+    """Return the names in a path as a stack: the first name is the last item of the list. Empty names and ``.`` are
+    left out.
+    """
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
@@ -424,7 +446,8 @@ Guard: TypeAlias = Callable[[Path, Path], str]
 
 
 class PathPolicy:
-    """Access rule of a workspace: the folders whose files may be opened. All other paths are refused.
+    """Access rule for the files of a workspace. Only files below the allowed folders can be opened; all other paths are
+    refused.
 
     A path is compared with each folder in three forms: as it is written, without ``..``, and without links. The first
     form that can be opened counts. What is opened is always below one of the folders, even if the path changes
@@ -453,26 +476,30 @@ class PathPolicy:
         return list(self._roots)
 
     def add(self, root: Root) -> None:
-        """Allow another folder."""
+        """Allow the files below another folder, too."""
         self._roots.append(root)
 
     def absolute(self, path: str | os.PathLike[str]) -> str:
-        """Return a path as an absolute path below the default folder, without following links."""
+        """Return the absolute form of a path. A relative path is taken as below the default folder. Links are not
+        followed.
+        """
         text = os.fspath(path)
         return text if text.startswith("/") else f"{self.default.name.rstrip('/')}/{text}"
 
     def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a path below one of the folders; return the descriptor. See `Root.open`."""
+        """Open a path below one of the allowed folders and return the descriptor. See `Root.open`."""
         return self._require_allowed(path, self._first_allowed(path, lambda root, text: root.open(text, flags, mode)))
 
     def open_regular(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a regular file below one of the folders; return the descriptor. See `Root.open_regular`."""
+        """Open a regular file below one of the allowed folders and return the descriptor. See `Root.open_regular`."""
         return self._require_allowed(
             path, self._first_allowed(path, lambda root, text: root.open_regular(text, flags, mode))
         )
 
     def _require_allowed(self, path: str, descriptor: int, name: str = "") -> int:
-        """Return `descriptor` if the guard callback allows its file, or `name` in its folder; else raise an error."""
+        """Return `descriptor` if the guard callback allows the opened file, or with `name` the entry of this name in
+        the opened folder. Otherwise close it and raise `PathNotAllowedError`.
+        """
         if self._guard is None:
             return descriptor
         reason = self._refusal(f"{path_of(descriptor)}/{name}")
@@ -482,7 +509,8 @@ class PathPolicy:
         return descriptor
 
     def _refusal(self, real: str) -> str:
-        """Return the reason of the guard callback for refusing a real path, or an empty string.
+        """Return the reason for which the guard callback refuses a real path. Return an empty string if the path is
+        allowed, or without a guard callback.
 
         The guard gets the innermost allowed folder that contains the path.
         """
@@ -495,19 +523,23 @@ class PathPolicy:
         return self._guard is not None
 
     def visible(self, descriptor: int, names: Iterable[str]) -> list[str]:
-        """Return the names in an open folder without those that the guard callback refuses."""
+        """Return those of the names in an open folder that the guard callback does not refuse."""
         if self._guard is None:
             return [*names]
         folder = path_of(descriptor)
         return [name for name in names if not self._refusal(f"{folder}/{name}")]
 
     def real(self, path: str) -> str:
-        """Return a path with all links resolved; raises `PathNotAllowedError` for a path outside the folders."""
+        """Return a path with all links resolved. Raise `PathNotAllowedError` if the path is outside the allowed
+        folders.
+        """
         return self._first_allowed(path, lambda root, text: root.real(text))
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Open the parent folder of a path; yield its descriptor and the last name of the path. See `Root.parent`."""
+        """Open the folder that contains a path, in one of the allowed folders. Yield its descriptor and the last name
+        of the path. See `Root.parent`.
+        """
         parent_and_name = self._first_allowed(path, _open_parent)
         self._require_allowed(path, *parent_and_name)
         try:
@@ -516,11 +548,13 @@ class PathPolicy:
             os.close(parent_and_name[0])
 
     def folder(self, path: str | None) -> str:
-        """Return the real path of a command's working folder; for None, the default folder."""
+        """Return the real path of the folder in which a command starts. For None, it is the default folder."""
         return self.real(self.default.name if path is None else path)
 
     def _first_allowed(self, path: str, act: Callable[[Root, str], T]) -> T:
-        """Try the forms of a path in the folders that contain it; return the first result of `act` that is allowed."""
+        """Call `act` for each form of a path and each allowed folder that contains it, until one is not refused. Return
+        the result of that call; raise the refusal if there is none.
+        """
         if self._is_closed:
             raise WorkspaceNotEnteredError(
                 f"the workspace of {self.default.name} was left: enter it again, and take its files and shell anew"
@@ -540,18 +574,22 @@ class PathPolicy:
         raise PathNotAllowedError(os.fspath(path).replace("\0", "\\0"), rule, [root.name for root in self._roots])
 
     def _forms(self, text: str) -> Iterator[str]:
-        """Yield three forms of a path: as written, with ``..`` resolved by text, and with links resolved."""
+        """Yield up to three forms of an absolute path: as written, with ``..`` removed as text, and with links
+        resolved.
+        """
         yield text
         yield os.path.normpath(text)
         with suppress(ValueError, OSError):  # NUL; links in a circle
             yield os.path.realpath(text)
 
     def _roots_containing(self, text: str) -> list[Root]:
-        """Return the allowed folders that contain a path by its text, the innermost first."""
+        """Return the allowed folders that contain a path, compared as text. A folder inside another allowed folder
+        comes before it.
+        """
         return sorted((root for root in self._roots if root.holds(text)), key=lambda root: -len(root.name))
 
     def close(self) -> None:
-        """Close the descriptors of all folders. Idempotent."""
+        """Close the open descriptors of all allowed folders. A second call has no effect."""
         self._is_closed = True
         for root in self._roots:
             root.close()

@@ -72,7 +72,9 @@ def _below(pid: int) -> set[int]:
 
 
 def _has_children() -> bool:
-    """Collect ended child processes; return True if any child is left."""
+    """Remove ended child processes of this process from the system (reap them). Return True if any child is still
+    running.
+    """
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
@@ -82,7 +84,8 @@ def _has_children() -> bool:
 
 
 def _end_all(group: int | None) -> None:
-    """End a process group, and then all other descendants of this process.
+    """End the process group of a command, and then all other descendants of this process. For None, end only the
+    descendants.
 
     The group gets SIGTERM and, after `GRACE` seconds, SIGKILL. Other descendants are stopped before they are killed,
     until a round finds no new one: a running process could start another between the look into ``/proc`` and its end.
@@ -111,7 +114,8 @@ def _end_all(group: int | None) -> None:
 
 
 def _reap(command: int) -> int | None:
-    """Collect ended child processes, including adopted orphans; return the command's wait status once it has ended.
+    """Remove ended child processes of this process from the system, including adopted orphans. Return the wait status
+    of the process `command` if it was one of them.
 
     Return None while the command runs.
     """
@@ -128,12 +132,12 @@ def _reap(command: int) -> int | None:
 
 
 def _adopt_orphans() -> None:
-    """Make this process the parent of each descendant whose own parent ends."""
+    """Make this process the parent of each of its descendants whose own parent ends, so that no descendant is lost."""
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes]) -> None:
-    """Start a command, report its end to the workspace, and end the processes that must not continue.
+    """Start a command and report its end to the workspace. End all of its processes that must not continue.
 
     Blocks until the command ends or the control socket is closed. In the latter case all processes are ended.
     """
@@ -169,7 +173,9 @@ def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes
 
 
 def _is_confirmed(control: socket.socket) -> bool:
-    """Return True if the workspace confirms that it has received the report of the command's end."""
+    """Return True if the workspace answers that it has received the report about the command's end. Return False if the
+    workspace is gone.
+    """
     try:
         return control.recv(1) == END_CONFIRMED
     except OSError:
@@ -177,7 +183,8 @@ def _is_confirmed(control: socket.socket) -> bool:
 
 
 def _run_command(fds: list[int]) -> None:
-    """Run one command, whose arguments, streams and control socket are the descriptors `fds`.
+    """Run one command. `fds` are the descriptors of its arguments, of its stdin, stdout and stderr, and of the control
+    socket to the workspace.
 
     Its descriptors arrive without close-on-exec, and the command must not inherit the control socket.
     """
@@ -200,7 +207,8 @@ def _run_command(fds: list[int]) -> None:
 
 
 def _parent_descriptor() -> list[int]:
-    """Return a descriptor that becomes readable when the parent process ends; an empty list if the system has none.
+    """Return a list with a descriptor that becomes readable when the parent process ends. Return an empty list if the
+    system has no such descriptors.
 
     The end of the socket is not enough: a process that the parent has forked holds its end open.
     """
@@ -211,7 +219,8 @@ def _parent_descriptor() -> list[int]:
 
 
 def serve(commands: socket.socket) -> None:
-    """Run the helper: fork a reaper for each command, until the socket is closed or the parent ends.
+    """Run the helper process: for each command that arrives on the socket `commands`, fork a reaper that runs it.
+    Return when the socket is closed or the parent process ends.
 
     All remaining processes are ended at the end.
     """

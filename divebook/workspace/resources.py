@@ -1,4 +1,5 @@
-"""Resources of a workspace besides files and shell, such as browsers or connections, registered by key.
+"""Resources of a workspace, such as browsers or connections to databases, registered by key. A workspace also has files
+and a shell, which are not resources.
 
 A resource has ``close()``. It may also have ``setup()``, ``export_state()`` and ``restore_state(state)``,
 ``get_context_instructions()`` and ``get_toolsets()``. All of them may be coroutine functions.
@@ -24,7 +25,7 @@ _FORM = '{"entries": {key: {"state": {...}}}}'
 
 @runtime_checkable
 class Resource(Protocol):
-    """Interface of a resource: an object that can be closed."""
+    """Interface of a resource of a workspace: any object that can be closed."""
 
     def close(self) -> Any:
         """Release the resource. May be a coroutine function."""
@@ -37,7 +38,7 @@ _FACTORY_KEY: ContextVar[str | None] = ContextVar("resource_being_made", default
 
 
 async def _call(resource: Any, method: str, *arguments: Any) -> Any:
-    """Call an optional method of a resource and return its result; return None if the resource lacks the method."""
+    """Call an optional method of a resource and return its result. Return None if the resource has no such method."""
     function = getattr(resource, method, None)
     if function is None:
         return None
@@ -46,7 +47,9 @@ async def _call(resource: Any, method: str, *arguments: Any) -> Any:
 
 
 class ResourceRegistry:
-    """The resources of a workspace by key, with factories that create missing ones on request."""
+    """The resources of a workspace by key. A resource that has a factory function is created when it is first
+    requested.
+    """
 
     def __init__(self) -> None:
         self._workspace: Any = None
@@ -58,11 +61,13 @@ class ResourceRegistry:
         self._closing: set[asyncio.Task[None]] = set()
 
     def bind(self, workspace: Any) -> None:
-        """Set the workspace that factories get as argument; None while the workspace is not entered."""
+        """Set the workspace that is passed to the factory functions of resources. None while the workspace is not
+        entered.
+        """
         self._workspace = workspace
 
     def set(self, key: str, resource: Any) -> None:
-        """Register a resource under a key. An earlier resource with the same key is closed.
+        """Register a resource under a key. An earlier resource with this key is closed.
 
         Raises
         ------
@@ -78,7 +83,9 @@ class ResourceRegistry:
             self._close_later(key, old)
 
     def _close_later(self, key: str, resource: Any) -> None:
-        """Close a replaced resource: at once, or in an asyncio task if its ``close`` is a coroutine function."""
+        """Close a resource that was replaced. If its method ``close`` is a coroutine function, it runs in an asyncio
+        task. Errors are logged.
+        """
         try:
             result = resource.close()
         except Exception as error:  # noqa: BLE001 - whatever it raises, the new one is there
@@ -90,16 +97,16 @@ class ResourceRegistry:
             task.add_done_callback(self._closing.discard)
 
     def get(self, key: str) -> Any:
-        """Return the resource with a key; None if it does not exist."""
+        """Return the resource that is registered under a key. Return None if there is none; a factory is not called."""
         return self._resources.get(key)
 
     def get_typed(self, key: str, kind: type[T]) -> T | None:
-        """Return the resource with a key if it is an instance of `kind`; otherwise None."""
+        """Return the resource that is registered under a key if it is an instance of `kind`. Return None otherwise."""
         resource = self._resources.get(key)
         return resource if isinstance(resource, kind) else None
 
     def remove(self, key: str) -> Any:
-        """Remove a resource without closing it and return it; return None if it does not exist."""
+        """Remove the resource with a key without closing it, and return it. Return None if there is none."""
         return self._resources.pop(key, None)
 
     def __contains__(self, key: object) -> bool:
@@ -113,11 +120,12 @@ class ResourceRegistry:
         return list(self._resources)
 
     def register_factory(self, key: str, factory: ResourceFactory) -> None:
-        """Register the function that creates the resource with a key when it is first requested."""
+        """Register the function that creates the resource with a key when the resource is first requested."""
         self._factories[key] = factory
 
     async def get_or_create(self, key: str) -> Any:
-        """Return the resource with a key. If it does not exist, create it, set it up and restore its saved state.
+        """Return the resource with a key. If it does not exist yet, create it by its factory, set it up and restore its
+        saved state.
 
         Raises
         ------
@@ -142,7 +150,8 @@ class ResourceRegistry:
 
     @contextmanager
     def _waiting_for(self, key: str) -> Iterator[None]:
-        """Record during the block that the running factory waits for the resource `key`.
+        """Note that the factory function that is running waits for the resource `key` during the block, to detect
+        factories that wait for each other.
 
         Raise RuntimeError if the factory would wait for itself.
 
@@ -164,7 +173,8 @@ class ResourceRegistry:
             self._awaited[requester].remove(key)
 
     def _chain(self, key: str, end: str) -> list[str] | None:
-        """Return the keys from `key` to `end` if each factory waits for the next one; None without such a chain.
+        """Return the keys of resources from `key` to `end` in which the factory of each key waits for the next key.
+        Return None if no such chain exists.
 
         None without a chain.
         """
@@ -174,7 +184,9 @@ class ResourceRegistry:
         return next(([key, *path] for path in paths if path is not None), None)
 
     async def get_or_create_typed(self, key: str, kind: type[T]) -> T:
-        """Return the resource like `get_or_create`; raise TypeError if it is not an instance of `kind`."""
+        """Return the resource with a key, created if necessary, like `get_or_create`. Raise TypeError if it is not an
+        instance of `kind`.
+        """
         resource = await self.get_or_create(key)
         if not isinstance(resource, kind):
             raise TypeError(f"resource {key!r} is a {type(resource).__name__}, not a {kind.__name__}")
@@ -197,7 +209,8 @@ class ResourceRegistry:
     # --- state -----------------------------------------------------------------------------------------------------
 
     def pend(self, saved: SavedResources | None) -> None:
-        """Keep exported states until their resources are created; None changes nothing.
+        """Keep the states that `export_state` returned earlier, and restore each of them when its resource is created.
+        None changes nothing.
 
         Raises
         ------
@@ -217,7 +230,9 @@ class ResourceRegistry:
         self._saved.update(entries)
 
     async def export_state(self) -> dict[str, Any]:
-        """Return the states of all resources, including saved states of resources that were not created yet."""
+        """Return the states of all resources that can export one. The saved states of resources that were not created
+        yet are included.
+        """
         entries = {key: dict(state) for key, state in self._saved.items()}
         for key, resource in self._resources.items():
             if hasattr(resource, "export_state") and hasattr(resource, "restore_state"):
@@ -225,14 +240,18 @@ class ResourceRegistry:
         return {"entries": entries}
 
     async def restore_all(self) -> int:
-        """Create all resources with a saved state; return their number. Raises KeyError for a key without a factory."""
+        """Create all resources that have a saved state, and return the number of them. Raise KeyError if a key has no
+        factory.
+        """
         keys = list(self._saved)
         for key in keys:
             await self.get_or_create(key)
         return len(keys)
 
     async def restore_one(self, key: str) -> bool:
-        """Create the resource with a key if it has a saved state; return True if it has one."""
+        """Create the resource with a key if the key has a saved state. Return True in this case, False if it
+        has none.
+        """
         if key not in self._saved:
             return False
         await self.get_or_create(key)
@@ -241,7 +260,7 @@ class ResourceRegistry:
     # --- closing ---------------------------------------------------------------------------------------------------
 
     async def close_all(self, *, parallel: bool = False) -> list[Exception]:
-        """Close all resources, the last one first; log and return the errors.
+        """Close all resources, in reverse order of registration. Errors are logged and returned.
 
         Factories are kept, so that a workspace that is entered again can create the resources again.
         """
@@ -265,7 +284,7 @@ class ResourceRegistry:
     # --- for agents ------------------------------------------------------------------------------------------------
 
     def get_toolsets(self) -> list[Any]:
-        """Return the toolsets that the resources offer to agents."""
+        """Return the toolsets for agents that the resources offer. Resources need not offer any."""
         toolsets: list[Any] = []
         for resource in self._resources.values():
             get_toolsets = getattr(resource, "get_toolsets", None)
@@ -274,7 +293,9 @@ class ResourceRegistry:
         return toolsets
 
     async def instructions(self) -> dict[str, str]:
-        """Return the resources' descriptions for agents, by key. Errors are logged, and the resource is left out."""
+        """Return the descriptions that resources give to agents, by key. A resource that raises an error or has no
+        description is left out; errors are logged.
+        """
         texts: dict[str, str] = {}
         for key, resource in self._resources.items():
             try:

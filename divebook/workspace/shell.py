@@ -1,4 +1,4 @@
-"""Shells: run each command of a workspace in a process of its own; return output and exit code.
+"""Shells of workspaces. A shell runs each command in a process of its own and returns the output and the exit code.
 
 Commands of a local shell may do whatever the user of this process may do. A `PathPolicy` applies to the folder in which
 a command starts, not to the command. A fence (bubblewrap sandbox) or a container restricts commands.
@@ -66,7 +66,7 @@ class _ShellOutput(NamedTuple):
 
 
 class ShellResult(_ShellOutput):
-    """Result of a command: a tuple of ``exit_code``, ``stdout`` and ``stderr``, with further attributes.
+    """Result of a command: the tuple ``(exit_code, stdout, stderr)``, with further attributes.
 
     The exit code is negative if a signal killed the command.
     """
@@ -91,7 +91,7 @@ StartListener: TypeAlias = Callable[[int], None]
 
 
 class CommandRequest(NamedTuple):
-    """A command with all options of one run, as `Shell._run` gets them."""
+    """A command with all options of one run: the argument of `Shell._run`, which subclasses implement."""
 
     command: Command
     seconds: float | None
@@ -210,13 +210,13 @@ class Shell(ABC):
 
     @abstractmethod
     async def _run(self, request: CommandRequest) -> ShellResult:
-        """Run a command.
+        """Run one command until it ends or reaches its time limit, and return its result. Subclasses implement this.
 
         Set `timed_out` of the result if the command was ended because it reached its time limit.
         """
 
     async def get_context_instructions(self) -> str | None:
-        """Return a description of the shell for agents; None for no description."""
+        """Return a description of the shell for agents, None for no description."""
         return None
 
     @abstractmethod
@@ -225,7 +225,7 @@ class Shell(ABC):
 
 
 def require_runnable(command: object, environ: Mapping[Any, Any]) -> None:
-    """Raise an error unless the system can run a command with its variables.
+    """Raise an error if a command or its environment variables cannot be passed to a program of the system.
 
     Raises
     ------
@@ -264,27 +264,29 @@ def _is_text_of_systems(text: str) -> bool:
 
 
 def _limit(seconds: object) -> float | None:
-    """Validate a time limit in seconds; return None for infinity; raise ValueError."""
+    """Return a time limit in seconds as a float, and None for infinity, which means no limit. Raise ValueError if it is
+    not a positive number.
+    """
     if not isinstance(seconds, int | float) or math.isnan(seconds) or seconds <= 0:
         raise ValueError(f"timeout must be a number of seconds above 0, or math.inf for no limit, not {seconds!r}")
     return None if math.isinf(seconds) else float(seconds)
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with the secrets of commands redacted."""
+    """Return a text in which all known secret values of commands are redacted."""
     clean: str = shared().without_named(text)
     return clean
 
 
 def _without(result: ShellResult) -> ShellResult:
-    """Return a copy of a result with the secrets in its output redacted."""
+    """Return a copy of a command's result in which the secret values in its output are redacted."""
     clean = ShellResult(result.exit_code, without_secrets(result.stdout), without_secrets(result.stderr))
     clean.__dict__.update(result.__dict__)
     return clean
 
 
 class _RedactedOutput:
-    """Output callback that redacts secrets and forwards the text to other callbacks.
+    """Callback for the output of a command. It redacts secret values and forwards the text to other callbacks.
 
     A secret may be split over two pieces. The end of a piece that may be the start of a secret is kept back until the
     next piece arrives.
@@ -303,7 +305,9 @@ class _RedactedOutput:
         self._forward(stream, text)
 
     def finish(self) -> None:
-        """Forward the text that was held back, when the output has ended."""
+        """Forward the text that was kept back because it might have been the start of a secret. Call this when the
+        output has ended.
+        """
         for stream, text in self._pending.items():
             self._forward(stream, text)
         self._pending.clear()
@@ -315,7 +319,8 @@ class _RedactedOutput:
 
 
 def output_keeper(limit: int, folder: str | None) -> Callable[[str], OutputBuffer]:
-    """Return a function that creates the buffer of an output stream, by name of the stream.
+    """Return a function that creates an `OutputBuffer` for an output stream of a command. The function gets the name of
+    the stream.
 
     With a `folder`, a stream of more than `limit` bytes is also written to a file in the folder.
     """
@@ -332,7 +337,7 @@ def output_keeper(limit: int, folder: str | None) -> Callable[[str], OutputBuffe
 
 
 def command_result(code: int, out: OutputBuffer, err: OutputBuffer, *, timed_out: bool, duration: float) -> ShellResult:
-    """Return the result of a command from the two buffers of its output."""
+    """Return the result of a command from its exit code and the buffers of its stdout and stderr, which are closed."""
     result = ShellResult(code, out.text(), err.text())
     result.timed_out = timed_out
     result.duration = duration
@@ -343,12 +348,15 @@ def command_result(code: int, out: OutputBuffer, err: OutputBuffer, *, timed_out
 
 
 def inherited_environ() -> dict[str, str]:
-    """Return the environment variables that commands inherit: those whose names do not look like secrets."""
+    """Return the environment variables of this process that commands inherit. Variables whose names look like secrets
+    are left out.
+    """
     return {name: value for name, value in os.environ.items() if not looks_secret(name)}
 
 
 class LocalShell(Shell):
-    """Shell that runs commands on this machine. A helper process (reaper.py) can end all processes of a command.
+    """Shell that runs commands on this machine. A helper process, `divebook/workspace/reaper.py`, starts them and can
+    end all processes of a command.
 
     Parameters
     ----------
@@ -425,7 +433,7 @@ class LocalShell(Shell):
         return command_result(outcome.code, out, err, timed_out=outcome.timed_out, duration=outcome.seconds)
 
     async def get_context_instructions(self) -> str | None:
-        """Return the description of the shell for agents; None without one."""
+        """Return the description of the shell for agents. Return None if the shell has none."""
         return self.description
 
     async def close(self) -> None:
@@ -440,7 +448,8 @@ MakeFile = Callable[[], BinaryIO]
 
 
 class OutputBuffer:
-    r"""Buffer of an output stream: its beginning and end in memory, and optionally a file with the whole stream.
+    r"""Buffer of an output stream of a command. It keeps the beginning and the end in memory, and optionally the whole
+    stream in a file.
 
     Parameters
     ----------
@@ -468,7 +477,7 @@ class OutputBuffer:
         """Number of bytes received so far."""
 
     def feed(self, data: bytes) -> None:
-        """Add the next bytes of the stream."""
+        """Add the next bytes of the output stream."""
         self.total += len(data)
         # A stream that fits in memory needs no file. From the first byte beyond, the file gets everything.
         if self._make_file is not None and self.total > 2 * self._half:
@@ -498,14 +507,18 @@ class OutputBuffer:
         return max(0, self.total - len(self._head) - min(self._tail_size, self._half))
 
     def text(self) -> str:
-        """Return the beginning and the end of the stream as text, with the number of missing bytes between them."""
+        """Return the kept beginning and end of the stream as text. If bytes between them are missing, their number is
+        stated there.
+        """
         tail = b"".join(self._tail)
         if self.dropped:
             tail = f"\n[... {self.dropped:,} bytes left out ...]\n".encode() + tail[-self._half :]
         return (bytes(self._head) + tail).decode(errors="replace")
 
     def close(self) -> str | None:
-        """Close the file with the whole stream and return its path; return None if all bytes are in memory."""
+        """Close the file with the whole stream and return its path. Return None if the stream fits in memory, so that
+        no file was needed.
+        """
         if self._file is None:
             return None
         self._file.close()
@@ -527,7 +540,8 @@ _LONGEST_REASON = 2_000
 
 
 class Reapers:
-    """Owner of a workspace's helper process, which is started for the first command, and again if it was killed.
+    """Owner of the helper process that starts the commands of a workspace. The helper is started for the first command,
+    and again if something has killed it.
 
     Parameters
     ----------
@@ -546,7 +560,7 @@ class Reapers:
         self._process: subprocess.Popen[bytes] | None = None
 
     def send(self, argv: Sequence[str], cwd: str, environ: Mapping[str, str], streams: Streams) -> None:
-        """Send a command to the helper process, which runs it.
+        """Send a command to the helper process, which then runs it.
 
         The arguments are passed in a memory file, since they may be longer than a message of the socket.
 
@@ -637,7 +651,7 @@ T = TypeVar("T")
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, even if the caller is cancelled meanwhile; return its result.
+    """Run a coroutine to its end, even if the caller is cancelled in the meantime. Return its result.
 
     The cancellation is raised afterwards. An error of the work takes precedence over it.
     """
@@ -674,7 +688,7 @@ CommandInput: TypeAlias = bytes | AsyncIterator[bytes | str]
 
 @dataclass(frozen=True, slots=True)
 class CommandOutcome:
-    """Exit code and duration of a command, and whether it reached its time limit."""
+    """Exit code and duration of a command that has ended, and whether it was ended by its time limit."""
 
     code: int
     """Exit code of the command; the negative signal number if a signal killed it."""
@@ -683,7 +697,7 @@ class CommandOutcome:
 
 
 class WrongFolderError(Exception):
-    """Error of a command whose working folder cannot be entered. Its argument is an OSError."""
+    """Error of a command whose working folder cannot be entered. Its argument is the OSError of the system."""
 
 
 async def run(
@@ -700,7 +714,8 @@ async def run(
     on_start: Callable[[int], None] | None = None,
     undecodable: str = "replace",
 ) -> CommandOutcome:
-    """Run a command through the helper process; return its exit code and duration.
+    """Run a command through the helper process of a workspace. Return its exit code, its duration, and whether it
+    reached the time limit.
 
     Parameters
     ----------
@@ -768,7 +783,7 @@ class _Run:
             await shielded(self._finish())
 
     async def _finish(self) -> None:
-        """End all remaining processes of the command, and wait until its reaper has ended."""
+        """End all processes of the command that are left, and wait until its reaper process has ended."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)  # the reaper ends everything, also a command that floods its output
         for task in self._tasks:
@@ -784,14 +799,14 @@ class _Run:
             self._control.close()
 
     def _confirm_end(self) -> None:
-        """Report to the reaper that its message about the end was received, so that background processes may
-        continue.
+        """Tell the reaper process that its report about the command's end was received. The reaper then lets background
+        processes of the command continue.
         """
         with suppress(OSError):
             self._control.send(END_CONFIRMED)
 
     async def _start(self, send: Callable[[Streams], None], stdin: CommandInput) -> None:
-        """Send the command to the helper process, and start to read its output."""
+        """Send the command to the helper process, and start tasks that read its output and write its input."""
         stdin_pipe = os.pipe()
         out = os.pipe()
         err = os.pipe()
@@ -817,7 +832,9 @@ class _Run:
             os.close(stdin_pipe[1])
 
     def _code(self, report: bytes, program: str, cwd: str) -> int:
-        """Convert the reaper's last report to an exit code; raise `WrongFolderError` if the folder was refused."""
+        """Convert the last report of the reaper process to the exit code of the command. Raise `WrongFolderError` if
+        the working folder could not be entered.
+        """
         # Reports: "status N" (wait status), "cwd ERRNO", "error ERRNO" (no process), "ended", or nothing after a kill.
         word, _, number = report.decode().strip().partition(" ")
         if word == "status":
@@ -834,7 +851,9 @@ class _Run:
         return -signal.SIGKILL  # the time limit was reached, or the reaper was killed
 
     async def _last_report(self) -> bytes:
-        """Wait for the reaper's last report, and return it. The report before it is the command's process id."""
+        """Wait for the last report of the reaper process and return it; b"" if the reaper ended without one. The report
+        with the command's process id comes first and is passed to a callback.
+        """
         loop = asyncio.get_running_loop()
         data = b""
         # A report may arrive in several pieces: the text after the last line feed is kept for the next piece.
@@ -848,7 +867,9 @@ class _Run:
         return b""
 
     async def _read(self, end: int, output: OutputBuffer, name: str) -> None:
-        """Read an output stream until it ends; pass the bytes to a buffer and the text to the callback."""
+        """Read an output stream of the command until it ends. Pass the bytes to a buffer, and the decoded text to the
+        callback if there is one.
+        """
         reader = asyncio.StreamReader(limit=4 * _PIECE)
         file = os.fdopen(end, "rb", buffering=0)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -871,7 +892,7 @@ class _Run:
 
 
 async def pieces_of(data: CommandInput) -> AsyncIterator[bytes]:
-    """Yield the input of a command in pieces of bytes. Text is encoded as UTF-8."""
+    """Yield the input of a command in pieces of bytes. Pieces of text are encoded as UTF-8."""
     if isinstance(data, bytes):
         yield data
         return
@@ -880,7 +901,7 @@ async def pieces_of(data: CommandInput) -> AsyncIterator[bytes]:
 
 
 async def _write(end: int, data: CommandInput) -> None:
-    """Write the input of a command into its pipe. A command that stops reading is not an error."""
+    """Write the input of a command into its pipe, then close the pipe. A command that stops reading is not an error."""
     transport, protocol = await asyncio.get_running_loop().connect_write_pipe(
         asyncio.streams.FlowControlMixin, os.fdopen(end, "wb", buffering=0)
     )

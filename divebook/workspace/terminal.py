@@ -20,13 +20,17 @@ _END = b"\x04"
 
 
 def end_after(last: bytes) -> bytes:
-    """Return the control characters that end the input, given the bytes that were typed last."""
+    """Return the control characters that end the input of a terminal. `last` are the bytes that were typed
+    before them.
+    """
     # Within a line the first byte only submits that line; a second one ends the input.
     return _END if not last or last[-1:] in b"\n\r\x04" else _END * 2
 
 
 def main(rows: int, columns: int, words: Sequence[str]) -> int:
-    """Run a program in a new terminal; return its exit code, negative if a signal killed it."""
+    """Run a program in a new pseudo-terminal of the given size. Return its exit code, the negative signal number if a
+    signal killed it.
+    """
     child, terminal = pty.fork()
     if child == 0:
         termios.tcsetwinsize(0, (rows, columns))
@@ -41,7 +45,9 @@ def main(rows: int, columns: int, words: Sequence[str]) -> int:
 
 
 def _relay(terminal: int, program: int) -> None:
-    """Forward input and output until the program has ended and all its output is read."""
+    """Copy this process's input to a terminal, and the terminal's output to stdout, until the program in it has ended
+    and all its output was copied.
+    """
     sources = [terminal, program, 0]
     waiting = b""
     last = b""

@@ -1,4 +1,6 @@
-"""Workspaces (files, a shell and resources, open while entered), and sessions of agents in a workspace."""
+"""Base class of workspaces (files, a shell and resources, which are open while the workspace is entered), and sessions
+of agents that work in a workspace.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def file_instructions(disk: Disk, folders: Sequence[str], tmp_dir: str | None) -
 
 
 def shell_instructions(folder: str, seconds: float, note: str) -> str:
-    """Return the description of a shell for agents: working folder, time limit and a note."""
+    """Return the description of a workspace's shell for agents: its working folder, its time limit and a note about its
+    limits.
+    """
     return "\n".join(
         [
             "<shell-execution>",
@@ -51,25 +55,29 @@ def shell_instructions(folder: str, seconds: float, note: str) -> str:
 
 
 def mount_instructions(folder: str, inside: str) -> str:
-    """Return the description for agents of a folder of this machine that a container mounts."""
+    """Return a text for agents that names a folder of this machine and the path under which a container mounts it."""
     paths = [f"<host>{escape(folder)}</host>", f"<container>{escape(inside)}</container>"]
     return "\n".join(["<mount-mapping>", *paths, "</mount-mapping>"])
 
 
 def resource_instructions(texts: Mapping[str, str]) -> str:
-    """Return the description of resources for agents, from their texts by key."""
+    """Return the description of a workspace's resources for agents. `texts` has the description of each resource by its
+    key.
+    """
     lines = [f"<resource name={quoteattr(key)}>{escape(text)}</resource>" for key, text in texts.items()]
     return "\n".join(["<resources>", *lines, "</resources>"])
 
 
 def whole_instructions(parts: Sequence[str]) -> str:
-    """Join the parts of a description into one text; return '' if all parts are empty."""
+    """Join the parts of a workspace's description for agents into one text. Return '' if all parts are empty."""
     text = "\n\n".join(part for part in parts if part)
     return f"<environment-context>\n{text}\n</environment-context>" if text else ""
 
 
 def tree_text(disk: Disk, folder: str, max_depth: int = MAX_DEPTH) -> str:
-    """Return a folder's content as text, one path per line. Hidden files are left out and ignored ones marked."""
+    """Return the content of a folder and its subfolders as text for agents, one path per line. Most hidden files are
+    left out, and paths that git ignores are marked.
+    """
     if not disk.is_folder(folder):
         return f"Directory not found: {folder}"
     base = disk.policy.absolute(folder).rstrip("/")
@@ -84,7 +92,7 @@ def tree_text(disk: Disk, folder: str, max_depth: int = MAX_DEPTH) -> str:
 
 
 def _lines(disk: Disk, base: str, parent: str, depth: int, ignored: IgnoreRules) -> Iterator[str]:
-    """Yield a line for each entry of a folder and of its subfolders down to `depth` levels."""
+    """Yield a line of text for each entry of a folder and of its subfolders, down to `depth` levels, folders first."""
     entries = disk.entries(f"{base}/{parent}" if parent else base)
     # Folders come first. Skipped and ignored ones are listed without their content, so that a model knows of them.
     for name, is_folder in sorted(entries, key=lambda entry: (not entry[1], entry[0])):
@@ -102,7 +110,9 @@ def _lines(disk: Disk, base: str, parent: str, depth: int, ignored: IgnoreRules)
 
 
 def _ignored(disk: Disk, base: str) -> IgnoreRules:
-    """Return the rules of the file ``.gitignore`` in a folder; no rules if it cannot be read."""
+    """Return the rules of the file ``.gitignore`` in a folder. Without such a file, or if it cannot be read, return no
+    rules.
+    """
     rules = IgnoreRules()
     with suppress(OSError):  # there is none, or it cannot be read
         rules.add("", disk.read(f"{base}/{GITIGNORE}").decode(errors="replace"))
@@ -110,7 +120,8 @@ def _ignored(disk: Disk, base: str) -> IgnoreRules:
 
 
 class Workspace(ABC):
-    """Base class of workspaces: files, a shell and resources that can be used while the workspace is entered.
+    """Base class of workspaces. A workspace has files, a shell and resources, which can be used while the workspace is
+    entered (``async with``).
 
     A subclass assigns `_file_operator` and `_shell` in `_setup`, and releases its own resources in `_teardown`. If
     `_setup` fails, everything is closed again. Everything is closed in reverse order, even if a part fails to close.
@@ -155,10 +166,14 @@ class Workspace(ABC):
 
     @abstractmethod
     async def _setup(self) -> None:
-        """Create the file operator and the shell, and optionally resources and toolsets. Called on entry."""
+        """Open the workspace: create its file operator and its shell, and optionally resources and toolsets. Called
+        when the workspace is entered.
+        """
 
     async def _teardown(self) -> None:  # noqa: B027 - many kinds have nothing else to release
-        """Release what a subclass has created, before files and shell are closed. Called on exit."""
+        """Release everything else that a subclass has created. Called when the workspace is left, before its files and
+        shell are closed.
+        """
 
     # --- entering and leaving --------------------------------------------------------------------------------------
 
@@ -180,7 +195,9 @@ class Workspace(ABC):
         await self._leave()
 
     async def _leave(self) -> None:
-        """Close all parts, even during a cancellation. The first error is raised at the end."""
+        """Close the files, shell and resources of the workspace, even while the task is being cancelled. The first
+        error is raised after all are closed.
+        """
         await shielded(self._close_all())
 
     async def _close_all(self) -> None:
@@ -263,7 +280,9 @@ class Workspace(ABC):
         return files.policy.default
 
     async def require_there(self) -> None:
-        """Raise `WorkspaceGoneError` if the folder of the workspace was deleted or replaced after entry."""
+        """Raise `WorkspaceGoneError` if the folder of the workspace was deleted or replaced after the workspace was
+        entered.
+        """
         if not self.root.is_there():
             raise WorkspaceGoneError(
                 f"the folder {self.root.path} of a workspace is not there any more: leave the workspace, and restore it"
@@ -271,12 +290,14 @@ class Workspace(ABC):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Plain data that identifies the workspace after a restart; by default its folder, while it is entered."""
+        """Plain data by which the workspace can be identified after a restart of Python. By default its folder; empty
+        while the workspace is not entered.
+        """
         has_folder = self._is_entered and isinstance(self._file_operator, LocalFileOperator)
         return {"folder": self.root.path} if has_folder else {}
 
     def add_toolset(self, toolset: Any) -> None:
-        """Add a toolset for agents. It is removed when the workspace is left."""
+        """Add a toolset that agents in the workspace can use. It is removed when the workspace is left."""
         self._toolsets.append(toolset)
 
     def get_toolsets(self) -> list[Any]:
@@ -284,17 +305,21 @@ class Workspace(ABC):
         return [*self._toolsets, *self._resources.get_toolsets()]
 
     def with_resource_factory(self, key: str, factory: ResourceFactory) -> Self:
-        """Register a function that creates the resource with a key on request; return the workspace."""
+        """Register a function that creates the resource with a key when it is first requested. Return the workspace."""
         self._resources.register_factory(key, factory)
         return self
 
     def with_resource_state(self, saved: SavedResources | None) -> Self:
-        """Add exported states of resources, which are restored on entry; return the workspace. None adds nothing."""
+        """Add states of resources that `export_resource_state` returned earlier; they are restored on entry. Return the
+        workspace. None adds nothing.
+        """
         self._resources.pend(saved)
         return self
 
     async def export_resource_state(self) -> dict[str, Any]:
-        """Return the states of the workspace's resources as plain data."""
+        """Return the states of the workspace's resources as plain data, for `with_resource_state` of a later
+        workspace.
+        """
         return await self._resources.export_state()
 
     async def get_context_instructions(self) -> str:
@@ -316,7 +341,7 @@ MOST_MESSAGES = 500
 
 @dataclass(frozen=True, slots=True)
 class BusMessage:
-    """A message from one agent session to another session, or to all sessions."""
+    """A message from one agent session to another one, or to all sessions of the same message bus."""
 
     content: Any
     source: str
@@ -326,7 +351,8 @@ class BusMessage:
 
 
 class MessageBus:
-    """Message bus between agent sessions of one event loop. A subscriber gets the messages sent after it subscribed.
+    """Message bus between the agent sessions of one event loop. A subscriber, identified by a session id, gets the
+    messages sent after it subscribed.
 
     Parameters
     ----------
@@ -340,15 +366,19 @@ class MessageBus:
         self._count = 0
 
     def subscribe(self, subscriber: str) -> None:
-        """Subscribe to all messages that are sent from now on. Idempotent."""
+        """Register a session id as a subscriber, which gets all messages that are sent from now on. A second call for
+        it changes nothing.
+        """
         self._positions.setdefault(subscriber, self._count)
 
     def unsubscribe(self, subscriber: str) -> None:
-        """End a subscription. Unread messages are dropped for this subscriber."""
+        """Remove a subscriber, given by its session id. Its unread messages are lost to it."""
         self._positions.pop(subscriber, None)
 
     def send(self, message: BusMessage) -> bool:
-        """Send a message; return False if the bus still has a message with the same id."""
+        """Send a message to the subscribers and return True. Return False, without sending, if the bus still has a
+        message with the same id.
+        """
         # The id makes sending idempotent.
         if any(earlier.id == message.id for _, earlier in self._messages):
             return False
@@ -357,18 +387,21 @@ class MessageBus:
         return True
 
     def peek(self, subscriber: str) -> list[BusMessage]:
-        """Return the messages that a subscriber has not consumed yet, without consuming them."""
+        """Return the messages that are waiting for a subscriber (a session id) without removing them. Return an empty
+        list if it has not subscribed.
+        """
         after = self._positions.get(subscriber)
         if after is None:
             return []
         return [each for number, each in self._messages if number > after and each.target in (None, subscriber)]
 
     def has_pending(self, subscriber: str) -> bool:
-        """Return True if there are messages that a subscriber has not consumed yet."""
+        """Return True if messages are waiting for a subscriber (a session id)."""
         return bool(self.peek(subscriber))
 
     def consume(self, subscriber: str) -> list[BusMessage]:
-        """Return the messages that a subscriber has not consumed yet, and mark them as consumed.
+        """Return the messages that are waiting for a subscriber (a session id), and mark them as read, so that it does
+        not get them again.
 
         A new subscriber gets an empty list.
         """
@@ -377,12 +410,13 @@ class MessageBus:
         return messages
 
     def clear(self) -> None:
-        """Drop all messages of all subscribers."""
+        """Delete all messages, also those that subscribers have not read yet."""
         self._messages.clear()
 
 
 class AgentSession:
-    """Session of one agent: files, shell and resources, by default those of a workspace.
+    """Session of one agent, with the files, the shell and the resources that it uses. By default they are those of a
+    workspace.
 
     Parameters
     ----------
@@ -440,30 +474,34 @@ class AgentSession:
 
     @property
     def file_operator(self) -> FileOperator | None:
-        """Files of the session; None without a workspace and without own files."""
+        """Files that the agent uses. None if the session has neither own files nor a workspace."""
         return self._files if self._files is not None or self.workspace is None else self.workspace.file_operator
 
     @property
     def shell(self) -> Shell | None:
-        """Shell of the session; None without a workspace and without an own shell."""
+        """Shell that the agent uses. None if the session has neither an own shell nor a workspace."""
         return self._shell if self._shell is not None or self.workspace is None else self.workspace.shell
 
     @property
     def resources(self) -> ResourceRegistry | None:
-        """Resources of the session; None without a workspace and without own resources."""
+        """Resources that the agent uses. None if the session has neither own resources nor a workspace."""
         return self._resources if self._resources is not None or self.workspace is None else self.workspace.resources
 
     def below(self) -> AgentSession:
-        """Create a session for an agent to which this agent delegates work. It has the same parts and another id."""
+        """Create a session for an agent to which this session's agent delegates work. It uses the same files, shell and
+        resources, and has another id.
+        """
         parts = {"file_operator": self._files, "shell": self._shell, "resources": self._resources}
         return AgentSession(self.workspace, parent=self, **parts)  # type: ignore[arg-type]
 
     def export_state(self) -> dict[str, Any]:
-        """Return the session's id and state as plain data."""
+        """Return the id of the session and the data of its attribute `state`, as plain data."""
         return {"run_id": self.run_id, "state": dict(self.state)}
 
     def with_state(self, saved: Mapping[str, Any] | None) -> Self:
-        """Restore a state that `export_state` returned, and return the session. None changes nothing."""
+        """Set the attribute `state` to the data that `export_state` returned earlier, and return the session. None
+        changes nothing.
+        """
         if saved is not None:
             self.state = dict(saved.get("state", {}))
         return self
@@ -480,7 +518,9 @@ CURRENT_WORKSPACE: ContextVar[Workspace | None] = ContextVar("divebook_workspace
 
 
 def present_workspace() -> Workspace:
-    """Return the workspace of the current call of an execution; raises `WorkspaceNotEnteredError` outside a call."""
+    """Return the workspace of the action or tool call that is running. Raise `WorkspaceNotEnteredError` if there is
+    none.
+    """
     workspace = CURRENT_WORKSPACE.get()
     if workspace is None:
         raise WorkspaceNotEnteredError("there is no workspace here: let the agent, step or workflow name one")
@@ -491,7 +531,8 @@ T = TypeVar("T")
 
 
 def several(values: Iterable[T], argument: str) -> tuple[T, ...]:
-    """Return a sequence argument as a tuple; raise an error for a single string.
+    """Return the value of an argument that takes several values as a tuple. Raise TypeError for a single string, which
+    would be split into letters.
 
     Raises
     ------

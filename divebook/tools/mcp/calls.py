@@ -1,4 +1,6 @@
-"""Requests to MCP servers (tools, discovery, resources, prompts), and conversion between protocol and plain data."""
+"""Requests to MCP servers (tool calls, discovery of tools, resources, prompts), and conversion between types of the MCP
+protocol and plain data.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ async def call_tool(
     *,
     sampler: str | None = None,
 ) -> CallOutcome:
-    """Call a tool. If the result violates the tool's output schema, return an error outcome, which the model gets."""
+    """Call a tool of an MCP server and return the outcome. A result that violates the tool's output schema becomes an
+    error outcome, which the model gets.
+    """
     try:
         result = await client.session.call_tool(
             tool,
@@ -79,7 +83,9 @@ async def call_tool(
 
 
 def with_advice(outcome: CallOutcome, server: str) -> CallOutcome:
-    """Append advice to an outcome that failed because the protocol version does not let the server ask a question."""
+    """Return the outcome of a tool call, with advice added if the call failed because this protocol version does not
+    let the server ask questions. Any other outcome is returned unchanged.
+    """
     if not (outcome.is_error and _NO_WAY_TO_ASK in str(outcome.content)):
         return outcome
     advice = (
@@ -91,7 +97,9 @@ def with_advice(outcome: CallOutcome, server: str) -> CallOutcome:
 
 
 def outcome_of(result: CallToolResult | InputRequiredResult, sampler: str | None = None) -> CallOutcome:
-    """Convert the result of a tool call to a `CallOutcome`. `sampler` is the agent that answers sampling requests."""
+    """Convert the result that an MCP server returned for a tool call to a `CallOutcome`. `sampler` is the name of the
+    agent that answers sampling requests.
+    """
     if isinstance(result, InputRequiredResult):
         return _questions_of(result, sampler)
     return CallOutcome(_content(result), is_error=bool(result.is_error))
@@ -111,13 +119,15 @@ def _questions_of(result: InputRequiredResult, sampler: str | None) -> CallOutco
 
 
 def is_plain(params: CreateMessageRequestParams) -> bool:
-    """Return True if a sampling request has only text: no images, and no tools of the server."""
+    """Return True if a sampling request of a server contains only text. Return False if it has images or offers tools
+    of the server.
+    """
     texts = all(isinstance(message.content, TextContent) for message in params.messages)
     return bool(params.messages) and texts and not params.tools
 
 
 def sampling_of(params: CreateMessageRequestParams, sampler: str) -> dict[str, Any]:
-    """Return a sampling request as plain data, with the name of the agent that answers the request."""
+    """Return a sampling request of a server as plain data, with the name of the agent that answers it."""
     fields = {
         "agent": sampler,
         "messages": [{"role": message.role, "text": message.content.text} for message in params.messages],  # type: ignore[union-attr]
@@ -129,19 +139,24 @@ def sampling_of(params: CreateMessageRequestParams, sampler: str) -> dict[str, A
 
 
 def request_of(params: Any) -> dict[str, Any]:
-    """Return an elicitation request (a question to a person) as plain data. An address is shown and never opened."""
+    """Return an elicitation request of a server (a question to a person) as plain data. A web address in it is shown to
+    the person and never opened.
+    """
     if isinstance(params, ElicitRequestFormParams):
         return {"message": params.message, "schema": dict(params.requested_schema)}
     return {"message": f"{params.message}\n{params.url}", "schema": {}}
 
 
 def sampled_of(answer: Mapping[str, Any]) -> CreateMessageResult | ErrorData:
-    """Return a model's answer as a protocol type, or the protocol's error if the answer has no text."""
+    """Convert an agent's answer to a sampling request to the type of the MCP protocol. An answer without text becomes a
+    protocol error.
+    """
     return message_of(answer) if "text" in answer else ErrorData(code=_REFUSED, message=answer["error"])
 
 
 def message_of(answer: Mapping[str, Any]) -> CreateMessageResult:
-    """Return a model's answer as a message of the protocol, for a reply to several requests at once.
+    """Convert an agent's answer to a sampling request to a message of the MCP protocol, for a reply that answers
+    several requests at once.
 
     Such a reply cannot contain errors. A missing answer is therefore replaced by a text with the reason.
     """
@@ -151,13 +166,15 @@ def message_of(answer: Mapping[str, Any]) -> CreateMessageResult:
 
 
 def response_of(answer: Mapping[str, Any]) -> ElicitResult:
-    """Return a person's answer as a protocol type."""
+    """Convert a person's answer to an elicitation request to the type of the MCP protocol."""
     content = answer.get("content")
     return ElicitResult(action=answer["action"], content=None if content is None else dict(content))
 
 
 def responses_of(answers: Answers | None) -> InputResponses | None:
-    """Return the answers to all requests of an unfinished tool call as protocol types, by name of the request."""
+    """Convert the answers to the questions with which a server replied to a tool call to types of the MCP protocol, by
+    name of the question. Return None for None.
+    """
     if answers is None:
         return None
     return {name: response_of(answer) if "action" in answer else message_of(answer) for name, answer in answers.items()}
@@ -176,7 +193,9 @@ def _is_binary(part: Any) -> bool:
 
 
 def part_of(part: Any) -> Any:
-    """Return one content part of a tool result: text, a description, or base64 data with its media type."""
+    """Return one content part of a tool result as plain data: text, base64 data with its media type, or a text that
+    describes any other part.
+    """
     match part:
         case TextContent():
             return part.text
@@ -190,7 +209,7 @@ def part_of(part: Any) -> Any:
 
 
 def text_of(resource: TextResourceContents | BlobResourceContents) -> str:
-    """Return the text of a resource; for a binary resource, a line with its URI, media type and size."""
+    """Return the text of a resource. For a binary resource, return a line of text with its URI, media type and size."""
     if isinstance(resource, TextResourceContents):
         return resource.text
     return f"[Binary resource {resource.uri}: {resource.mime_type or 'no type'}, {len(resource.blob) * 3 // 4} bytes]"
@@ -210,7 +229,9 @@ _PAGES = 100
 
 
 async def discover_tools(client: Client, definition: MCPServerDefinition) -> Discovered:
-    """Return the tools of a server that its definition allows, without tools that a model could not use."""
+    """Return the tools of an MCP server that its definition allows, and the server's instructions. Tools that a model
+    could not use are left out.
+    """
     tools = [tool async for tool in list_all(client.list_tools, "tools") if definition.allows(tool.name)]
     offered = (_offered_tool(tool, definition) for tool in tools)
     by_name = {tool.name: tool for tool in offered if tool is not None}  # a server may list a name twice
@@ -218,7 +239,7 @@ async def discover_tools(client: Client, definition: MCPServerDefinition) -> Dis
 
 
 async def list_all(ask: Callable[..., Awaitable[Any]], field: str) -> AsyncIterator[Any]:
-    """Yield all items of a list that a server returns page by page.
+    """Yield all items of a list, such as the list of tools, that a server returns page by page.
 
     Raises
     ------
@@ -262,7 +283,9 @@ def _offered_tool(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | 
 
 
 def _problem_of(tool: OfferedTool) -> str:
-    """Return the reason why a tool cannot be passed to a model; an empty string if the tool is usable."""
+    """Return the reason why a server's tool cannot be offered to a model, such as a schema that is too large. Return an
+    empty string if it can.
+    """
     # The limits protect every later request to a model, which contains the name, description and schemas.
     if not tool.name.strip() or not tool.name.isprintable() or len(tool.name) > LONGEST:
         return f"its name must have 1 to {LONGEST} characters, all of which can be printed"
@@ -284,7 +307,9 @@ def _problem_of(tool: OfferedTool) -> str:
 
 
 def _hints(tool: Tool, definition: MCPServerDefinition) -> dict[str, bool]:
-    """Return the hints of a tool that take effect. Hints that relax approval rules need a trusted server."""
+    """Return those hints of a server about a tool that count, such as "read only". If the server is not trusted, only
+    hints that make approval rules stricter count.
+    """
     annotations = tool.annotations
     if annotations is None:
         return {}
@@ -312,7 +337,7 @@ def _warns(name: str, *, value: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ServedResource(Document):
-    """A resource of an MCP server as a document. Its path is the URI of the resource."""
+    """A resource of an MCP server as a document of divebook. Its path is the URI of the resource."""
 
     id: str = ""
     """Id of the document in divebook: ``mcp://server/address``."""
@@ -320,17 +345,17 @@ class ServedResource(Document):
 
     @property
     def content_type(self) -> str:
-        """Media type that the server declares."""
+        """Media type of the resource, as the server declares it."""
         return self.media_type
 
 
 def id_of(server: str, address: str) -> str:
-    """Return the id of a resource as a document: ``mcp://server/address``."""
+    """Return the id under which a resource of a server is found as a document: ``mcp://server/address``."""
     return f"{SCHEME}{server}/{address}"
 
 
 def document_of(server: str, parts: list[TextResourceContents | BlobResourceContents]) -> ServedResource:
-    """Join the parts of a resource into one document. A binary part is replaced by a description."""
+    """Join the parts of a resource into one document. A binary part is replaced by a line that describes it."""
     first = parts[0]
     return ServedResource(
         first.uri, "\n".join(map(text_of, parts)), id_of(server, first.uri), first.mime_type or "text/plain"
@@ -379,7 +404,7 @@ async def prompts(client: Client) -> list[dict[str, Any]]:
 
 
 async def prompt(client: Client, name: str, arguments: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return a prompt of a server with its arguments filled in: role and content of each message."""
+    """Return a prompt template of a server with its arguments filled in, as the role and content of each message."""
     result = await client.session.get_prompt(name, dict(arguments), allow_input_required=True)
     if isinstance(result, InputRequiredResult):
         raise RefusedError("it asks a person something first; prompts are only read here")

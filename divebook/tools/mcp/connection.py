@@ -132,11 +132,13 @@ class Connection:
 
     @property
     def has_ended(self) -> bool:
-        """True if the connection accepts no more requests."""
+        """True if the connection has ended or is about to end, so that it accepts no more requests."""
         return self._ending.is_set()
 
     async def open(self) -> None:
-        """Connect to the server and negotiate the protocol; raise `BrokenError`."""
+        """Connect to the server and agree on a protocol version. Raise `BrokenError` if this fails or takes too
+        long.
+        """
         context = contextvars.Context()  # the connection is of no turn
         self._task = asyncio.create_task(self._hold(), context=context)
         tasks: set[asyncio.Future[Any]] = {self._ready, self._task}
@@ -181,11 +183,13 @@ class Connection:
         self._ending.set()
 
     def end(self) -> None:
-        """Request the end of the connection, without waiting for it."""
+        """Start to close the connection, without waiting until it is closed."""
         self._end("")
 
     async def close(self) -> None:
-        """End the connection, and the server process if this connection started one. Idempotent."""
+        """Close the connection, and end the server process if this connection started one. A second call has no
+        effect.
+        """
         self._ending.set()
         if self._task is not None:
             _, unfinished = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT)
@@ -195,11 +199,11 @@ class Connection:
 
     @property
     def client(self) -> Client:
-        """The SDK's client of the open connection."""
+        """The SDK's client object for requests over the open connection."""
         return self._ready.result()
 
     async def ask(self, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Run `request` with the SDK's client and return its result.
+        """Call `request` with the SDK's client, which sends one request to the server. Return the result.
 
         Raises
         ------
@@ -250,7 +254,7 @@ class Connection:
         return BrokenError(self._cause(reason), was_sent=was_sent)
 
     def _cause(self, reason: str) -> str:
-        """Return the reason why the connection ended, with the last output of the server."""
+        """Return a text with the reason why the connection ended, and the last error output of the server."""
         fault = _innermost(self._fault)
         cause = self._complaint or (f"{reason}: {str(fault) or type(fault).__name__}" if fault is not None else reason)
         cause = cause.removesuffix(": Connection closed")  # which says nothing
@@ -258,7 +262,9 @@ class Connection:
 
 
 class BrokenError(Exception):
-    """Error of a request whose connection has ended."""
+    """Error of a request that was not answered because the connection to the server has ended. `was_sent` is True if
+    the server may have received the request.
+    """
 
     def __init__(self, cause: str, *, was_sent: bool) -> None:
         self.cause = cause
@@ -267,7 +273,7 @@ class BrokenError(Exception):
 
 
 class RefusedError(Exception):
-    """Error of a request that the server refuses, or answers in violation of the protocol.
+    """Error of a request that the server refuses, or that it answers in violation of the protocol.
 
     Parameters
     ----------
@@ -281,7 +287,9 @@ class RefusedError(Exception):
 
 
 class TransportStatus:
-    """Status of a transport beside its messages: last error output of the server process, or last HTTP status."""
+    """Latest information about the server apart from its messages: the last error output of its process, or its last
+    HTTP status.
+    """
 
     def __init__(self) -> None:
         self.text = ""
@@ -293,7 +301,9 @@ OpenTransport = Callable[[TransportStatus], AbstractAsyncContextManager[Any]]
 
 
 def addresses_of(policy: Policy, host: str) -> list[str]:
-    """Resolve a host name to its IP addresses; raise `SetupError` if the policy forbids one of the addresses."""
+    """Return the IP addresses of a host name. Raise `SetupError` if the access policy forbids the name or one of the
+    addresses.
+    """
     policy.host(host)
     addresses = [
         str(socket_address[0]) for *_, socket_address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -304,7 +314,7 @@ def addresses_of(policy: Policy, host: str) -> list[str]:
 
 
 def checked_transport(policy: Policy) -> httpx2.AsyncBaseTransport | None:
-    """Return an HTTP transport that checks addresses.
+    """Return an HTTP transport that connects only to addresses that the access policy allows.
 
     Return None if the policy allows all addresses, or if a proxy resolves the names.
     """
@@ -312,7 +322,8 @@ def checked_transport(policy: Policy) -> httpx2.AsyncBaseTransport | None:
 
 
 class _CheckedAddresses(httpx2.AsyncHTTPTransport):
-    """HTTP transport that resolves a name once, checks the addresses and connects to one of them.
+    """HTTP transport that resolves a host name once, checks all of its addresses with the access policy, and connects
+    to one of them.
 
     A later, different answer of a name server has therefore no effect
     (test_a_name_that_leads_to_this_machine_the_second_time_is_not_connected_to).
@@ -323,7 +334,7 @@ class _CheckedAddresses(httpx2.AsyncHTTPTransport):
         self._policy = policy
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to the first address that accepts the connection.
+        """Send an HTTP request to the first address of the host that accepts the connection.
 
         The name of the host stays in the request and in the verification of the certificate.
         """
@@ -368,7 +379,8 @@ _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 
 
 def readable(item: Any, server: str) -> Any:
-    """Return a message of a server in a form that the SDK can read: without invalid tools and too deep parts.
+    """Return a message of a server in a form that the MCP SDK can read. Invalid tools, and parts that are nested too
+    deeply, are removed.
 
     A message that is nested too deeply for the SDK's parser is parsed by another one. Tools of a list that violate the
     protocol are removed, with a warning that names the tool and its server.
@@ -388,7 +400,9 @@ def readable(item: Any, server: str) -> Any:
 
 
 def _parse_again(error: ValidationError) -> SessionMessage | ValidationError:
-    """Parse again a message that the SDK refused as invalid JSON; return the SDK's error if it is really invalid."""
+    """Parse a message that the SDK refused as invalid JSON with Python's parser. Return the message, or the SDK's error
+    if this parser fails too.
+    """
     (first, *_) = error.errors(include_url=False)
     if first["type"] != "json_invalid" or not isinstance(first["input"], str | bytes):
         return error
@@ -422,7 +436,7 @@ def _valid_tools(tools: list[Any], server: str) -> Iterator[Any]:
 
 
 def _fault(tool: Any) -> str | None:
-    """Return the reason why a tool definition violates the protocol; None if it is valid."""
+    """Return the reason why the definition of a tool violates the MCP protocol. Return None if it is valid."""
     # Validation of a deep value could exceed the recursion limit.
     if _is_deep(tool):
         return _TOO_DEEP
@@ -458,7 +472,9 @@ _SESSION_TERMINATED = "Session terminated"
 
 
 class _ServerMessages:
-    """Stream of the messages of a server. It counts invalid messages and notifications, and reports the end."""
+    """Stream of the messages of a server. It ends the connection if too many messages are invalid, or if too many
+    notifications arrive between two answers.
+    """
 
     def __init__(self, stream: Any, end: Callable[[str], None], server: str) -> None:
         self._stream = stream
@@ -512,12 +528,13 @@ class _ServerMessages:
 
 
 def _is_too_deep(item: Any) -> bool:
-    """Return True if `item` is the error of the SDK's parser for a message that is nested too deeply."""
+    """Return True if `item` is the error with which the SDK's parser refuses a message that is nested too deeply."""
     return isinstance(item, ValidationError) and "recursion limit" in str(item.errors(include_input=False)[0]["msg"])
 
 
 def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationError:
-    """Return a message without the parts that are too deep for the SDK; the error if the rest is invalid, too.
+    """Return a message that is nested too deeply for the SDK without its deepest parts. If the rest is invalid too,
+    return the SDK's error.
 
     A list of tools is one message: without this, one deep schema would hide all tools of its server.
     """
@@ -544,14 +561,16 @@ def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationEr
 
 
 def _innermost(error: BaseException | None) -> BaseException | None:
-    """Return the first exception inside nested exception groups."""
+    """Return the first exception inside nested exception groups. An exception that is not a group, or None, is returned
+    unchanged.
+    """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | None) -> OpenTransport:
-    """Return a function that opens a transport to a server.
+    """Return a function that opens the connection to an MCP server, by pipes to its process or by HTTP.
 
     Raise `SetupError` if the definition of the server is incomplete or the policy forbids it.
     """
@@ -667,7 +686,9 @@ _ADVICE = {
 
 
 class _LimitedBody(httpx2.AsyncByteStream):
-    """HTTP response body with a maximum size. The SDK itself limits only event streams."""
+    """Body of an HTTP response that raises an error when it exceeds a maximum size. The SDK itself limits only event
+    streams.
+    """
 
     def __init__(self, stream: Any, most: int, more: str) -> None:
         self._stream = stream

@@ -38,7 +38,9 @@ _IS_LINUX = sys.platform == "linux"
 
 
 class _Server:
-    """The server process, its two output pipes, and the end of its error output."""
+    """The process of the MCP server, with the pipes for its output and error output. It remembers the end of the error
+    output.
+    """
 
     def __init__(self, command: list[str]) -> None:
         self.out, out = os.pipe()
@@ -65,7 +67,9 @@ class _Server:
         os._exit(127)
 
     def all_ended(self) -> bool:
-        """Collect ended child processes; return True if no visible descendant is left."""
+        """Remove ended child processes from the system (reap them). Return True if no descendant is left that this
+        process can see.
+        """
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -77,14 +81,16 @@ class _Server:
                 self.code = os.waitstatus_to_exitcode(status)
 
     def note(self) -> bytes:
-        """Read error output of the server and remember its end; return the new bytes."""
+        """Read new error output of the server and return it. Its end is remembered for the report about a failed
+        server.
+        """
         data = os.read(self.err, _CHUNK)
         self.last_words = _last_words(self.last_words + data)
         return data
 
 
 def _last_words(output: bytes) -> bytes:
-    """Return the last bytes of an output, from the start of a line or word on.
+    """Return the end of an output, cut at the beginning of a line or word.
 
     The output may contain secrets, which are redacted later. A secret that was cut would not be recognized.
     """
@@ -95,7 +101,7 @@ def _last_words(output: bytes) -> bytes:
 
 
 def _watch(server: _Server, most: int, child_ended: int) -> str:
-    """Forward the server's output until the server or the input ends.
+    """Forward the output of the server until the server or the guard's input ends.
 
     Return the reason if the guard must stop the server, an empty string otherwise.
     """
@@ -136,7 +142,9 @@ def _write(data: bytes) -> None:
 
 
 def _wait_until(condition: Callable[[], bool]) -> bool:
-    """Poll a condition for up to `GRACE` seconds; return True if it became true."""
+    """Call a condition again and again, for up to `GRACE` seconds, until it returns True. Return False if it never
+    does.
+    """
     until = time.monotonic() + GRACE
     while not condition():
         if time.monotonic() > until:
@@ -146,7 +154,9 @@ def _wait_until(condition: Callable[[], bool]) -> bool:
 
 
 def _end(server: _Server) -> None:
-    """End the server and its descendants: wait for them, then send SIGTERM, then SIGKILL."""
+    """End the server process and its descendants. They get time to end by themselves, then SIGTERM, and at last
+    SIGKILL.
+    """
     if _wait_until(server.all_ended):
         return
     # The group includes the guard. Descendants that left the group are found below on Linux.
@@ -165,7 +175,8 @@ def _children() -> list[int]:
 
 
 def main(most: str, *command: str) -> None:
-    """Run a command until the command or the input ends, then end all its descendants.
+    """Run the command of an MCP server until it ends or the guard's input is closed. Then end all processes that it has
+    started.
 
     `most` is the maximum size of one message in bytes, as text.
     """

@@ -48,7 +48,8 @@ _log = logger(__name__)
 
 
 class Consent:
-    """Browser consent for one MCP server. `ask` and `answer` are the two handlers that the SDK's provider requires.
+    """Request for a person's consent in the browser to sign in to one MCP server. The SDK calls `ask` to show the page,
+    and `answer` to get the result.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ class Consent:
         self._parameters: dict[str, str] = {}
 
     async def ask(self, address: str) -> None:
-        """Open the consent page and wait until the browser is redirected back.
+        """Open the consent page in the browser, and wait until the browser is redirected back to this machine.
 
         Raises
         ------
@@ -92,7 +93,9 @@ class Consent:
             self._parameters = await _in_time(redirect)
 
     async def answer(self) -> AuthorizationCodeResult:
-        """Return the authorization code from the redirect; raise `OAuthFlowError` if the person refused."""
+        """Return the authorization code that the browser was redirected with. Raise `OAuthFlowError` if the person
+        refused the sign-in.
+        """
         parameters = self._parameters
         if "code" not in parameters:
             raise OAuthFlowError(
@@ -109,7 +112,9 @@ class Consent:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Answer one HTTP request on the local port. Any program on this machine may send a request."""
+        """Answer one HTTP request that arrives on the local port for the redirect. Only the expected redirect is
+        accepted, because any program on this machine may send requests.
+        """
         try:
             async with asyncio.timeout(_HEADERS):
                 parameters = self._matching_parameters((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"), state)
@@ -127,7 +132,9 @@ class Consent:
             writer.close()
 
     def _matching_parameters(self, head: str, state: str) -> dict[str, str] | None:
-        """Return the query parameters of an HTTP request if the request is the expected redirect; otherwise None."""
+        """Return the query parameters of an HTTP request if it is the redirect that ends this sign-in. Return None for
+        any other request.
+        """
         method, _, rest = head.partition(" ")
         target = urlsplit(rest.partition(" ")[0])
         parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
@@ -150,14 +157,16 @@ _CLIENT = "client"
 
 
 class Tokens:
-    """In-memory storage of OAuth tokens and of the client registration, until the environment is closed."""
+    """Storage in memory of the OAuth tokens and the registered OAuth client of one MCP server. It lasts until the
+    environment is closed.
+    """
 
     def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
         self._client = client
         self._values: dict[str, Any] = {}
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the stored tokens; None before the first sign-in."""
+        """Return the stored OAuth tokens. Return None before the first sign-in."""
         tokens = self._read().get(_TOKENS)
         if tokens is None:
             return None
@@ -165,19 +174,21 @@ class Tokens:
         return OAuthToken.model_validate(tokens)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store new tokens, and redact them from now on in logs and output."""
+        """Store new OAuth tokens. From now on they are redacted in logs and output."""
         plain = tokens.model_dump(mode="json", exclude_none=True)
         shared().know_all(plain)
         self._write({**self._read(), _TOKENS: plain})
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the OAuth client of the definition, or the client that the server registered; None without either."""
+        """Return the OAuth client in the server's definition, or else the client that the server has registered. Return
+        None without either.
+        """
         registered = self._read().get(_CLIENT)
         shared().know_all(registered)
         return self._client or (None if registered is None else OAuthClientInformationFull.model_validate(registered))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Store the OAuth client that the server has registered for divebook."""
+        """Store the OAuth client under which the MCP server has registered divebook."""
         plain = client_info.model_dump(mode="json", exclude_none=True)
         shared().know_all(plain)
         self._write({**self._read(), _CLIENT: plain})
@@ -223,7 +234,9 @@ class FileTokens(Tokens):
 
 
 def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealing) -> OAuthClientProvider | None:
-    """Return the httpx authentication that adds tokens to requests and renews them; None for a server without OAuth."""
+    """Return the httpx authentication object that adds OAuth tokens to requests and renews them. Return None for a
+    server that does not use OAuth.
+    """
     oauth = definition.oauth
     if oauth is None or definition.url is None:
         return None

@@ -1,4 +1,4 @@
-"""Checks and routing for MCP tool calls, without the SDK.
+"""Permission checks and routing of requests for calls of MCP tools. This module does not load the MCP SDK.
 
 Three parts: the permission check of server definitions, the routing of requests that a server sends during a call, and
 the validation of tool results. The module imports no heavy library.
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def require_variables(server: MCPServerDefinition, policy: Policy) -> None:
-    """Raise `SetupError` unless the policy allows each ``$NAME``, ``env://NAME`` and ``file://PATH`` of a server."""
+    """Raise `SetupError` if the definition of a server refers to an environment variable, secret or file (``$NAME``,
+    ``env://NAME``, ``file://PATH``) that the policy does not allow.
+    """
     texts = [*server.args, *server.env.values(), *server.headers.values(), server.authorization_token or ""]
     for text in texts:
         require_expandable(text, policy)
@@ -45,13 +47,13 @@ class _Request(NamedTuple):
     answer: asyncio.Future[Mapping[str, Any]]
 
     def refuse(self) -> None:
-        """Answer the request with a refusal, unless the request already has an answer."""
+        """Answer this request of a server with a refusal, unless it is answered already."""
         if not self.answer.done():
             self.answer.set_result({"action": "cancel", "error": "the call ended before there was an answer"})
 
 
 class _OpenCall:
-    """A running tool call, with the requests that the server sends to this process during the call."""
+    """A running call of a tool, with the requests (questions) that the server has sent during the call."""
 
     def __init__(self) -> None:
         self.requests: asyncio.Queue[_Request] = asyncio.Queue()
@@ -64,7 +66,9 @@ class _OpenCall:
 
 
 class OpenCalls:
-    """The running tool calls of one server during which the server may send requests."""
+    """The running tool calls of one MCP server. A request that the server sends meanwhile is answered by one of them,
+    because the protocol does not name the call.
+    """
 
     def __init__(self) -> None:
         self._calls: list[_OpenCall] = []
@@ -73,7 +77,7 @@ class OpenCalls:
         return bool(self._calls)
 
     async def ask(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the answer to a request of the server. The task of a running tool call asks the question."""
+        """Pass a request of the server to a running tool call, whose task answers it. Return the answer."""
         request = _Request(payload, asyncio.get_running_loop().create_future())
         self._pass(request)
         return await request.answer
@@ -85,7 +89,7 @@ class OpenCalls:
             request.refuse()
 
     async def answering(self, work: Coroutine[Any, Any, T], elicit: Elicit) -> T:
-        """Run a tool call and return its result. Meanwhile `elicit` answers the requests that the server sends.
+        """Run a tool call and return its result. While it runs, `elicit` answers the requests that the server sends.
 
         Requests that are open when the call ends are passed to another call. Without another call they are refused.
         """
@@ -115,7 +119,9 @@ class OpenCalls:
 
 
 async def _answer(request: _Request, call: asyncio.Future[Any], elicit: Elicit) -> None:
-    """Answer a request of the server with the result of `elicit`. Withdraw the question if the tool call ends first."""
+    """Answer a request of the server with the result of `elicit`. If the tool call ends first, withdraw the question to
+    the person and refuse the request.
+    """
     answer_task = asyncio.ensure_future(elicit(request.payload))
     try:
         await _first_of(call, answer_task)
@@ -142,12 +148,14 @@ async def _first_of(*futures: asyncio.Future[Any]) -> None:
 
 
 def check_results_of(session: ClientSession) -> None:
-    """Make a session validate tool results with `require_fitting` in place of the SDK's own validation."""
+    """Make a session of the SDK validate the results of tools by `require_fitting` instead of its own validation."""
     session.validate_tool_result = partial(require_fitting, session)  # type: ignore[method-assign]
 
 
 async def require_fitting(session: ClientSession, name: str, result: CallToolResult) -> None:
-    """Raise RuntimeError, as the SDK does, if a tool result violates the declared output schema of the tool."""
+    """Raise RuntimeError, as the SDK does, if the result of a tool call violates the output schema that the tool
+    declares. Do nothing for a tool without an output schema.
+    """
     schemas = session._tool_output_schemas  # noqa: SLF001 - known to nobody else, and filled by each list of tools
     if name not in schemas:
         await session.list_tools()

@@ -1,4 +1,4 @@
-"""MCP servers of an environment: a server is started at its first request and ends with the environment.
+"""MCP servers of an environment. A server is started at its first request and ended with the environment.
 
 Loading the SDK takes a third of a second, so it is loaded in a thread when a server is first needed. Each connection
 lives on the engine's event loop, in a task of its own (`divebook.tools.mcp.connection`).
@@ -45,14 +45,17 @@ CLOSING = 6.0
 
 
 class OnEngine(Protocol):
-    """Callback that runs a coroutine on the engine's event loop. Other threads call it and block for the result."""
+    """Function that runs a coroutine on the event loop of the engine. It is called in other threads and blocks until
+    the result is there.
+    """
 
     def __call__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return the result of the coroutine that `work` creates."""
+        """Run the coroutine that `work` creates on the event loop of the engine, and return its result."""
 
 
 class Server:
-    """One MCP server of an environment: opens, shares and closes its connection. Implements `ToolServer`.
+    """One MCP server of an environment. It opens the connection at the first request, shares it between all requests,
+    and closes it. Implements `ToolServer`.
 
     Parameters
     ----------
@@ -92,12 +95,14 @@ class Server:
 
     @property
     def timeout(self) -> float:
-        """Time limit of a tool call, in seconds."""
+        """Time limit of one call of a tool of the server, in seconds."""
         return self.definition.timeout
 
     @property
     def sampling(self) -> str | None:
-        """Name of the agent that answers the server's requests for a model; None to refuse such requests."""
+        """Name of the agent that answers the server's sampling requests (requests for a model's response). None if such
+        requests are refused.
+        """
         return self.definition.sampling
 
     @cached_property
@@ -108,7 +113,7 @@ class Server:
 
     @property
     def is_running(self) -> bool:
-        """True if a connection is open."""
+        """True if a connection to the server is open."""
         return self._connection is not None and not self._connection.has_ended
 
     @property
@@ -117,7 +122,7 @@ class Server:
         return self.definition.trusted and APPROVALS in self.policy.allowed
 
     def check(self) -> None:
-        """Raise `SetupError` unless the policy allows the variables and files that the server's definition names."""
+        """Raise `SetupError` if the server's definition names a variable or file that the policy does not allow."""
         require_variables(self.definition, self.policy)
 
     # --- for people and their code -----------------------------------------------------------------------------------
@@ -127,22 +132,26 @@ class Server:
         return self._run_on_engine("list_resources", lambda module, client: module.resources(client, self.name))
 
     def read(self, address: str) -> Document:
-        """Return a resource of the server as a document."""
+        """Return the resource of the server with this address, as a document."""
         document: Document = self._run_on_engine(
             "read_resource", lambda module, client: module.read(client, self.name, address)
         )
         return document
 
     def tools(self) -> tuple[OfferedTool, ...]:
-        """Return the tools that the server offers now and that a model can use; raise `ServerError`."""
+        """Return the tools that the server offers now, without those that a model could not use. Raise `ServerError` if
+        the server cannot be reached.
+        """
         return self._on_engine(self.discover).tools
 
     def prompts(self) -> list[dict[str, Any]]:
-        """Return name, description and argument names of each prompt of the server."""
+        """Return name, description and argument names of each prompt template of the server."""
         return self._run_on_engine("list_prompts", lambda module, client: module.prompts(client))
 
     def prompt(self, name: str, **arguments: str) -> list[dict[str, Any]]:
-        """Return a prompt with its arguments filled in: role and content of each message."""
+        """Return a prompt template of the server with its arguments filled in, as the role and content of each
+        message.
+        """
         return self._run_on_engine("get_prompt", lambda module, client: module.prompt(client, name, arguments))
 
     def _run_on_engine(self, operation: str, request: Callable[[Any, Client], Awaitable[T]]) -> T:
@@ -157,7 +166,9 @@ class Server:
     # --- for the engine ----------------------------------------------------------------------------------------------
 
     async def discover(self) -> Discovered:
-        """Return the server's current tools and its instructions, in the form for agents; raise `ServerError`."""
+        """Return the tools that the server offers now and its instructions, in the form for agents. Raise `ServerError`
+        if the server cannot be reached.
+        """
         configuration = self.definition.tool_configuration
         if configuration is not None and not configuration.enabled:
             return Discovered()
@@ -178,7 +189,7 @@ class Server:
         elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
-        """Call a tool of the server and return its outcome. Parameters and errors as in `ToolServer.call`."""
+        """Call a tool of the server and return its outcome. Parameters and errors are those of `ToolServer.call`."""
         if not self.definition.allows(tool):
             raise self._error("call_tool", f"tool {tool} may not be used; its ToolConfiguration says which may")
         await _load()
@@ -215,7 +226,9 @@ class Server:
         return sampled_of(await self._open_calls.ask(sampling_of(params, self.sampling)))
 
     async def ask(self, operation: str, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Send a request without side effects; start the server first if necessary; raise `ServerError`."""
+        """Send a request without side effects to the server, which is started first if necessary. Return the answer;
+        raise `ServerError` if there is none.
+        """
         await _load()
         from divebook.tools.mcp.connection import HANDSHAKE, RefusedError
 
@@ -232,7 +245,8 @@ class Server:
         repeatable: bool = True,
         limit: float | None = None,
     ) -> T:
-        """Send a request. Send it again if the connection ended and repeating is safe.
+        """Send a request to the server and return the answer. If the connection has ended and the request may be
+        repeated safely, send it again.
 
         Repeating is safe if the request was not sent or is `repeatable`. Otherwise the outcome is unknown.
         """
@@ -309,7 +323,7 @@ class Server:
         return connection
 
     async def close(self) -> None:
-        """End the connection for good. Later requests fail."""
+        """Close the connection to the server for good. Later requests raise an error."""
         # Set before the lock is acquired: a request that waits for the lock must not open a new connection afterwards.
         self._is_closed = True
         if self._stop_timer is not None:
@@ -323,7 +337,7 @@ _LOADED: list[object] = []
 
 
 async def _load() -> None:
-    """Load the SDK in a thread, so that the event loop stays free for other executions."""
+    """Load the MCP SDK in a thread, so that the event loop stays free for other executions."""
     if not _LOADED:
         _LOADED.append(await anyio.to_thread.run_sync(_modules))
 
@@ -351,7 +365,8 @@ class Servers(Mapping[str, Server]):
         self._replaced: list[Server] = []
 
     def add(self, definition: MCPServerDefinition, policy: Policy, *, replace: bool = False) -> None:
-        """Add a server. An equal definition is ignored; another definition of the same name needs `replace`.
+        """Add an MCP server to the environment. A server with an equal definition is kept. A different definition of
+        the same name is an error without `replace`.
 
         The policy decides which programs may be started and which addresses may be reached for the server.
         """
@@ -366,7 +381,9 @@ class Servers(Mapping[str, Server]):
         self._servers[definition.name] = Server(definition, policy, self._on_engine, sealing=self._sealing)
 
     def merge_from(self, servers: Servers) -> None:
-        """Add the servers of another environment. Each keeps its policy and gets a new connection."""
+        """Add the MCP servers of another environment to this one. Each server keeps its access policy and gets a new
+        connection.
+        """
         for server in servers.values():
             self.add(server.definition, server.policy, replace=True)
 
@@ -382,25 +399,29 @@ class Servers(Mapping[str, Server]):
         return len(self._servers)
 
     async def close(self) -> None:
-        """End all connections concurrently, also those of replaced servers, within `CLOSING` seconds."""
+        """Close the connections to all servers concurrently, also to servers that were replaced. Waits at most
+        `CLOSING` seconds.
+        """
         tasks = [asyncio.ensure_future(server.close()) for server in (*self._servers.values(), *self._replaced)]
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSING)
 
 
 class ServedDocuments:
-    """Read-only documents of a repository that are resources of MCP servers."""
+    """Read-only document repository whose documents are the resources of MCP servers."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
 
     def get(self, path: str) -> Document:
-        """Return a resource by its id ``mcp://server/address``."""
+        """Return the resource of a server with the id ``mcp://server/address``, as a document."""
         server, _, address = path.removeprefix(SCHEME).partition("/")
         return self._servers[server].read(address)
 
     def list(self, prefix: str) -> list[str]:
-        """Return the ids of resources that begin with a prefix. A prefix with only the scheme lists all servers."""
+        """Return the ids of all resources that begin with a prefix. If the prefix is only ``mcp://``, the resources of
+        all servers are listed.
+        """
         name, slash, _ = prefix.removeprefix(SCHEME).partition("/")
         servers = [self._servers[name]] if name and (slash or name in self._servers) else list(self._servers.values())
         ids = [resource["id"] for server in servers for resource in server.resources()]

@@ -52,12 +52,15 @@ _FAILED = b"OCI runtime exec failed"
 
 
 def engine_url() -> str:
-    """Return the address of the container engine: the variable ``DOCKER_HOST``, or the default socket."""
+    """Return the address of the container engine: the environment variable ``DOCKER_HOST`` if it is set, else the
+    default socket.
+    """
     return os.environ.get("DOCKER_HOST") or DEFAULT_URL
 
 
 def engine_socket(url: str) -> str:
-    """Return the path of the container engine's socket; raises `EngineUnavailableError`.
+    """Return the path of the container engine's socket on this machine. Raise `EngineUnavailableError` if no engine
+    answers there, or if the address is not a local socket.
 
     docker-py leaves a socket open if nothing answers, so the connection is tested here first.
     """
@@ -83,7 +86,9 @@ def engine_socket(url: str) -> str:
 
 
 def require_image(image: str) -> None:
-    """Raise `ContainerError` if an image does not exist, `EngineUnavailableError` if no engine answers. Blocks."""
+    """Raise `ContainerError` if an image is not on this machine, `EngineUnavailableError` if no container engine
+    answers. Blocks.
+    """
     engine = Engine()
     try:
         engine.require_image_now(image)
@@ -96,7 +101,8 @@ def _unreachable_text(url: str, error: Exception) -> str:
 
 
 class Engine:
-    """Client of the container engine of this machine. Containers end with this process unless they are kept.
+    """Client of the container engine of this machine. A container that it starts ends with this process, unless its
+    plan says that the container is kept.
 
     Parameters
     ----------
@@ -116,15 +122,19 @@ class Engine:
     # --- containers ------------------------------------------------------------------------------------------------
 
     async def require_image(self, image: str) -> None:
-        """Raise `ContainerError` if an image does not exist, `EngineUnavailableError` if no engine answers."""
+        """Raise `ContainerError` if an image is not on this machine. Raise `EngineUnavailableError` if no container
+        engine answers.
+        """
         await asyncio.to_thread(self.require_image_now, image)
 
     def require_image_now(self, image: str) -> None:
-        """Raise `ContainerError` if an image does not exist. Blocks; for code outside an event loop."""
+        """Raise `ContainerError` if an image is not on this machine, like `require_image`. Blocks the thread; for code
+        outside an event loop.
+        """
         self._request_now(lambda client: client.images.get(image), f"image {image}", f"docker pull {image}")
 
     async def start(self, plan: ContainerPlan) -> str:
-        """Create and start a container; return its id. Raises the errors of `require_image`."""
+        """Create a container and start it; return its id. Raises the errors of `require_image`."""
         await self.require_image(plan.image)
         subject = f"a container of {plan.image}"
         if plan.network not in _NETWORKS and not plan.network.startswith("container:"):
@@ -143,14 +153,16 @@ class Engine:
         return container
 
     async def require_running(self, container: str) -> None:
-        """Raise `ContainerError` if a container does not exist or does not run."""
+        """Raise `ContainerError` if a container does not exist or is not running."""
         details = await self._request(lambda client: client.api.inspect_container(container), f"container {container}")
         if not details["State"]["Running"]:
             status = details["State"]["Status"]
             raise ContainerError(f"container {container} is not running but {status}: docker start {container}")
 
     async def find(self, labels: Mapping[str, str]) -> str | None:
-        """Return the id of a container with all of the labels, started if it was stopped; None if there is none."""
+        """Return the id of a container that has all of the labels. If it was stopped, start it. Return None if no
+        container has them.
+        """
         filters = [f"{name}={value}" for name, value in labels.items()]
         containers = await self._request(
             lambda client: client.api.containers(all=True, filters={"label": filters}), "containers"
@@ -162,7 +174,9 @@ class Engine:
         return container
 
     async def ports(self, container: str) -> dict[int | str, int]:
-        """Return the ports of this machine that lead to published ports of a container (``80``, ``"53/udp"``)."""
+        """Return the port of this machine for each published port of a container. The keys are ports of the container,
+        such as ``80`` or ``"53/udp"``.
+        """
         details = await self._request(lambda client: client.api.inspect_container(container), f"container {container}")
         published: Mapping[str, Any] = details["NetworkSettings"]["Ports"] or {}
         numbers = {name: int(name.removesuffix("/tcp")) if name.endswith("/tcp") else name for name in published}
@@ -177,7 +191,9 @@ class Engine:
             )
 
     async def leave(self, container: str) -> None:
-        """Close all connections to a container. The container then ends, unless it is a kept one."""
+        """Close the connections of this client to a container. The container ends as a result, unless it is a
+        kept one.
+        """
         connection = self._input_connections.pop(container, None)
         for key in [key for key in self._guards if key[0] == container]:
             await self._guards.pop(key).close()
@@ -214,7 +230,7 @@ class Engine:
         user: str | None = None,
         terminal: bool = False,
     ) -> CommandOutcome:
-        """Run a command in a container; return its exit code and duration.
+        """Run a command in a container. Return its exit code, its duration, and whether it reached the time limit.
 
         After a time limit or a cancellation no process of the command is alive.
 
@@ -276,7 +292,7 @@ class Engine:
         )
 
     async def _wait_for(self, command: _Command, stdin: CommandInput, output: CommandOutput) -> int:
-        """Pass on input and output of a command until the command has ended; return its exit status."""
+        """Pass input to a command and its output to `output` until the command has ended. Return its exit status."""
         assert command.connection is not None  # noqa: S101 - it has begun
         reading = asyncio.create_task(_read(command.connection, output, is_plain=command.terminal))
         tasks = [reading]
@@ -301,7 +317,9 @@ class Engine:
         return status
 
     async def _status(self, command: _Command) -> int | None:
-        """Return the exit status of a command; None while it runs. The engine may report the end slightly late."""
+        """Return the exit status of a command, None while it runs. The container engine may report the end of the
+        command slightly late.
+        """
         details = await self._request(lambda client: client.api.exec_inspect(command.id), command.subject)
         if command.on_start is not None and details["Pid"]:  # the engine starts it a moment after the request
             on_start = command.on_start
@@ -310,7 +328,8 @@ class Engine:
         return None if details["Running"] else details["ExitCode"]
 
     async def _end(self, command: _Command, guard: Guard) -> None:
-        """End all processes of a command. If that fails, remove the container, unless it is a kept one.
+        """End all processes of a command in a container. If that fails, remove the container to end them, unless it is
+        a kept one.
 
         The engine may start a command after the request was cancelled, and the command sets its mark a moment later.
         Therefore this repeats until the command has ended and no process with its mark is left.
@@ -331,7 +350,9 @@ class Engine:
             await self.remove(command.container)
 
     async def _start_guard(self, container: str, user: str | None, argv: Sequence[str]) -> ProcessStream:
-        """Start the guard process (a shell script) in a container; return the connection to its input and output."""
+        """Start a guard process (see `Guard`), a shell script, in a container. Return the connection to its input and
+        output.
+        """
         command = _Command(container, 0, user=user)
         await self._begin(command, argv, stdin=True)
         assert command.connection is not None  # noqa: S101 - it has begun
@@ -356,7 +377,7 @@ class Engine:
         return self._open_client
 
     async def _request(self, request: Callable[[Any], T], subject: str, remedy: str = "") -> T:
-        """Send a request to the container engine in a thread; return the result.
+        """Send a request to the container engine in a thread and return the result.
 
         Raises `ContainerError` if the engine refuses.
 
@@ -387,7 +408,7 @@ class Engine:
 
 @dataclass
 class _Command:
-    """A running command in a container."""
+    """A command that runs in a container, with its id and connection at the container engine."""
 
     container: str
     mark: int
@@ -401,7 +422,7 @@ class _Command:
 
     @property
     def subject(self) -> str:
-        """Name of the container for error messages."""
+        """Text for error messages that names the container in which the command runs."""
         return f"container {self.container}"
 
 
@@ -434,27 +455,31 @@ _PIECE = 1 << 16
 
 
 class ProcessStream:
-    """A stream connection to the input and output of a process in a container."""
+    """Stream connection to the input and output of a process in a container."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def pieces(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield pieces of output, each with the number of its stream (1 stdout, 2 stderr)."""
+        """Yield pieces of the process's output. Each comes with the number of its stream: 1 for stdout, 2 for
+        stderr.
+        """
         with suppress(asyncio.IncompleteReadError, ConnectionResetError):
             while True:
                 head = await self._reader.readexactly(_HEAD)
                 yield head[0], await self._reader.readexactly(int.from_bytes(head[4:], "big"))
 
     async def plain_pieces(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield pieces of output of a process with a terminal. The only stream has the number 1."""
+        """Yield pieces of the output of a process that has a terminal. Such a process has a single output stream, with
+        the number 1.
+        """
         with suppress(ConnectionResetError):
             while piece := await self._reader.read(_PIECE):
                 yield 1, piece
 
     async def send(self, data: bytes, *, is_last: bool = False) -> None:
-        """Send input to the process. No error is raised if the process does not read any more."""
+        """Send input to the process. A process that does not read any more is not an error."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self._writer.write(data)
             if is_last:
@@ -467,7 +492,8 @@ class ProcessStream:
 
 
 async def open_stream(socket: str, path: str, body: Mapping[str, Any]) -> ProcessStream:
-    """Send an HTTP request that upgrades to a stream connection ("hijacking"); return the connection.
+    """Send an HTTP request to the container engine that turns the connection into a stream of raw data ("hijacking").
+    Return the stream.
 
     Raises
     ------
@@ -502,7 +528,9 @@ _MOST_BEGINNING = 2000
 
 
 class CommandOutput:
-    """Receiver of the output of a command: stores it in buffers and forwards the text to a callback."""
+    """Receiver of the output of a command in a container. It stores the output in buffers and forwards the text to a
+    callback.
+    """
 
     def __init__(
         self, out: OutputBuffer, err: OutputBuffer, listen: OutputListener | None, undecodable: str = "replace"
@@ -515,14 +543,14 @@ class CommandOutput:
         """First bytes of the output. If a command cannot start, the engine reports the reason there."""
 
     def feed(self, data: bytes, *, is_error: bool) -> None:
-        """Add the next bytes of stdout or stderr."""
+        """Add the next bytes of the command's stdout, or of its stderr with `is_error`."""
         if len(self.beginning) < _MOST_BEGINNING:
             self.beginning += data[:_MOST_BEGINNING]
         self._buffers[is_error].feed(data)
         self._forward(data, is_error=is_error)
 
     def finish(self) -> None:
-        """Forward the remaining bytes of streams that ended in the middle of a character."""
+        """Forward the bytes that are left if an output stream ended in the middle of a UTF-8 character."""
         for is_error in (False, True):
             self._forward(b"", is_error=is_error, final=True)
 
@@ -580,7 +608,8 @@ COMMAND = ("/bin/sh", "-c", _SCRIPT)
 
 
 def marked(mark: int, argv: Sequence[str]) -> list[str]:
-    """Return a command line that sets a mark, by which the guard process finds all processes of the command.
+    """Return a command line that runs `argv` with the number `mark` as a resource limit. By this mark, the guard
+    process finds all processes that the command starts.
 
     A shell sets the mark. It reports a missing program and then exits with 127.
     """
@@ -588,7 +617,8 @@ def marked(mark: int, argv: Sequence[str]) -> list[str]:
 
 
 class Guard:
-    """A process in a container that can end all processes of a command, also of commands in other sessions.
+    """A helper process in a container that can end a command with all its processes, even if they left the command's
+    session.
 
     The guard is started for the first command, and again if a command has killed it.
     """
@@ -602,20 +632,24 @@ class Guard:
         self._reading: asyncio.Task[None] | None = None
 
     async def register(self, mark: int) -> None:
-        """Register a command by its mark. Its processes are ended if this process dies."""
+        """Register a command, identified by its mark, at the guard process. The guard ends the command's processes if
+        this Python process dies.
+        """
         async with self._lock:
             self._live.add(mark)
             await self._send(f"begin {mark}")
 
     async def unregister(self, mark: int) -> None:
-        """Unregister a command that has ended. Its background processes continue."""
+        """Remove a command that has ended from the guard process. Processes that it left in the background continue."""
         async with self._lock:
             self._live.discard(mark)
             if self._connection is not None:
                 await self._connection.send(f"done {mark}\n".encode())
 
     async def end(self, mark: int) -> bool:
-        """End all processes of a command; return True if they have ended."""
+        """End all processes of the command with a mark. Return True if the guard process reports that they have ended,
+        False if it does not answer.
+        """
         async with self._lock:
             self._live.discard(mark)
             for _ in range(_TRIES):
@@ -658,7 +692,9 @@ class Guard:
         self._replies = asyncio.Queue()
 
     async def close(self) -> None:
-        """End the guard process. It then ends all commands that are still registered. Idempotent."""
+        """End the guard process in the container. Before it ends, it ends all commands that are still registered. A
+        second call has no effect.
+        """
         async with self._lock:
             reading = self._reading
             self._drop()
@@ -680,7 +716,7 @@ _SLEEP = ["/bin/sh", "-c", "while :; do sleep 3600; done"]
 
 
 class PublishedPort(NamedTuple):
-    """A port of a container that is published on this machine."""
+    """A port of a container that can be reached through a port of this machine."""
 
     inside: int
     outside: int | None = None
@@ -691,13 +727,15 @@ class PublishedPort(NamedTuple):
 
 
 def caller() -> str:
-    """Return user and group id of this process, so that files written in a container belong to the current user."""
+    """Return user id and group id of this process as ``uid:gid``, so that files which commands in a container write
+    belong to the current user.
+    """
     return f"{os.getuid()}:{os.getgid()}"
 
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """Definition of a container to create: image, mounts, limits, network and labels."""
+    """All settings of a container to create: image, mounts, limits, network and labels."""
 
     image: str
     folder: str
@@ -764,7 +802,7 @@ def _bind(inside: str) -> dict[str, str]:
 
 
 class ContainerUse(NamedTuple):
-    """Current resource usage of a container."""
+    """Current CPU, memory and disk usage of a container."""
 
     cpu_percent: float
     """CPU usage in percent of one core: 100 is one fully used core."""
@@ -774,14 +812,18 @@ class ContainerUse(NamedTuple):
 
 
 class PersistentEngine(Engine):
-    """Client of the container engine with further requests, for containers and images that are kept."""
+    """Client of the container engine that can also store, list and remove containers, images and networks that outlive
+    this process.
+    """
 
     async def pull(self, image: str) -> None:
         """Fetch an image from its registry; raises `ContainerError` on failure."""
         await self._request(lambda client: client.images.pull(image), f"image {image}")
 
     async def image_id(self, image: str) -> str:
-        """Return the digest of an image; raises `ContainerError` if the image does not exist."""
+        """Return the digest of an image, which identifies its content. Raise `ContainerError` if the image is not on
+        this machine.
+        """
         digest: str = (await self._request(lambda client: client.images.get(image), f"image {image}")).id
         return digest
 
@@ -822,7 +864,9 @@ class PersistentEngine(Engine):
         return len(answer["Processes"] or ())
 
     async def state(self, container: str) -> Mapping[str, Any] | None:
-        """Return the engine's state of a container (Status, OOMKilled, ...); None if the container does not exist."""
+        """Return the state of a container as the container engine reports it (Status, OOMKilled, ...). Return None if
+        the container does not exist.
+        """
         try:
             details = await self._request(
                 lambda client: client.api.inspect_container(container), f"container {container}"
@@ -833,7 +877,7 @@ class PersistentEngine(Engine):
         return state
 
     async def begin(self, container: str) -> None:
-        """Start a stopped container. Does nothing if the container is running."""
+        """Start a container that was stopped. Does nothing if the container is running."""
         await self._request(lambda client: client.api.start(container), f"container {container}")
 
     async def stop(self, container: str) -> None:
@@ -841,7 +885,7 @@ class PersistentEngine(Engine):
         await self._request(lambda client: client.api.stop(container, timeout=0), f"container {container}")
 
     async def keep_as(self, container: str, image: str) -> str:
-        """Save the file system of a container as an image with the container's labels.
+        """Save the file system of a container as a new image called `image`, which gets the container's labels.
 
         Return the digest of the image.
         """
@@ -870,7 +914,9 @@ class PersistentEngine(Engine):
         return ContainerUse(100 * cores * used_time / total_time if total_time > 0 else 0.0, max(0, memory), size)
 
     async def labelled(self, labels: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-        """Return the containers that have all of the given labels: a dict from id to all labels of the container."""
+        """Return the containers that have all of the given labels, as a dict from the container's id to all its
+        labels.
+        """
         filters = [f"{name}={value}" for name, value in labels.items()]
         containers = await self._request(
             lambda client: client.api.containers(all=True, filters={"label": filters}), "containers"
@@ -878,24 +924,26 @@ class PersistentEngine(Engine):
         return {container["Id"]: container["Labels"] for container in containers}
 
     async def labelled_images(self, labels: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-        """Return the images that have all of the given labels: a dict from digest to all labels of the image."""
+        """Return the images that have all of the given labels, as a dict from the image's digest to all its labels."""
         filters = [f"{name}={value}" for name, value in labels.items()]
         answer = await self._request(lambda client: client.api.images(filters={"label": filters}), "images")
         return {image["Id"]: image["Labels"] for image in answer}
 
     async def remove_images(self, labels: Mapping[str, str], *, but: frozenset[str] = frozenset()) -> None:
-        """Remove the images with all of the given labels, except digests in `but` and images in use."""
+        """Remove the images that have all of the given labels. Images with digests in `but`, and images in use, are
+        kept.
+        """
         # In the order of the answer, newest first: an image can be removed only after the images based on it.
         for image in [image for image in await self.labelled_images(labels) if image not in but]:
             with suppress(ContainerError):
                 await self.remove_image(image)
 
     async def remove_image(self, image: str) -> None:
-        """Remove an image; raises `ContainerError` if a container uses it."""
+        """Remove an image. Raise `ContainerError` if a container uses it."""
         await self._request(lambda client: client.api.remove_image(image, force=True), f"image {image}")
 
     async def network(self, name: str, labels: Mapping[str, str]) -> str:
-        """Create a network if it does not exist; return its name."""
+        """Create a network with this name and these labels, unless a network of this name exists. Return the name."""
         networks = await self._request(lambda client: client.api.networks(names=[name]), f"network {name}")
         if not any(network["Name"] == name for network in networks):
             await self._request(

@@ -144,7 +144,8 @@ class DockerWorkspace(LocalWorkspace):
         """Ports of this machine by published port of the container (``80``, ``"53/udp"``), while entered."""
 
     async def require(self) -> None:
-        """Raise an error unless the workspace can be entered.
+        """Raise an error if the workspace cannot be entered, because its container, its image or the container engine
+        is missing.
 
         `ContainerError` for a missing image, `EngineUnavailableError` without an engine.
         """
@@ -188,7 +189,9 @@ class DockerWorkspace(LocalWorkspace):
                 raise WorkspaceGoneError(f"{folder} is not there, which a container is to have: make it first")
 
     async def _container_for(self, mounts: Mapping[str, str]) -> str:
-        """Return the id of the container for commands: the given one, an existing kept one, or a new one."""
+        """Return the id of the container in which commands run: the container that the caller named, an existing kept
+        container with the same folder and image, or a new one.
+        """
         if self._existing is not None:
             await self._engine.require_running(self._existing)
             return self._existing
@@ -199,14 +202,17 @@ class DockerWorkspace(LocalWorkspace):
         return container or await self._engine.start(replace(plan, labels=labels))
 
     async def _start_relay(self, egress: ContainerEgress) -> None:
-        """Start the relay to the proxy inside the container. The relay is ready when its command has ended."""
+        """Start the relay inside the container, through which programs reach the proxy for network access. Return when
+        the relay accepts connections.
+        """
         result = await self.shell.execute(egress.command)
         if result.exit_code:
             reason = f"the image {self._plan.image} cannot open the way to its hosts, which needs Python"
             raise ContainerError(f"{reason}: {result.stderr.strip()}")
 
     def _all_secrets(self) -> Mapping[str, str]:
-        """Return the secret environment variables of commands, including the address of the proxy.
+        """Return the environment variables with secret values for commands. With network access, they include the
+        address of the proxy, which contains its token.
 
         The variables are passed to each command, so that the container does not store them.
         """
@@ -214,7 +220,9 @@ class DockerWorkspace(LocalWorkspace):
         return secrets if self._egress is None else {**self._egress.environ, **secrets}
 
     def _open_root(self, folder: str) -> Root:
-        """Open a folder with its path in the container, so that links made there are resolved correctly."""
+        """Open a folder of this machine under the path that it has in the container, so that links which commands
+        create there are resolved correctly.
+        """
         return Root(folder, name=_SCRATCH if folder == self._scratch else self._workdir, openat2=self._openat2)
 
     async def _teardown(self) -> None:
@@ -234,19 +242,23 @@ class DockerWorkspace(LocalWorkspace):
         return self._remove if self._existing is not None else not self._keep
 
     async def require_there(self) -> None:
-        """Raise `WorkspaceGoneError` unless the folder exists, and `ContainerError` unless the container runs."""
+        """Raise `WorkspaceGoneError` if the folder of the workspace no longer exists, `ContainerError` if its container
+        is not running.
+        """
         await super().require_there()
         assert self._container is not None  # noqa: S101 - it is entered, otherwise `require_there` has raised
         await self._engine.require_running(self._container)
 
     @property
     def container(self) -> str | None:
-        """Id of the container while the workspace is entered; otherwise None."""
+        """Id of the workspace's container. None while the workspace is not entered."""
         return self._container
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Data that identifies the workspace after a restart: folder, image, and a container that was passed."""
+        """Data by which the workspace can be created again after a restart of Python: its folder, its image, and the
+        container that the caller named, if any.
+        """
         fields = {**super().reference, "image": self._plan.image or None, "container": self._existing}
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -301,7 +313,7 @@ NOTE = "Commands run in a container, which sees of this machine only the mounted
 
 
 class DockerShell(Shell):
-    """Shell that runs commands in a container, with the semantics of `LocalShell`.
+    """Shell that runs commands in a container. Results, errors and time limits are the same as those of `LocalShell`.
 
     Absolute paths in a command or in `cwd` are those of the container. A relative `cwd` is below `workdir`.
 
@@ -383,7 +395,9 @@ class DockerShell(Shell):
         return result
 
     def _inside(self, cwd: str | None) -> str:
-        """Return the working folder of a command as a path in the container."""
+        """Convert the requested working folder of a command to a path in the container. Raise `PathNotAllowedError` for
+        a relative path that leads out of the workspace.
+        """
         if cwd is None:
             return self._workdir
         path = posixpath.normpath(posixpath.join(self._workdir, cwd))
@@ -393,7 +407,9 @@ class DockerShell(Shell):
         return path
 
     async def get_context_instructions(self) -> str | None:
-        """Return the description of the shell for agents: mounted folder, time limit, and limits of commands."""
+        """Return the description of the shell for agents: the mounted folder, the time limit, and the limits of
+        commands.
+        """
         text = shell_instructions(self._workdir, self.default_timeout, NOTE)
         return f"{mount_instructions(self._folder, self._workdir)}\n\n{text}"
 
@@ -403,7 +419,9 @@ class DockerShell(Shell):
 
 
 def _path_inside(path: str | None, host: str, inside: str) -> str | None:
-    """Convert the path of a file in `host` to its path in the container, where `host` is mounted at `inside`."""
+    """Convert the path of a file below the folder `host` of this machine to its path in the container, which mounts
+    `host` at `inside`. Return None for None.
+    """
     return None if path is None else path.replace(host, inside, 1)
 
 
@@ -416,7 +434,8 @@ _NAMES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
 class ContainerEgress:
-    """Network access of one container: a proxy on this machine, whose socket lies in a mounted folder.
+    """Network access of one container that has no network: a proxy on this machine, whose socket lies in a folder that
+    the container mounts.
 
     Parameters
     ----------
@@ -431,11 +450,11 @@ class ContainerEgress:
 
     @classmethod
     def to(cls, allow: Iterable[str], on_answer: Callable[[EgressAnswer], None]) -> ContainerEgress:
-        """Create network access to the hosts in `allow`; see `Egress`."""
+        """Create network access to the hosts in `allow`. `on_answer` is called for each request; see `Egress`."""
         return cls(Egress(allow, on_answer=on_answer))
 
     async def open(self) -> str:
-        """Start the proxy; return the folder that the container must mount at `INSIDE`."""
+        """Start the proxy. Return the folder of this machine that the container must mount at `INSIDE`."""
         self.folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="divebook-egress-")
         await asyncio.to_thread(shutil.copy, relay.__file__, f"{self.folder}/relay.py")
         await self._proxy.start(f"{self.folder}/proxy")
@@ -443,13 +462,13 @@ class ContainerEgress:
 
     @property
     def environ(self) -> dict[str, str]:
-        """Environment variables that make programs use the proxy. They contain the proxy's token."""
+        """Environment variables that make programs in the container use the proxy. They contain the proxy's token."""
         address = f"http://divebook:{self._proxy.token}@127.0.0.1:{PORT}"
         return dict.fromkeys(_NAMES, address)
 
     @property
     def command(self) -> list[str]:
-        """Command that starts the relay in the container. The image must have Python."""
+        """Command line that starts the relay in the container. The image of the container must have Python."""
         return ["python3", "-I", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", str(PORT)]
 
     async def close(self) -> None:

@@ -1,3 +1,3 @@
-"""Restricted network access for containers without a network: `proxy` checks hosts outside, `relay` leads to it
-inside.
+"""Restricted network access for containers that have no network. `proxy` runs outside and checks the requested hosts;
+`relay` runs inside the container and forwards connections to it.
 """

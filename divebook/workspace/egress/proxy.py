@@ -1,4 +1,6 @@
-"""HTTP proxy outside a container without a network: CONNECT to allowed hosts only, and never to private addresses."""
+"""HTTP proxy for a container that has no network. It runs outside the container and connects to allowed hosts only, and
+never to private addresses.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from divebook.errors import WorkspaceError
 
 @dataclass(frozen=True)
 class EgressAnswer:
-    """Reply of the proxy to one request. `refused` is the reason for a refusal, or None if the connection was made."""
+    """Reply of the proxy to a request for one host. `refused` is the reason for a refusal; None if the connection was
+    made.
+    """
 
     host: str
     port: int
@@ -39,7 +43,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class Egress:
-    """Proxy for one workspace, with a list of allowed hosts and a token.
+    """HTTP proxy for one workspace. It connects only to hosts on a list, and only for clients that know its token.
 
     Parameters
     ----------
@@ -92,7 +96,9 @@ class Egress:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def refusal(self, host: str, port: int) -> str | None:
-        """Return the reason why a host name is not allowed; None if it is allowed. Addresses are checked later."""
+        """Return the reason why the list of allowed hosts does not allow a host and port; None if it allows them. The
+        addresses of the host are checked later.
+        """
         if _is_address(host):
             return "addresses are not asked for by number"
         name = host.lower().rstrip(".")
@@ -128,7 +134,7 @@ class Egress:
                 end.close()
 
     async def _connect(self, reader: asyncio.StreamReader) -> tuple[int, EgressAnswer, _Streams | None]:
-        """Read and check a request; connect to the host if the request is allowed.
+        """Read a request of a client and check it. Connect to the requested host if the request is allowed.
 
         Return the HTTP status, the reply, and the connection to the host; None in place of the connection if the
         request is refused. The checks, in order: token, method CONNECT, name on the list, all addresses public.

@@ -1,4 +1,5 @@
-"""Applying changes of a workspace to a user's folder: all requested files, or none.
+"""Application of the file changes that a run made in its workspace to a folder of the user: all requested changes, or
+none.
 
 A file is written if the folder has one of these: the content before the change, the content after it, or a content that
 the workspace had meanwhile, which was applied before. Anything else is a conflict, and nothing is written::
@@ -47,7 +48,9 @@ PROTECTED = "protected, and not named"
 
 @dataclass
 class Applied:
-    """Report on changes that were applied to a folder."""
+    """Report about file changes that were requested for a folder: written files, files that were up to date, and
+    protected files that were left out.
+    """
 
     written: list[str] = field(default_factory=list)
     """Paths of the files that were written or removed."""
@@ -57,7 +60,8 @@ class Applied:
     """Protected paths that were not written because the caller did not name them."""
 
     def told(self, folder: object, how: str = "apply RUN {}") -> str:
-        """Return the report as text for people.
+        """Return the report as one text for people: the files that were written, that were up to date, and that were
+        left out.
 
         Parameters
         ----------
@@ -83,7 +87,8 @@ def apply_changes(
     meanwhile: Meanwhile | None = None,
     by_name: Collection[str] = (),
 ) -> Applied:
-    """Apply changes to a folder: all of them, or none.
+    """Apply file changes of a workspace to a folder: all of them, or none. Return a report. Raise an error if a file in
+    the folder has changed otherwise in the meantime.
 
     Parameters
     ----------
@@ -124,7 +129,8 @@ def apply_changes(
 
 
 def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: Collection[str] = ()) -> Tree:
-    """Make a folder equal to a tree. Protected paths that `by_name` does not name stay as they are.
+    """Change a folder so that it has exactly the files of a tree. Protected paths, such as hidden files, stay as they
+    are unless `by_name` names them.
 
     Parameters
     ----------
@@ -164,7 +170,8 @@ def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: C
 
 
 def select_changes(changes: Sequence[FileChange], paths: Sequence[str] | None) -> list[FileChange]:
-    """Return the changes of the given paths; for None, all changes. A folder selects all changes below it.
+    """Return the file changes at the given paths. The path of a folder selects all changes below it. For None, return
+    all changes.
 
     Raises
     ------
@@ -187,7 +194,8 @@ def select_changes(changes: Sequence[FileChange], paths: Sequence[str] | None) -
 def without_protected(
     changes: Sequence[FileChange], folder: str | None, by_name: Collection[str]
 ) -> tuple[list[FileChange], list[FileChange]]:
-    """Split changes into allowed ones, and ones of protected paths that `by_name` does not name.
+    """Split file changes into two lists: those that may be applied, and those of protected paths, such as hidden files,
+    that `by_name` does not name.
 
     Raises
     ------
@@ -224,7 +232,7 @@ def _is_folder(change: FileChange) -> bool:
 
 
 def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
-    """Return the new tree entry for each path, None for a removed one.
+    """Return the tree entry that each changed path gets; None for a path that is removed.
 
     A folder that exists before and after is left out, whatever its mode.
     """
@@ -238,7 +246,9 @@ def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
 
 
 def _is_there(root: Root, change: FileChange) -> bool:
-    """Return True if the folder already has the new state of a change."""
+    """Return True if the folder already has the files as they are after a change, so that the change need not be
+    applied.
+    """
     is_gone = change.was is None or present_entry(root, change.was) is None
     present = present_entry(root, change.path)
     is_mode = present is None or change.after is None or (present.mode ^ change.after.mode) & 0o100 == 0
@@ -246,7 +256,9 @@ def _is_there(root: Root, change: FileChange) -> bool:
 
 
 def _fits(root: Root, change: FileChange, meanwhile: Meanwhile) -> bool:
-    """Return True if the folder still has the old state of a change, or a state that the workspace had meanwhile."""
+    """Return True if a change can be applied because the folder has the files as they were before it, or as the
+    workspace had them at another time. Return False if a person has changed them.
+    """
 
     def is_ours(path: str, expected: TreeEntry | None) -> bool:
         present = present_entry(root, path)

@@ -1,4 +1,5 @@
-"""Restoring of trees into folders, with or without a journal, and the rules for protected paths.
+"""Writing of trees of files into folders, with or without a journal that lets an interrupted write be undone, and the
+rules for protected paths.
 
 `put_back` changes a folder of divebook file by file: each file is replaced in one step, and an interruption leaves a
 mixture of both trees, which the next restore repairs. `FolderWriter` changes a folder of the user: all files or none,
@@ -68,7 +69,9 @@ _NO_HARD_LINKS = (errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.EN
 
 
 class _Step(NamedTuple):
-    """One step of a journaled write: a path with its tree entry before and after. None stands for no entry."""
+    """One step of a journaled write: a path with its tree entry before and after the step. None stands for a path that
+    does not exist.
+    """
 
     path: str
     before: TreeEntry | None
@@ -76,7 +79,9 @@ class _Step(NamedTuple):
 
 
 class FolderWriter:
-    """Writer that changes files of one locked folder all at once or not at all. Created by `folder_writer`."""
+    """Writer of files into one locked folder. Each write is made as a whole or not at all. Created by
+    `folder_writer`.
+    """
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -84,7 +89,7 @@ class FolderWriter:
     def write(
         self, targets: Mapping[str, TreeEntry | None], get: Callable[[str], bytes], *, is_exact: bool = False
     ) -> None:
-        """Write or remove entries in the folder: all of them, or none.
+        """Give paths of the folder new entries, or remove them: all of them, or none.
 
         Parameters
         ----------
@@ -134,7 +139,8 @@ class FolderWriter:
 
 @contextmanager
 def folder_writer(root: Root) -> Iterator[FolderWriter]:
-    """Lock a folder and yield its writer. First undo an unfinished write of a process that was killed.
+    """Lock a folder during the block and yield its writer. First undo the write of an earlier process that was killed
+    before it had finished.
 
     Raises
     ------
@@ -169,7 +175,9 @@ def _lock(folder: int, path: str) -> None:
 
 
 def present_entry(root: Root, path: str) -> TreeEntry | None:
-    """Read the tree entry of a path from the disk, with the SHA-256 of a file; None if the path does not exist."""
+    """Return the tree entry of a path as it is on the disk now. For a file, it includes the SHA-256 of the content.
+    Return None if the path does not exist.
+    """
     try:
         with root.parent(path) as (folder, name):
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -185,14 +193,18 @@ def present_entry(root: Root, path: str) -> TreeEntry | None:
 
 
 def same_content(one: TreeEntry | None, other: TreeEntry | None) -> bool:
-    """Return True if two entries have the same kind and content. Modes are ignored."""
+    """Return True if two tree entries have the same kind and content, or are both None. Their modes are not
+    compared.
+    """
     if one is None or other is None:
         return one is None and other is None
     return one.kind == other.kind and one.content == other.content
 
 
 def _state(root: Root, path: str) -> tuple[os.stat_result | None, TreeEntry | None]:
-    """Return file status and tree entry of a path, without reading a file; None for both if the path is missing."""
+    """Return the result of `os.stat` for a path, and its tree entry without content. Return None for both if the path
+    does not exist.
+    """
     try:
         with root.parent(path) as (folder, name):
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -210,7 +222,8 @@ def _state(root: Root, path: str) -> tuple[os.stat_result | None, TreeEntry | No
 
 
 def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: bool) -> list[_Step]:
-    """Return the steps of a write in the order in which they must be made.
+    """Return the steps of a write into a folder, in the order in which they must be made. `targets` has the new entry
+    of each path.
 
     First go entries in the way of a new file or link, then everything is created (a folder before its files), then the
     rest is removed (a folder after its files). So a renamed file is never missing under both of its names.
@@ -246,7 +259,9 @@ def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: 
 
 
 class _Journal:
-    """The journal folder of one write. It stores the new files, links to the old files, and the list of steps."""
+    """The journal folder of one write into a folder. It contains the new files, links to the old files and the list of
+    steps, so that an interrupted write can be undone.
+    """
 
     def __init__(self, root: Root, folder: int) -> None:
         self._root = root
@@ -261,7 +276,8 @@ class _Journal:
         os.close(self._folder)
 
     def identity(self) -> list[int]:
-        """Return the inodes of the target folder and of the journal folder, by which a copied journal is recognized.
+        """Return the inode numbers of the target folder and of the journal folder. A journal that was copied to another
+        folder is recognized by them.
 
         Without this check, a cloned repository or an archive could contain a journal whose undoing writes arbitrary
         files.
@@ -269,7 +285,7 @@ class _Journal:
         return [os.fstat(self._root.fd).st_ino, os.fstat(self._folder).st_ino]
 
     def stage(self, number: int, step: _Step, get: Callable[[str], bytes], *, is_exact: bool) -> os.stat_result | None:
-        """Write the new file of a step into the journal folder, and link the old file there.
+        """Prepare a step of the write: create its new file in the journal folder, and link the old file there.
 
         Return the status of the old file.
         """
@@ -298,7 +314,9 @@ class _Journal:
         return state
 
     def _keep(self, number: int, folder: int, name: str, state: os.stat_result) -> None:
-        """Keep an old file in the journal folder: as a hard link, or as a copy if the file system has no hard links."""
+        """Store an old file in the journal folder, so that the write can be undone: as a hard link, or as a copy if the
+        file system has no hard links.
+        """
         old = f"old{number}"
         try:
             os.link(name, old, src_dir_fd=folder, dst_dir_fd=self._folder, follow_symlinks=False)
@@ -308,7 +326,9 @@ class _Journal:
             _copy(name, folder, old, self._folder, state)
 
     def commit(self, steps: Sequence[_Step]) -> None:
-        """Write the list of steps to the disk. From then on, a killed write is undone by the next one."""
+        """Write the list of steps into the journal. If this process is killed afterwards, the next write into the
+        folder first undoes this one.
+        """
         record = {"identity": self.identity(), "steps": steps}
         descriptor = os.open(f"{_JOURNAL}.new", _NEW, 0o600, dir_fd=self._folder)
         with open(descriptor, "wb") as file:
@@ -319,7 +339,9 @@ class _Journal:
         os.fsync(self._folder)
 
     def make_step(self, number: int, step: _Step, state: os.stat_result | None) -> None:
-        """Make one step of a write in the target folder. Raise an error if the path has changed since `stage`."""
+        """Make one prepared step of the write in the target folder. Raise an error if the path has changed since
+        `stage` prepared the step.
+        """
         before = step.before
         after = step.after
         with self._root.parent(step.path) as (folder, name):
@@ -342,7 +364,9 @@ class _Journal:
                 os.mkdir(name, _NEW_FOLDER_MODE, dir_fd=folder)
 
     def _place(self, staged: str, folder: int, name: str, number: int) -> None:
-        """Rename a file of the journal folder to a path of the target folder, atomically."""
+        """Move a file from the journal folder to its path in the target folder, atomically. If the path is on another
+        file system, the file is copied there first.
+        """
         try:
             os.rename(staged, name, src_dir_fd=self._folder, dst_dir_fd=folder)
         except OSError as error:
@@ -356,7 +380,8 @@ class _Journal:
             os.rename(copy_name, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def undo(self, steps: Sequence[_Step]) -> None:
-        """Undo the steps that were made, in reverse order, and remove the journal. Can be repeated after a kill.
+        """Undo the steps of the write that were made, in reverse order, and remove the journal. If this process is
+        killed meanwhile, the call can be repeated.
 
         Raises
         ------
@@ -379,7 +404,8 @@ class _Journal:
         _remove_journal(self._root)
 
     def _undo_step(self, number: int, step: _Step) -> None:
-        """Restore the tree entry that a path had before a step of a write.
+        """Undo one step of the write: restore the file that was at the path before the step. Does nothing if the step
+        was not made.
 
         A path with neither the old nor the new content was changed by a person and stays.
         """
@@ -411,7 +437,7 @@ class _Journal:
 
 
 def _with_execution(mode: int, after: TreeEntry) -> int:
-    """Return a file mode that is executable exactly if the new entry is executable.
+    """Return the mode of a file, made executable if the new tree entry is executable, else made not executable.
 
     Everyone who may read the file then may execute it.
     """
@@ -428,7 +454,9 @@ def _is_unchanged(state: os.stat_result, name: str, folder: int) -> bool:
 
 
 def _temporary_copy_name(number: int) -> str:
-    """Return the name of a temporary copy, needed if a path lies in another file system than the journal folder."""
+    """Return the name of the temporary copy of a step's file. The copy is made if the path is on another file system
+    than the journal folder.
+    """
     return f"{JOURNAL_FOLDER}-{number}"
 
 
@@ -469,7 +497,9 @@ def _copy(name: str, folder: int, copy: str, target: int, state: os.stat_result)
 
 
 def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
-    """Make folders that a write changes writable for their owner."""
+    """Make the existing folders among the steps of a write writable for their owner, so that their entries can be
+    changed.
+    """
     for path in sorted(step.path for step in steps if step.before is not None and step.before.kind == FOLDER):
         _, entry = _state(root, path)
         if entry is not None and entry.kind == FOLDER and entry.mode & _OWNER_ALL != _OWNER_ALL:
@@ -477,7 +507,9 @@ def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
 
 
 def _set_folder_modes(root: Root, entries: Mapping[str, TreeEntry | None]) -> None:
-    """Set the modes of folders, inner ones first. Folders that were removed meanwhile are skipped."""
+    """Set the modes of folders to those of their tree entries, inner folders first. Folders that do not exist any more
+    are skipped.
+    """
     for path, entry in sorted(entries.items(), reverse=True):
         if entry is not None and entry.kind == FOLDER:
             with suppress(FileNotFoundError, NotADirectoryError):
@@ -493,7 +525,7 @@ def _set_mode_of_file(root: Root, path: str, mode: int) -> None:
 
 @contextmanager
 def _path_in_errors(root: Root, path: str) -> Iterator[None]:
-    """Convert an OSError of the block to a `SnapshotError` that names the path."""
+    """Convert an OSError that is raised inside the block to a `SnapshotError` that names the path."""
     try:
         yield
     except PathNotAllowedError:  # a subclass of OSError, but its text already names the path
@@ -505,7 +537,9 @@ def _path_in_errors(root: Root, path: str) -> Iterator[None]:
 
 
 def _recover(root: Root) -> None:
-    """Undo an unfinished write of a killed process, as its journal says, and remove the journal."""
+    """Undo the unfinished write of a process that was killed, by its journal in the folder, and remove the journal.
+    Does nothing without a journal.
+    """
     try:
         folder = os.open(JOURNAL_FOLDER, _FOLDER_FLAGS | os.O_CLOEXEC, dir_fd=root.fd)
     except FileNotFoundError:
@@ -553,7 +587,7 @@ def _unlink_journal(root: Root) -> None:
 
 
 def _remove_journal(root: Root) -> None:
-    """Remove the journal folder. Call this only if no step is left to undo."""
+    """Remove the journal folder of a write. Call this only if the write is complete or undone."""
     try:
         # The journal first: a folder without a journal means that there is nothing to undo.
         _unlink_journal(root)
@@ -566,7 +600,7 @@ def _remove_journal(root: Root) -> None:
 
 
 def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, TreeEntry], get: GetContent) -> None:
-    """Change a folder from the tree `present` to the tree `target`, without a journal.
+    """Change a folder whose files are those of the tree `present` to the files of the tree `target`, without a journal.
 
     Removed entries go first, a file before its folder. Then entries are created and changed, a folder before its files.
     Folders get their modes at the end, since a read-only folder could not be filled.
@@ -601,7 +635,9 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, 
 
 
 def _unlock_changed_folders(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, TreeEntry]) -> list[str]:
-    """Make read-only folders writable if entries in them change; return their paths."""
+    """Make the read-only folders whose entries will change writable. Return their paths, so that their modes can be
+    restored.
+    """
     changed = {path for path in {*present, *target} if present.get(path) != target.get(path)}
     around = {path.rpartition("/")[0] for path in changed}
     locked = [path for path in sorted(around) if path in present and not _is_open(present[path])]
@@ -639,7 +675,9 @@ def _make_folder(root: Root, path: str, *, is_new: bool) -> None:
 
 
 def _write(root: Root, path: str, entry: TreeEntry, get: GetContent) -> None:
-    """Replace a path by a file or link, by renaming a temporary file. Hard links to the old file keep its content."""
+    """Put a file or link at a path by renaming a temporary file, which replaces an old file there. Hard links to the
+    old file keep the old content.
+    """
     temporary = f".{secrets.token_hex(8)}.restored"
     with root.parent(path) as (folder, name):
         try:
@@ -677,12 +715,14 @@ MOST_NAMED = 20
 
 
 def is_protected(path: str) -> bool:
-    """Return True if any name in a path is hidden or belongs to version control. The disk is not examined."""
+    """Return True if any name in a path is hidden or belongs to version control, such as ``.git``. Only the text of the
+    path is examined, not the disk.
+    """
     return any(map(why_protected_name, _names(path)))
 
 
 def is_reserved(path: str) -> bool:
-    """Return True if a path lies in a folder that only divebook itself may write."""
+    """Return True if a path lies in a journal folder, which only divebook itself may write."""
     return any(canonical_name(name).partition(":")[0] == JOURNAL_FOLDER for name in _names(path))
 
 
@@ -692,7 +732,8 @@ def _names(path: str) -> list[str]:
 
 
 def protected_paths(paths: Collection[str], folder: str | os.PathLike[str] | None) -> set[str]:
-    """Return those of the changed paths that are protected, also because of links or repositories in the folder.
+    """Return the protected paths among changed paths of a folder: hidden files, files of version control, and paths
+    that lead to such files through links.
 
     Besides the names, the folder on disk counts: a link in it may lead into a hidden folder, and a changed file may
     belong to, or complete, a bare git repository, which has no hidden name.
@@ -723,7 +764,7 @@ def protected_paths(paths: Collection[str], folder: str | os.PathLike[str] | Non
 
 
 def _real_below(base: str | None, around: str) -> str:
-    """Return a subfolder's path with links resolved, relative to `base`.
+    """Return the path of a subfolder with its links resolved, relative to the folder `base`.
 
     A link that leads out is returned as written, since it is refused when it is opened.
     """
@@ -734,7 +775,9 @@ def _real_below(base: str | None, around: str) -> str:
 
 
 def _repositories(paths: Iterable[str], base: str | None) -> set[str]:
-    """Return the subfolders that will be bare git repositories once the paths are written; '' is the base folder."""
+    """Return the subfolders that will be bare git repositories after the files at `paths` are written, given the files
+    that are on disk. '' stands for the folder itself.
+    """
     by_folder: dict[str, set[str]] = {"": set()}
     for path in paths:
         names = path.split("/")
@@ -750,12 +793,15 @@ def _repositories(paths: Iterable[str], base: str | None) -> set[str]:
 
 
 def is_beneath(path: str, folder: str) -> bool:
-    """Return True if a path is a folder itself or lies below it; '' is the top folder."""
+    """Return True if a path is the folder itself or lies below it, compared as text. The folder '' contains every
+    relative path.
+    """
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
 def left_out_text(paths: Collection[str], how: str) -> str:
-    """Return the sentence of a report about protected paths that were left out; an empty string for no paths.
+    """Return a sentence for people that names the protected paths that were left out of a write. Return an empty string
+    for no paths.
 
     Parameters
     ----------
@@ -773,7 +819,9 @@ def left_out_text(paths: Collection[str], how: str) -> str:
 
 
 def _protected_part(path: str) -> str:
-    """Return a path up to its first protected name. A slash at the end marks a folder."""
+    """Return the beginning of a path up to its first protected name, for display. If that is a folder, a slash
+    follows.
+    """
     names = path.split("/")
     for depth, name in enumerate(names[:-1], 1):
         if why_protected_name(name):

@@ -1,4 +1,5 @@
-"""Snapshots of a folder: detection of changed files since the last one, their contents, and the digest of the tree.
+"""Snapshots of a folder: detection of the files that have changed since the last snapshot, their contents, and the
+digest of the whole tree.
 
 A snapshot does not read all files. A file is read again only in two cases:
 
@@ -43,7 +44,8 @@ from divebook.workspace.workspace import several
 
 
 class TreeScanner:
-    """Scanner of one folder: remembers the state at the last scan, and finds the changes since then.
+    """Scanner of the files of one folder. It remembers the last scan, so that the next scan finds the changes without
+    reading all files.
 
     Parameters
     ----------
@@ -85,11 +87,12 @@ class TreeScanner:
         self._scan_start = 0
 
     def forget(self) -> None:
-        """Forget the last scan, so that the next scan examines everything."""
+        """Forget the last scan, so that the next scan examines all files."""
         self._is_new = True
 
     def scan(self, *, everything: bool) -> str:
-        """Find all changes since the last scan; return the digest of the tree.
+        """Find all changes of the folder since the last scan. Return the digest of the tree; the attributes `delta` and
+        `contents` have the changes.
 
         All files are examined without a watch, in the first scan, after lost events, and with `everything`. Otherwise
         only the reported names, racy files and files with several names are examined.
@@ -136,7 +139,7 @@ class TreeScanner:
         return True
 
     def _names(self, folder: str, names: set[str]) -> None:
-        """Check some names in a folder for changes."""
+        """Check the entries with the given names in one folder for changes since the last scan."""
         if folder not in self._children:
             return  # it was removed with the folder around it
         try:
@@ -156,7 +159,9 @@ class TreeScanner:
             os.close(descriptor)
 
     def _folder(self, folder: str, descriptor: int) -> None:
-        """Check a folder and everything below it for changes; close its descriptor."""
+        """Check all entries of a folder and of its subfolders for changes since the last scan. Close the folder's
+        descriptor.
+        """
         try:
             if self._watch is not None:
                 self._watch.add(self._root.path, folder)
@@ -178,7 +183,9 @@ class TreeScanner:
             os.close(descriptor)
 
     def _listing(self, folder: str, descriptor: int) -> list[str]:
-        """Return the names in a folder, from the last listing if the ctime shows that the folder did not change."""
+        """Return the names of the entries of a folder. If the folder's ctime shows that no entry was added or removed,
+        the remembered list is returned without reading the folder.
+        """
         status = os.fstat(descriptor)
         sign = (status.st_ctime_ns, status.st_ino)
         listing = self._listings.get(folder)
@@ -192,7 +199,9 @@ class TreeScanner:
         return names
 
     def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
-        """Check one entry of a folder: compare its sign (ctime, inode, size) with the last one; record a new state."""
+        """Check one entry of a folder for a change since the last scan, by comparing its ctime, inode and size. If it
+        has changed, record its new state.
+        """
         # The patterns apply to new entries only: an entry that is in the tree was not left out before.
         mode = status.st_mode
         entry = self.entries.get(path)
@@ -221,7 +230,9 @@ class TreeScanner:
             self._leave_out(path, SPECIAL)
 
     def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
-        """Check an entry that is a folder. Check its content only with `deep`, or if the folder was not watched."""
+        """Check an entry that is a folder, and record its new state if it has changed. Its content is checked only with
+        `deep`, or if the kernel did not report changes in it so far.
+        """
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
             return
@@ -245,7 +256,9 @@ class TreeScanner:
                 self._folder(path, below)
 
     def _file(self, path: str, name: str, folder: int) -> None:
-        """Read a file and record its tree entry, or the reason for leaving it out."""
+        """Read a file and record its new tree entry and content. If it cannot be read or is too large, record the
+        reason for leaving it out.
+        """
         try:
             descriptor = os.open(name, _READ, dir_fd=folder)
         except OSError as error:
@@ -271,7 +284,7 @@ class TreeScanner:
             self.problems[path] = UNSTABLE
 
     def _read(self, descriptor: int) -> tuple[bytes, os.stat_result, bool] | None:
-        """Read a file; return content, status, and True if the file did not change while it was read.
+        """Read a file. Return its content, its `os.fstat` result, and True if it did not change while it was read.
 
         Return None if the file is too large.
         """
@@ -331,7 +344,9 @@ class TreeScanner:
             self._digests.mark_stale(folder)
 
     def problem_list(self) -> tuple[TreeProblem, ...]:
-        """Return the paths with problems and their reasons, sorted by path."""
+        """Return the paths that the tree leaves out or that changed while they were read, each with the reason, sorted
+        by path.
+        """
         return tuple(TreeProblem(path, reason) for path, reason in sorted(self.problems.items()))
 
 
@@ -343,7 +358,9 @@ LARGEST = 100_000_000
 
 
 class TreeSnapshot(NamedTuple):
-    """Result of taking a snapshot: the tree, and its differences from the tree before."""
+    """Result of taking a snapshot of a folder: the tree of its files, and the differences from the tree of the last
+    snapshot.
+    """
 
     tree: Tree
     delta: Mapping[str, TreeEntry | None]
@@ -353,7 +370,7 @@ class TreeSnapshot(NamedTuple):
 
 
 class Snapshots:
-    """Snapshots of one folder: takes them, and restores them. Thread-safe; methods run one after the other.
+    """Taking and restoring of snapshots of one folder. Thread-safe: only one method runs at a time.
 
     Parameters
     ----------
@@ -377,7 +394,7 @@ class Snapshots:
         """The tree of the last snapshot; empty before the first one."""
 
     def take(self, *, everything: bool = False) -> TreeSnapshot:
-        """Take a snapshot of the folder.
+        """Take a snapshot of the folder, and return its tree and the changes since the last snapshot.
 
         Parameters
         ----------
@@ -399,7 +416,8 @@ class Snapshots:
         return TreeSnapshot(self.tree, scanner.delta, scanner.contents)
 
     def restore(self, tree: Tree, get: GetContent) -> TreeSnapshot:
-        """Make the folder equal to a tree; return the resulting tree and the changes from the tree before.
+        """Change the folder so that it has the files of a tree. Return the tree that the folder now has, and the
+        changes that were made.
 
         Files that snapshots leave out are not touched. Changes since the last snapshot are lost: take one first.
 
@@ -426,14 +444,18 @@ class Snapshots:
 
 
 class _Patterns(NamedTuple):
-    """Parsed patterns of files to leave out: patterns for names, and patterns for paths."""
+    """Parsed patterns of files that snapshots leave out: patterns for the names of files, and patterns for
+    whole paths.
+    """
 
     names: tuple[str, ...]
     paths: tuple[str, ...]
 
     @classmethod
     def of(cls, patterns: Sequence[str]) -> Self:
-        """Parse patterns. A pattern without a slash applies to names at any depth, any other to whole paths."""
+        """Parse patterns of files to leave out. A pattern without a slash is compared with the last name of a path, any
+        other with the whole path.
+        """
         trimmed = [pattern.rstrip("/") for pattern in patterns]
         names = tuple(pattern for pattern in trimmed if "/" not in pattern)
         return cls(names, tuple(pattern.lstrip("/") for pattern in trimmed if "/" in pattern))
@@ -476,7 +498,9 @@ _MOST = 1 << 18
 
 
 class FolderWatch:
-    """Watch of a folder and its subfolders with inotify: the kernel reports the names of changed entries."""
+    """Watch of a folder and its subfolders by the Linux service inotify: the kernel reports the names of entries that
+    change.
+    """
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None, use_errno=True)
@@ -491,14 +515,16 @@ class FolderWatch:
 
     @classmethod
     def open(cls) -> FolderWatch | None:
-        """Start a watch; return None if the system does not support watches or their number is exhausted."""
+        """Start a watch and return it. Return None if the system has no inotify or allows no further watch."""
         try:
             return cls()
         except (OSError, AttributeError):  # the limit of this user is reached; a system without inotify
             return None
 
     def add(self, root: str, folder: str) -> None:
-        """Watch a subfolder. Call this before the subfolder is listed, so that no change is missed in between."""
+        """Watch a subfolder for changes. Call this before its entries are listed, so that no change between the two is
+        missed.
+        """
         number = self._library.inotify_add_watch(self._fd, os.fsencode(os.path.join(root, folder)), _MASK)
         if number < 0:  # it is gone, or there are too many
             self.is_lost = True
@@ -514,11 +540,11 @@ class FolderWatch:
             self._library.inotify_rm_watch(self._fd, number)
 
     def sees(self, folder: str) -> bool:
-        """Return True if a subfolder is watched."""
+        """Return True if this object watches the subfolder for changes."""
         return folder in self._numbers
 
     def drain(self) -> dict[str, set[str]]:
-        """Return the names whose entries may have changed since the last call of `drain`, by folder."""
+        """Return the names of the entries that may have changed since the last call, as a set for each folder."""
         changes = _ReportedChanges()
         while True:
             try:
@@ -552,7 +578,9 @@ class FolderWatch:
 
 
 class _ReportedChanges:
-    """Changes that the kernel has reported since the last scan, with the renames of files that were written before."""
+    """Names of the entries that the kernel has reported as changed since the last scan. It also follows renames of
+    files that were written before.
+    """
 
     def __init__(self) -> None:
         self.names: dict[str, set[str]] = {}
@@ -564,11 +592,13 @@ class _ReportedChanges:
 
     @property
     def is_unsure(self) -> bool:
-        """True if a changed file may have another name than the reported one, so that everything must be examined."""
+        """True if an entry may have changed that the kernel did not report by its present name. The next scan must then
+        examine all files.
+        """
         return self._has_new_folders or bool(self._renames)
 
     def record(self, folder: str, name: str, mask: int, cookie: int) -> None:
-        """Record one inotify event for an entry of a folder."""
+        """Add the change that one inotify event reports for an entry of a folder."""
         self.names.setdefault(folder, set()).add(name)
         entry = folder, name
         if mask & _IS_FOLDER:  # changes in a new folder are not reported before it is watched
@@ -586,7 +616,7 @@ class _ReportedChanges:
 
 
 class Digests:
-    """Digests of a changing tree, one for each folder.
+    """Digests (SHA-256) of the folders of a tree that changes. Only the digests of changed folders are computed again.
 
     The digest of a folder is the hash of the names, kinds, modes and digests of its entries. After a change of
     ``a/b/file`` only the digests of ``a/b``, ``a`` and the top folder are computed again.
@@ -603,12 +633,12 @@ class Digests:
             folder = folder.rpartition("/")[0]
 
     def forget(self, folder: str) -> None:
-        """Remove the digest of a folder that was deleted."""
+        """Remove the digest of a folder that was deleted from the tree."""
         self._folder_digests.pop(folder, None)
         self._stale.discard(folder)
 
     def of(self, entries: Mapping[str, TreeEntry], children: Mapping[str, set[str]]) -> str:
-        """Compute the digests of changed folders; return the digest of the whole tree in hexadecimal."""
+        """Compute the digests of the folders that have changed. Return the digest of the whole tree, in hexadecimal."""
         # Deepest folders first: the digest of a folder depends on the digests of its subfolders.
         for folder in sorted(self._stale, key=_depth, reverse=True):
             if folder in children:
@@ -631,7 +661,7 @@ def _depth(folder: str) -> int:
 
 
 def digest_of(entries: Mapping[str, TreeEntry]) -> str:
-    """Compute the digest of a tree from its entries, in hexadecimal."""
+    """Return the digest of a tree in hexadecimal, computed from all its entries."""
     children: dict[str, set[str]] = {"": set()}
     digests = Digests()
     for path, entry in entries.items():
@@ -677,7 +707,8 @@ Manifest = Sequence[Sequence[Any]]
 
 
 def manifest_of(delta: Mapping[str, TreeEntry | None], contents: Mapping[str, bytes]) -> list[list[Any]]:
-    """Convert changed tree entries to the rows of an event. None stands for a removed entry.
+    """Convert changed tree entries to the list that an event stores for a snapshot, with one row per path. The entry
+    None stands for a removed path.
 
     Parameters
     ----------
@@ -697,7 +728,7 @@ def _row(path: str, entry: TreeEntry | None, contents: Mapping[str, bytes]) -> l
 
 
 def _storable_name(text: str) -> str | bytes:
-    """Return a name in a form that an event can store: bytes if the name is not UTF-8."""
+    """Return the name of a file in a form that an event can store: as text, or as bytes if it is not valid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -706,12 +737,14 @@ def _storable_name(text: str) -> str | bytes:
 
 
 def tree_of(manifests: Iterable[Manifest]) -> Tree:
-    """Rebuild a tree from the rows of events, oldest first."""
+    """Rebuild the tree of a folder from the rows that the events of all its snapshots store, oldest first."""
     return changed_tree(NO_ENTRIES, manifests)
 
 
 def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
-    """Apply the rows of events to the entries of a tree, oldest first; return the new tree."""
+    """Apply the changes that the events of snapshots store, oldest first, to the entries of a tree. Return the new
+    tree.
+    """
     result = dict(entries)
     for manifest in manifests:
         for row in manifest:
@@ -724,7 +757,7 @@ def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
 
 
 def versions_in(manifests: Iterable[Manifest]) -> dict[str, set[TreeEntry | None]]:
-    """Return all entries that each path had in the rows of events. None stands for a removal."""
+    """Return all tree entries that each path had according to the events of snapshots. None stands for a removal."""
     versions: dict[str, set[TreeEntry | None]] = {}
     for manifest in manifests:
         for row in manifest:

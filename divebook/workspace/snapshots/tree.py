@@ -1,4 +1,6 @@
-"""Trees (the entries of a folder at one moment, with a digest) and differences between trees. Pure functions."""
+"""Trees (all entries of a folder at one moment, with a digest) and the differences between two trees. All functions are
+pure.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ LINK = "l"
 
 
 class TreeEntry(NamedTuple):
-    """One entry of a tree: a file, folder or link."""
+    """One entry of a tree (the files of a folder at one moment): a file, folder or link, with its mode and content."""
 
     kind: str
     """Kind of the entry: `FILE`, `FOLDER` or `LINK`."""
@@ -31,7 +33,7 @@ class TreeEntry(NamedTuple):
     """Modification time of a file in nanoseconds. It is restored, but is not part of a digest."""
 
     def is_like(self, other: TreeEntry | None) -> bool:
-        """Return True if another entry has the same kind, mode and content."""
+        """Return True if another tree entry has the same kind, mode and content. Return False for None."""
         return other is not None and self[:3] == other[:3]
 
 
@@ -57,7 +59,7 @@ class Tree(NamedTuple):
 
 
 class FileChange(NamedTuple):
-    """The difference of one path between two trees."""
+    """The difference of one path between two trees, with its entry in each of them."""
 
     path: str
     kind: str
@@ -75,7 +77,7 @@ RENAMED = "renamed"
 
 
 def changes_between(before: Mapping[str, TreeEntry], after: Mapping[str, TreeEntry]) -> list[FileChange]:
-    """Compare two trees; return a `FileChange` for each different path.
+    """Compare two trees of files. Return a `FileChange` for each path that differs.
 
     A deleted file whose content appears at a new path counts as renamed.
 
@@ -135,7 +137,8 @@ _MOST_NAMED = 5
 
 
 def summary_of(changes: Sequence[FileChange], get: Callable[[str], bytes]) -> list[dict[str, Any]]:
-    """Return a dict for each change: ``path``, ``kind``, ``was``, and for text files ``added`` and ``removed`` lines.
+    """Return a dict of plain data for each change: its ``path``, ``kind`` and old path ``was``, and for text files the
+    numbers of ``added`` and ``removed`` lines.
 
     Parameters
     ----------
@@ -156,7 +159,9 @@ def _summary(change: FileChange, get: Callable[[str], bytes] | None) -> dict[str
 def lines_changed(
     before: TreeEntry | None, after: TreeEntry | None, get: Callable[[str], bytes]
 ) -> tuple[int, int] | None:
-    """Count the added and removed lines between two entries; None if one of them is binary or too long."""
+    """Return the numbers of added and of removed lines between two versions of a file. Return None if one of them is
+    binary or too long.
+    """
     old = text_of(before, get)
     new = text_of(after, get)
     if old is None or new is None:
@@ -167,8 +172,8 @@ def lines_changed(
 
 
 def text_of(entry: TreeEntry | None, get: Callable[[str], bytes]) -> str | None:
-    """Return the text of a file in a tree, and '' for None; return None for binary content, other kinds, and long
-    files.
+    """Return the text of a file in a tree. Return '' for the entry None (no file). Return None for a binary or long
+    file, and for entries of other kinds.
     """
     if entry is None:
         return ""
@@ -182,7 +187,8 @@ def text_of(entry: TreeEntry | None, get: Callable[[str], bytes]) -> str | None:
 
 
 def short_summary(changes: Sequence[FileChange]) -> str:
-    """Return a short text about changes: the number of files of each kind of change, and the first paths.
+    """Return a short text for people about changes: the number of files of each kind of change (added, changed, ...),
+    and the first paths.
 
     >>> short_summary([FileChange("a.py", "changed", None, None), FileChange("b.py", "added", None, None)])
     '1 changed, 1 added: a.py, b.py'
@@ -204,7 +210,7 @@ _KINDS = {FILE: 0o100000, LINK: 0o120000, FOLDER: 0o040000}
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """The difference of one file, with its text in the format of git."""
+    """The difference of one file between two trees, with its text as a unified diff in the format of git."""
 
     path: str
     kind: str
@@ -226,7 +232,7 @@ class FileDiff:
 
 
 def diffs_of(changes: Sequence[FileChange], get: Callable[[str], bytes]) -> list[FileDiff]:
-    """Return the differences of all changed files. Changes of folders are left out.
+    """Return the difference of each changed file. Changes of folders are left out.
 
     Parameters
     ----------
@@ -270,7 +276,9 @@ def _diff(change: FileChange, get: Callable[[str], bytes]) -> FileDiff:
 
 
 def _of_another_kind(change: FileChange, get: Callable[[str], bytes]) -> FileDiff:
-    """Return the diff of a path whose kind changed. Like git, write a deletion and an addition."""
+    """Return the difference of a path that has changed its kind, for example from a file to a link. Like in git, it
+    consists of a deletion and an addition.
+    """
     parts = (change._replace(after=None), change._replace(before=None))
     diffs = diffs_of(parts, get)
     line_counts = [(diff.added, diff.removed) for diff in diffs]
@@ -279,7 +287,9 @@ def _of_another_kind(change: FileChange, get: Callable[[str], bytes]) -> FileDif
 
 
 def _git_path(side: str, path: str) -> str:
-    """Return a path in the notation of git: quoted and escaped if it contains special characters."""
+    """Return a path as git writes it in a diff, after the prefix `side`, such as ``a/``. A path with special characters
+    is quoted and escaped.
+    """
     text = side + path
     if text.isprintable() and not set('"\\') & set(text):
         return text
