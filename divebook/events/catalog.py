@@ -67,7 +67,7 @@ class Payload:
                 raise InvalidEventError(f"{self.event_type}: data validation failed: {name} is required")
 
     def to_data(self) -> dict[str, Any]:
-        """Return the fields that are not None, by name, ready to be encoded."""
+        """Return the payload's fields that are not None as a dict by field name, ready to be encoded."""
         data: dict[str, Any] = {FORM: self.form} if self.form else {}
         for name in self.field_names:
             value = getattr(self, name)
@@ -77,7 +77,7 @@ class Payload:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Payload:
-        """Build the payload from plain data whose fields are valid; ignore unknown keys."""
+        """Build the payload from a dict of valid field values; ignore keys that are not fields of the class."""
         try:
             return cls(**data)
         except TypeError:
@@ -146,7 +146,9 @@ class ExecutionStarted(Payload):
 
     @property
     def came_from(self) -> str:
-        """Operation that created the execution, one of `ORIGINS`."""
+        """Kind of action that created the execution, one of `ORIGINS`: for example a run, or the start of a child
+        execution.
+        """
         return self.origin or (CHILD if self.parent else RUN)
 
 
@@ -208,19 +210,19 @@ class ExecutionForked(Payload):
 
     @property
     def parent(self) -> str:
-        """Id of the source execution; for a child, of the execution that waits for its end."""
+        """Id of the source execution; if this is a child execution, id of the execution that waits for its end."""
         return self.awaited_by or self.source if self.came_from == CHILD else self.source
 
     @property
     def came_from(self) -> str:
-        """Operation that created the execution, one of `ORIGINS`."""
+        """Kind of action that created the execution, one of `ORIGINS`; a fork unless the event names another one."""
         return self.origin or FORK
 
 
 @_event("execution_resumed")
 @dataclass(frozen=True, slots=True)
 class ExecutionResumed(Payload):
-    """Resumption of the execution: failed and cancelled paths return to the start of their step."""
+    """Resumption of the execution: failed and cancelled paths return to the start of the step that they were in."""
 
     previous_status: str = RUNNING
     bounds: Mapping[str, Any] | None = None
@@ -393,7 +395,7 @@ class PathFailed(Payload):
 @_event("path_cancelled")
 @dataclass(frozen=True, slots=True)
 class PathCancelled(Payload):
-    """End of a path that was stopped: by a person, or because another path of the execution failed."""
+    """End of a path that was stopped, either by a person or because another path of the execution failed."""
 
     reason: str = ""
 
@@ -530,7 +532,9 @@ class IterationCompleted(Payload):
 @_event("iteration_failed", "error")
 @dataclass(frozen=True, slots=True)
 class IterationFailed(Payload):
-    """Failure of the last attempt at one item of an `Each` step; the step fails unless there is a `result`."""
+    """Failure of the last attempt at one item of an `Each` step. The step fails, unless `result` replaces the item's
+    result.
+    """
 
     iteration_index: int = -1
     error: str = ""
@@ -550,7 +554,9 @@ class IterationFailed(Payload):
 @_event("rows_completed", "operation_id")
 @dataclass(frozen=True, slots=True)
 class RowsCompleted(Payload):
-    """Results of rows of a frame, for an `Each` step with `Rows`: all rows that ended since the previous event."""
+    """Results of rows of a frame in an `Each` step with `Rows`: all rows that ended since the previous event of this
+    type.
+    """
 
     iteration_index: int = -1
     """Number of this event within the step, from 0."""
@@ -685,7 +691,7 @@ class RandomGenerated(Payload):
 @_event("version_decision", "change_id")
 @dataclass(frozen=True, slots=True)
 class VersionDecision(Payload):
-    """Choice of the version of a changed part of a workflow that this execution follows."""
+    """Choice of the version of a changed part of a workflow; this execution uses that version to its end."""
 
     change_id: str = ""
     version: int = 1
@@ -726,7 +732,7 @@ class InterruptRaised(Payload):
 @_event("interrupt_joined", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptJoined(Payload):
-    """Start of another path's wait for the answer to a question that is already open."""
+    """Start of a path's wait for the answer to a question that another path has already asked."""
 
     interrupt_id: str = ""
 
@@ -777,7 +783,7 @@ class Mutation:
             raise InvalidEventError("state_mutated: data validation failed: key is required, and must be text")
 
     def to_data(self) -> dict[str, Any]:
-        """Return the mutation as plain data; a deletion has no value."""
+        """Return the mutation (one change of a variable) as plain data; a deletion has no key ``value``."""
         if self.type == "delete":
             return {"type": "delete", "key": self.key}
         return {"type": "set", "key": self.key, "value": self.value}
@@ -791,7 +797,7 @@ class StateMutated(Payload):
     mutations: Sequence[Mutation] = field(default=(), metadata={HOLDS: Sequence[Mapping[str, Any]]})
 
     def to_data(self) -> dict[str, Any]:
-        """Return the list of mutations as plain data."""
+        """Return the event's list of mutations (changes of variables) as plain data."""
         return {"mutations": [mutation.to_data() for mutation in self.mutations]}
 
     @classmethod
@@ -922,7 +928,7 @@ class FilesChanged(Payload):
 @_event("egress_answered", "workspace", "host")
 @dataclass(frozen=True, slots=True)
 class EgressAnswered(Payload):
-    """Request of a command in a workspace for a connection to an outside host, and the outcome."""
+    """Attempt of a command in a workspace to connect to an outside host, and the outcome: connected or refused."""
 
     workspace: str = ""
     host: str = ""

@@ -85,7 +85,8 @@ Logs from before the move hold the stored name, and comparisons of recorded call
 
 
 def allow(*classes: C) -> C:
-    """Allow instances of these classes in logs; return the (last) class, so that it serves as a decorator as well.
+    """Allow logs to contain instances of these classes. Return the last class, so that `allow` can be used as a
+    decorator.
 
     The log holds the qualified name, so a class that is defined again, for example in a cell, replaces the earlier one.
     A field that was added to the class later gets its default; a removed field is an error. A private attribute of a
@@ -127,7 +128,9 @@ def allowed_classes() -> list[type]:
 
 
 def name_of(cls: type) -> str:
-    """Return the name that logs use for a class: ``module.qualname``, or the former name of a moved class."""
+    """Return the name by which logs identify a class: ``module.qualname``, or for a class that was moved, its former
+    name.
+    """
     name = f"{cls.__module__}.{cls.__qualname__}"
     return _STORED_NAMES.get(name, name)
 
@@ -170,7 +173,8 @@ def _required(name: str) -> type:
 
 
 def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | None:
-    """Return the recorded form of an instance; None if its class is not of a kind that can be recorded.
+    """Return the recorded form of a dataclass, pydantic model, named tuple or enum member; None for an instance of any
+    other kind of class.
 
     Raises
     ------
@@ -222,7 +226,7 @@ def _record_model(name: str, value: Any, path: str, normalize: Normalize) -> Rec
 
 
 def _private(value: Any, path: str, normalize: Normalize) -> dict[str, Any]:
-    """Return the recorded private attributes of a pydantic model that differ from their defaults.
+    """Return the private attributes of a pydantic model, in recorded form, that differ from their defaults.
 
     An attribute that cannot be stored, such as a lock or a connection, has its default when the instance is opened.
     """
@@ -284,7 +288,9 @@ class Instance(Recorded):
         self.private = dict(private or {})
 
     def data(self) -> Any:
-        """Return class name and fields; for a model also unset fields, private attributes and extra values, if any."""
+        """Return the class name and the fields of the instance as plain data; for a pydantic model also the names of
+        unset fields, private attributes and extra values, if any.
+        """
         data: dict[str, Any] = {"class": self.cls, "fields": self.fields}
         if self.unset:
             data["unset"] = self.unset
@@ -365,7 +371,9 @@ class Instance(Recorded):
         return {**self.fields, **(self.extra or {})}
 
     def summary(self) -> str:
-        """Return the class name and the fields, shortened; only a note if the class is not allowed."""
+        """Return the name of the class with the instance's fields, shortened; for a class that is not allowed, a note
+        instead of the fields.
+        """
         short = self.cls.rpartition(".")[2]
         if find(self.cls) is None:
             return f"<{short}: not allowed in this process>"
@@ -377,13 +385,17 @@ class Instance(Recorded):
         return self.plain()
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
-        """Return a copy in which `change` was applied to each field and each private attribute."""
+        """Return a copy of the recorded instance in which each field and private attribute is replaced by the result of
+        `change`.
+        """
         fields = {name: change(value) for name, value in self.fields.items()}
         private = {name: change(value) for name, value in self.private.items()}
         return Instance(self.tag, self.cls, fields, self.unset, self.extra, private=private)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError, with a message that this is a recorded form, and why its class is not available."""
+        """Raise AttributeError for attributes of the original instance. The message says that this is a recorded form,
+        or why its class is not available.
+        """
         if name.startswith("__"):
             raise AttributeError(name)
         try:
@@ -441,6 +453,8 @@ class Member(Recorded):
         return self.value
 
     def summary(self) -> str:
-        """Return the class and the member's name, such as ``Color.RED``; a note if the class is not allowed."""
+        """Return the name of the enum class and of the member, such as ``Color.RED``; a note if the class is not
+        allowed.
+        """
         short = self.cls.rpartition(".")[2]
         return f"{short}.{self.name or self.value}" if find(self.cls) else f"<{short}: not allowed in this process>"

@@ -69,7 +69,8 @@ def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[
 
 
 def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
-    """Encode data of any size as JSON; `plain` converts each part that is not JSON when the encoder reaches it.
+    """Encode data of any size as JSON. `plain` converts each part that JSON cannot represent, when the encoder reaches
+    this part.
 
     `plain` returns a part itself to leave it to `tag`.
     """
@@ -128,7 +129,7 @@ def _encode_limited(data: Any, path: str, option: int, tagged: Callable[[Any], A
 
 
 def check_size(size: int, path: str = "data") -> None:
-    """Raise UnstorableValueError if a number of bytes is more than one event can contain."""
+    """Raise UnstorableValueError if `size`, the size of encoded data in bytes, is more than one event can contain."""
     if size > MAX_PAYLOAD_BYTES:
         raise UnstorableValueError(
             path,
@@ -185,7 +186,8 @@ def parse(raw: bytes | str) -> Any:
 
 
 def _check_depth(value: Any, raw: bytes | str) -> Any:
-    """Return a value decoded from `raw`; raise ValueError if it is nested deeper than `encode` writes.
+    """Return `value`, which was decoded from the JSON `raw`. Raise ValueError if it is nested deeper than any value
+    that `encode` writes.
 
     Each level needs an opening bracket, so few brackets in `raw` prove that the value is not too deep.
     """
@@ -213,12 +215,12 @@ def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str
 
 
 def short_hash(data: Any, path: str = "data") -> str:
-    """Return the first 16 digits of the hash of a value, enough to compare the operations of one execution."""
+    """Return the first 16 digits of the SHA-256 of a value, enough to compare the operations of one execution."""
     return canonical_hash(data, path)[:16]
 
 
 def _hash_form(value: Any) -> Any:
-    """Return a value in the form in which it is hashed: the form that older versions recorded.
+    """Return a value in the form that is hashed, which is the form that older versions of divebook recorded.
 
     Older versions recorded a tuple as a list, a mapping of the standard library as a dict, and a datetime in a named
     zone at its offset. Their hashes must still match, so those forms are hashed. The fields of an instance kept tuples
@@ -242,7 +244,7 @@ def _field_hash_form(value: Any) -> Any:
 
 
 def by_hash(value: Any, path: str = "value") -> ByHash:
-    """Return the recorded form of a value that a store keeps only once, under its hash.
+    """Return a value as `ByHash`, the recorded form of a value that a store keeps only once, under the value's hash.
 
     Raises `UnstorableValueError`.
     """
@@ -252,19 +254,21 @@ def by_hash(value: Any, path: str = "value") -> ByHash:
 
 
 def content_of(recorded: ByHash, path: str = "value") -> bytes:
-    """Return the JSON of a value that is stored by its hash. The value is encoded only once."""
+    """Return the JSON of a `ByHash` value, which the store keeps under the hash of this JSON. The value is encoded only
+    once.
+    """
     if recorded.content is None:
         recorded.content = encode(recorded.value, path)
     return recorded.content
 
 
 def digest_of(recorded: ByHash) -> str:
-    """Return the SHA-256 (hexadecimal) under which a store keeps a value."""
+    """Return the SHA-256 (hexadecimal) of the JSON of a `ByHash` value, under which a store keeps the value."""
     return hashlib.sha256(content_of(recorded)).hexdigest()
 
 
 def decode_payload(event_type: str, raw: bytes | str) -> Payload:
-    """Decode the payload of an event type from JSON; convert data in older formats.
+    """Decode the payload of an event from JSON. Data in the format of an older version are converted first.
 
     Raises
     ------
@@ -280,7 +284,9 @@ def decode_payload(event_type: str, raw: bytes | str) -> Payload:
 
 
 def payload_from_store(event_type: str, data: Any) -> Payload:
-    """Build a payload from plain data that a store contains; raises the errors of `decode_payload`."""
+    """Build a payload from plain data that were read from a store. An error means that the store is damaged, as in
+    `decode_payload`.
+    """
     try:
         return payload_from(event_type, data)
     except (ValueError, KeyError, TypeError, InvalidEventError) as error:
@@ -288,7 +294,7 @@ def payload_from_store(event_type: str, data: Any) -> Payload:
 
 
 def payload_from(event_type: str, data: Any) -> Payload:
-    """Build a payload from plain data, after conversion from older formats.
+    """Build the payload of an event type from plain data. Data in the format of an older version are converted first.
 
     Raises
     ------
@@ -323,7 +329,8 @@ def valid_data(payload: Payload) -> dict[str, Any]:
 
 
 def checked_data(payload: Payload) -> dict[str, Any]:
-    """Return the plain data of a payload after a check that interprets the declared types (slow, for errors).
+    """Return the plain data of a payload after a check of all fields. This slow check follows the declared types, so
+    that its errors describe the wrong field.
 
     The errors describe the wrong field.
     """
@@ -358,7 +365,7 @@ _CONDITIONS: Mapping[Any, str] = {
 
 
 def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFunction:
-    """Return a compiled function from a payload of one class to its plain data, which also checks all fields.
+    """Compile and return a function that converts payloads of one class to plain data and checks all their fields.
 
     The compiled function calls `fallback` if a field is wrong or not of a plain type.
 
@@ -393,7 +400,9 @@ def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFu
 
 
 def _field_lines(name: str, hint: Any) -> str:
-    """Return the source lines that check one field and copy it into `data`, or return the result of the fallback."""
+    """Return Python source lines for a compiled data function: they check one field of a payload and copy it into
+    `data`, or call the fallback if the field is wrong.
+    """
     read = f" v = payload.{name}"
     copy = f"data[{name!r}] = v"
     if hint is Any:
@@ -406,7 +415,9 @@ def _field_lines(name: str, hint: Any) -> str:
 
 
 def _state_mutated_data(fallback: DataFunction) -> DataFunction:
-    """Return the data function for `StateMutated`, whose field contains `Mutation` objects."""
+    """Return the function that converts `StateMutated` payloads to plain data. It is not compiled, because the field
+    contains `Mutation` objects.
+    """
 
     def plain(payload: StateMutated) -> dict[str, Any]:
         mutations = payload.mutations
@@ -436,7 +447,7 @@ DATA_FUNCTIONS = _DataFunctions()
 
 
 def checked(payload: P) -> P:
-    """Return a payload with values from user code after a check that it can be encoded.
+    """Return a payload that contains values from user code, after a check that it can be encoded.
 
     The check runs where user code passes the values, so that only the step fails. A payload that the journal refuses
     later ends the whole run.
@@ -454,7 +465,7 @@ def checked(payload: P) -> P:
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """Return an event as plain data with the keys of exported logs; an empty path or step is left out."""
+    """Return an event as plain data with the keys of exported logs, without path or step if these are empty."""
     record: dict[str, Any] = {
         "id": event.id,
         "execution_id": event.execution_id,
@@ -498,7 +509,8 @@ def event_from_dict(record: dict[str, Any]) -> Event:
 
 
 def _path_and_step(record: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the path and the step in the plain data of an event; both are empty for facts about the execution.
+    """Return the path and the step in the plain data of an event. Both are empty for an event about the whole
+    execution.
 
     The legacy Dive dialect wrote the execution id in place of a missing path, and the operation id in place of a
     missing step.

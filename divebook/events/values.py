@@ -79,7 +79,7 @@ class ByHash(Recorded):
         """JSON of the value; None until `divebook.events.codec.content_of` encodes it."""
 
     def data(self) -> Any:
-        """Return the normalized value."""
+        """Return the wrapped value, in normalized form."""
         return self.value
 
     def open(self) -> Any:
@@ -87,7 +87,7 @@ class ByHash(Recorded):
         return opened(self.value)
 
     def plain(self) -> Any:
-        """Return the normalized value."""
+        """Return the wrapped value, in normalized form."""
         return self.value
 
     def summary(self) -> str:
@@ -131,12 +131,16 @@ class StoredFile(Recorded):
 
     @classmethod
     def of(cls, content: bytes) -> Self:
-        """Return the recorded form of a file whose content the store has yet to save."""
+        """Return the recorded form of a file from its content. The content is attached, since the store has yet to save
+        it.
+        """
         return cls(sha256(content).hexdigest(), len(content), content)
 
     @staticmethod
     def all_in(payload: object) -> Iterator[StoredFile]:
-        """Return an iterator over the recorded files in the payload of an event."""
+        """Return an iterator over the `StoredFile` objects in the payload of an event; it yields nothing for events
+        that are not about files.
+        """
         # Only events about the files of a workspace have this field: a list of rows, one for each file.
         rows: Sequence[Any] = getattr(payload, "files", None) or ()
         return (part for row in rows if isinstance(row, list) for part in row if type(part) is StoredFile)
@@ -295,7 +299,9 @@ def _normalize_other_mapping(value: Mapping[Any, Any], path: str, depth: int) ->
 
 
 def _tag_of_mapping(value: Mapping[Any, Any], path: str) -> str:
-    """Return the tag of a standard-library mapping; raise `UnstorableValueError` for a mapping of another class."""
+    """Return the tag under which the log stores a standard-library mapping, such as ``Counter``. Raise
+    `UnstorableValueError` for a mapping of another class.
+    """
     kind = type(value)
     if kind is OrderedDict or kind is Counter:
         return kind.__name__
@@ -343,7 +349,9 @@ def _normalize_foreign(value: Any, path: str, depth: int) -> Any:
 
 
 def _scalar(value: Any, path: str) -> Any:
-    """Return a date, time, decimal or bytes as an instance of the base class, or in recorded form for a named zone."""
+    """Return a date, time, decimal or bytes object as an instance of the base class, so that no subclass is recorded. A
+    time in a named zone is returned in recorded form.
+    """
     if type(value) is datetime and not value.fold and (value.tzinfo is None or value.tzinfo is UTC):
         return value
     if isinstance(value, datetime | time) and (recorded := record_moment(value, path)) is not None:
@@ -407,7 +415,7 @@ _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
 
 
 def _as(kind: type[T], value: Any) -> T:
-    """Return a part of a tagged value after a check of its class; raise TypeError for another class."""
+    """Return `value`, a part of a tagged value in a log, if it is an instance of `kind`; otherwise raise TypeError."""
     if not isinstance(value, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
     return value
@@ -420,7 +428,9 @@ def _container(name: str) -> Callable[[Any], Container]:
 
 
 def _pair(pair: Any) -> Container:
-    """Return an entry of a recorded mapping after a check that it is a tuple of key and value."""
+    """Return `pair`, an entry of a recorded mapping, if it is a tuple of two items (key and value); otherwise raise
+    TypeError or ValueError.
+    """
     key, value = _as(Container, pair).items
     return Container("tuple", [key, value])
 

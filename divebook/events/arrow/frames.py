@@ -153,14 +153,17 @@ def rows(value: Any) -> Any:
 
 
 class ColumnWriter:
-    """Collector of the Arrow arrays that a recorded value consists of, with a description of each column."""
+    """Converter of the columns of a pandas object to Arrow arrays. It describes each column, so that `read_column` can
+    restore it.
+    """
 
     def __init__(self, normalize: Normalize) -> None:
         self.arrays: list[Any] = []
         self._normalize = normalize
 
     def add(self, values: Any, path: str) -> Description:
-        """Add a column to the arrays; return the description from which `read_column` restores it.
+        """Add a column to the collected Arrow arrays; return the description from which `read_column` restores the
+        column.
 
         `values` is an array as in `Series.array`.
 
@@ -218,7 +221,7 @@ class ColumnWriter:
         raise _unsupported_dtype(dtype, path)
 
     def label(self, value: Any, path: str) -> Any:
-        """Return a cell or a column name as plain data, from which `label_of` restores it."""
+        """Return a cell, or the name of a column, as plain data, from which `label_of` restores it."""
         if type(value) is tuple:
             return {"tuple": [self.label(item, path) for item in value]}
         plain = self._normalize(value, path)
@@ -230,14 +233,14 @@ def _unsupported_dtype(dtype: Any, path: str) -> UnstorableValueError:
 
 
 def label_of(recorded: Any) -> Any:
-    """Return the cell or column name that `ColumnWriter.label` converted to plain data."""
+    """Return the cell or column name for `recorded`, the plain data that `ColumnWriter.label` returned for it."""
     if not isinstance(recorded, dict):
         return opened(recorded)
     return tuple(map(label_of, recorded["tuple"])) if "tuple" in recorded else opened(recorded["value"])
 
 
 def zone_content(zone: Any, path: str) -> str | list[Any]:
-    """Return a time zone as plain data: a name, the key of a `ZoneInfo`, or a fixed offset and its name.
+    """Return a time zone as plain data: its name, the key of a `ZoneInfo`, or the offset and name of a fixed time zone.
 
     A fixed offset is not recorded by its name alone: pandas would read ``timezone(timedelta(hours=1), "CET")`` as the
     zone CET, which has a summer time.
@@ -266,7 +269,9 @@ def zone_content(zone: Any, path: str) -> str | list[Any]:
 
 
 def zone_of(content: str | list[Any]) -> Any:
-    """Return the time zone for the result of `zone_content`; a name remains a string, which pandas interprets."""
+    """Return the time zone that `zone_content` converted to plain data. A name is returned as a string, which pandas
+    accepts as a time zone.
+    """
     if isinstance(content, str):
         return content
     if len(content) == 1:
@@ -277,7 +282,7 @@ def zone_of(content: str | list[Any]) -> Any:
 
 
 def read_column(description: Description, arrays: Sequence[Any]) -> Any:
-    """Return the column for a description and the arrays of a stream, as an array that pandas accepts.
+    """Restore a pandas column from its description (by `ColumnWriter.add`) and the Arrow arrays of the recorded value.
 
     The memory of the result may be written to.
     """
@@ -327,7 +332,7 @@ def _arrow_dtype(description: Description, array: Any) -> Any:
 
 
 def index_of(values: Any) -> pd.Index[Any]:
-    """Return a pandas Index of some values that keeps their dtype, without inference by pandas."""
+    """Return a pandas Index with the given values and their dtype; pandas does not infer another dtype."""
     index: pd.Index[Any] = pd.Index(values, dtype=values.dtype, tupleize_cols=False, copy=False)
     return index
 

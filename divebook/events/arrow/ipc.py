@@ -48,7 +48,7 @@ def _read_table(stream: bytes) -> Any:
 
 
 def as_array(values: Any, path: str, type_: Any = None, mask: Any = None) -> Any:
-    """Return values as one contiguous Arrow array.
+    """Convert Python or numpy values to one Arrow array in contiguous memory.
 
     Raises
     ------
@@ -68,7 +68,9 @@ def in_one_piece(array: Any) -> Any:
 
 
 def without_residue(array: Any) -> Any:
-    """Return an array of numbers with zeros in the memory of missing values, so that equal arrays have equal bytes."""
+    """Return an Arrow array of numbers with zeros in the memory of its missing values, so that equal arrays have equal
+    bytes.
+    """
     if not array.null_count:
         return array
     filled = array.fill_null(pa.scalar(0).cast(array.type))
