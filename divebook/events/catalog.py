@@ -146,9 +146,7 @@ class ExecutionStarted(Payload):
 
     @property
     def came_from(self) -> str:
-        """Kind of action that created the execution, one of `ORIGINS`: for example a run, or the start of a child
-        execution.
-        """
+        """Way in which the execution was created, one of `ORIGINS`, such as a run or the start of a child execution."""
         return self.origin or (CHILD if self.parent else RUN)
 
 
@@ -215,7 +213,7 @@ class ExecutionForked(Payload):
 
     @property
     def came_from(self) -> str:
-        """Kind of action that created the execution, one of `ORIGINS`; a fork unless the event names another one."""
+        """Way in which the execution was created, one of `ORIGINS`; a fork unless the event names another one."""
         return self.origin or FORK
 
 

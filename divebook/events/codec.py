@@ -174,14 +174,18 @@ def locate_surrogate(value: Any, path: str) -> str | None:
 
 
 def decode(raw: bytes | str) -> Any:
-    """Decode JSON that `encode` wrote, and convert tagged forms to values."""
+    """Decode JSON that `encode` wrote, and convert tagged forms (dicts with the key ``$type``) to the values that they
+    represent.
+    """
     mark: bytes | str = TAGGED if isinstance(raw, bytes) else TAGGED.decode()
     value = orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
     return untag(value) if mark in raw else value  # type: ignore[operator]
 
 
 def parse(raw: bytes | str) -> Any:
-    """Parse JSON, and leave tagged forms as dicts; raise ValueError for invalid JSON."""
+    """Parse JSON and return plain data, in which tagged forms remain dicts with the key ``$type``. Raise ValueError for
+    invalid JSON.
+    """
     return orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
 
 

@@ -415,7 +415,9 @@ _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
 
 
 def _as(kind: type[T], value: Any) -> T:
-    """Return `value`, a part of a tagged value in a log, if it is an instance of `kind`; otherwise raise TypeError."""
+    """Return `value`, read from the JSON of a recorded value, if it is an instance of `kind`; otherwise raise
+    TypeError.
+    """
     if not isinstance(value, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
     return value
@@ -499,7 +501,8 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def tag(value: Any) -> dict[str, Any]:
-    """Return the tagged form of a value that JSON cannot represent; orjson calls this function while it encodes.
+    """Convert a value that JSON cannot represent to a dict with the keys ``$type`` and ``value`` (its tagged form).
+    orjson calls this function while it encodes.
 
     ``b"ab"`` becomes ``{"$type": "bytes", "value": "YWI="}``.
     """
@@ -512,7 +515,8 @@ def tag(value: Any) -> dict[str, Any]:
 
 
 def untag(value: Any) -> Any:
-    """Return decoded JSON with tagged forms converted to values, at any depth.
+    """Return decoded JSON in which tagged forms (dicts with the key ``$type``) are converted to the values that they
+    represent, at any depth.
 
     Raises ValueError for an unknown or invalid tagged form.
     """

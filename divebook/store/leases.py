@@ -36,7 +36,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Exclusive right of a process to append to one execution, as it was when acquired or listed."""
+    """Exclusive right of a process to append to the log of one execution, as it was when it was acquired or listed."""
 
     execution_id: str
     token: int
@@ -63,7 +63,7 @@ class Lease:
         return not moment.is_past(self) and not self.owner.has_died()
 
     def held_error(self) -> LeaseHeldError:
-        """Return the error for another process that wants to acquire the execution while this lease is live."""
+        """Return the error for a process that wants to acquire the execution while another process has this lease."""
         owner = self.owner
         until = to_datetime(self.expires_at)
         return LeaseHeldError(self.execution_id, host=owner.host, pid=owner.pid, name=owner.name, until=until)
@@ -82,13 +82,15 @@ class Moment:
 
     @classmethod
     def at(cls, now: int | None) -> Self:
-        """Return the present by both clocks; for a given `now`, that wall-clock time without a monotonic time."""
+        """Return the present time by both clocks. If `now` is given, return this wall-clock time without a time of the
+        monotonic clock.
+        """
         if now is not None:
             return cls(now, None)
         return cls(time.time_ns() // 1000, time.monotonic_ns() // 1000)
 
     def is_past(self, lease: Lease) -> bool:
-        """Return True if a lease has expired at this point in time."""
+        """Return True if this point in time is at or after the expiry of the lease."""
         if self.uptime is None or lease.expires_uptime is None or lease.owner.boot != this_boot():
             return lease.expires_at <= self.wall
         return lease.expires_uptime <= self.uptime
@@ -99,7 +101,7 @@ class Moment:
         return Moment(self.wall + microseconds, None if self.uptime is None else self.uptime + microseconds)
 
     def lease(self, execution_id: str, token: int, owner: Owner) -> Lease:
-        """Return a new lease that expires at this moment."""
+        """Return a new lease of an execution for an owner, which expires at this moment."""
         return Lease(execution_id, token, owner, self.wall, self.uptime)
 
 
@@ -130,7 +132,7 @@ class Owner:
 
     @classmethod
     def current(cls, name: str | None = None) -> Self:
-        """Return the owner for the present process; `name` replaces the name of its program."""
+        """Return the identity of the current process; `name` replaces the name of its program."""
         pid = os.getpid()
         return cls(socket.gethostname(), pid, _start_of_this_process(pid), name or _program(sys.argv[0]), this_boot())
 
@@ -139,8 +141,8 @@ class Owner:
         return (self.host, self.pid, self.started, self.boot) == (other.host, other.pid, other.started, other.boot)
 
     def has_died(self) -> bool:
-        """Return True if the process has certainly ended; False if it runs or if its state cannot be observed from
-        here.
+        """Return True if the owner's process has certainly ended. Return False if it runs or cannot be observed from
+        here, as on another machine.
         """
         boot = this_boot()
         if self.host != socket.gethostname():
@@ -168,7 +170,9 @@ THIS_PROCESS = _ThisProcess()
 
 @lru_cache(maxsize=1)
 def this_boot() -> str:
-    """Return an identifier of the machine's present boot and of the container; empty if the system has none."""
+    """Return an identifier of the machine's current boot and of the container of this process; empty if the operating
+    system provides none.
+    """
     try:
         machine = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{machine} {(_PROC / 'self/ns/pid').readlink()}"
@@ -232,7 +236,7 @@ class QueuedExecution:
 
 
 class Claim(NamedTuple):
-    """Request of a worker for queued executions that it can run."""
+    """Request of a worker for queued executions that the worker is able to run."""
 
     queues: tuple[str, ...]
     """Names of queues, in the order in which they are searched."""
@@ -245,7 +249,7 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """State of a worker as it last reported it, valid until `expires_at`."""
+    """State of a worker process as the worker last reported it, valid until `expires_at`."""
 
     id: str
     owner: Owner
@@ -277,7 +281,7 @@ class WorkerRecord:
 
 
 def worker_to_data(worker: WorkerRecord) -> dict[str, Any]:
-    """Return a worker's record as plain data, without the worker id and the expiry."""
+    """Return the record of a worker as plain data, without its id and its expiry."""
     data = asdict(worker)
     del data["id"], data["expires_at"]
     mappings = {"workflows": dict(worker.workflows), "refused": dict(worker.refused)}
@@ -285,6 +289,8 @@ def worker_to_data(worker: WorkerRecord) -> dict[str, Any]:
 
 
 def worker_from(worker_id: str, data: Mapping[str, Any], expires_at: int) -> WorkerRecord:
-    """Build a worker's record from plain data; raise ValueError, TypeError or KeyError for data of another form."""
+    """Build the record of a worker from plain data. Raise ValueError, TypeError or KeyError if the data are not those
+    of a worker.
+    """
     fields = {**data, "owner": Owner(**data["owner"]), "queues": tuple(data["queues"])}
     return WorkerRecord(id=worker_id, expires_at=expires_at, **fields)

@@ -85,20 +85,20 @@ class NewsCounter:
         self._count = 0
 
     def add(self) -> None:
-        """Increase the count by one, and wake the waiting threads."""
+        """Increase the count of news by one, and wake the threads in `wait`."""
         with self._condition:
             self._count += 1
             self._condition.notify_all()
 
     def wait(self, last_count: int, seconds: float) -> int:
-        """Wait until the count differs from `last_count`, at most for `seconds`; return the count."""
+        """Wait until the count of news differs from `last_count`, at most for `seconds`; return the present count."""
         with self._condition:
             self._condition.wait_for(lambda: self._count != last_count, seconds)
             return self._count
 
 
 class NewsListeners:
-    """Listeners that one thread of a store calls at new messages and at writes of other processes.
+    """Listeners that a thread of a store calls when there are new messages or another process has written to the store.
 
     One thread waits, however many executions and views listen
     (test_news_are_waited_for_by_one_thread_however_many_listen). It starts with the first listener, and ends when it
@@ -167,7 +167,9 @@ class NewsListeners:
                 _log.exception("a listener to the store's news failed")
 
     def _has_listeners(self) -> bool:
-        """Return True if there are listeners. Otherwise record, under the same lock, that the thread ends."""
+        """Return True if there are listeners. If there are none, forget the thread under the same lock, because it
+        ends; `add` then starts another one.
+        """
         with self._lock:
             if not self._listeners:
                 self._thread = None

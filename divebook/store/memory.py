@@ -120,7 +120,8 @@ class MemoryStore(EventStore):
         return source.forked(batch.expected_sequence, log, self._reached)
 
     def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
-        """Append a batch to a log, and update the execution's status, lease, questions and other columns.
+        """Append a batch to the log of an execution, and update the execution's status, lease, questions and other
+        columns.
 
         `_log_for` has made all checks before.
         """
@@ -195,7 +196,7 @@ class MemoryStore(EventStore):
             return [self._logs[name].line(name) for name in page]
 
     def _newest(self, names: list[str]) -> list[str]:
-        """Return execution ids sorted from the newest to the oldest execution."""
+        """Return the given execution ids, sorted by the creation of the executions, newest first."""
         return sorted(names, key=lambda name: (self._logs[name].created_at, self._logs[name].number), reverse=True)
 
     def _unended(self) -> list[ExecutionRecord]:
@@ -515,7 +516,7 @@ class MemoryStore(EventStore):
 
 @dataclass(slots=True)
 class MemoryLog:
-    """Log and row of one execution in a `MemoryStore`."""
+    """Log of one execution in a `MemoryStore`, with the columns of the execution's row."""
 
     beginning: Beginning
     created_at: int
@@ -548,7 +549,7 @@ class MemoryLog:
 
     @property
     def status(self) -> str:
-        """Present status of the execution."""
+        """Status of the execution at present."""
         return self.status_columns.status
 
     def stored(self, after: int, last: int) -> list[StoredRecord]:
@@ -559,7 +560,8 @@ class MemoryLog:
         return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
 
     def forked(self, at: int, new_log: MemoryLog, digests_in: Callable[[bytes], Iterable[bytes]]) -> MemoryLog:
-        """Return a copy of `new_log` that begins with the events of this log up to event `at`.
+        """Return a copy of `new_log`, the empty log of a fork, that begins with the events of this log up to event
+        `at`.
 
         `digests_in` returns the digests of the large values that a payload refers to.
         """
@@ -588,7 +590,7 @@ class MemoryLog:
         return bool(stored) and stored[0].last_sequence == sequence
 
     def all_ids(self) -> list[Ids]:
-        """Return the event ids of each record of the log."""
+        """Return the event ids of each record of the log, as pairs of the first id and the number of events."""
         return [(first_id, width_of(record_type)) for _, _, record_type, first_id, _, _ in self.heads]
 
     def open_questions(self) -> list[str]:
@@ -605,7 +607,7 @@ class MemoryLog:
         return columns.status in TERMINAL and columns.ended_at is not None and columns.ended_at < moment
 
     def line(self, execution_id: str) -> ExecutionRecord:
-        """Return the execution's summary row, as lists show it."""
+        """Return the summary row of the execution, as lists of executions show it."""
         created = to_datetime(self.created_at)
         return ExecutionRecord(
             execution_id=execution_id,
@@ -624,5 +626,5 @@ class MemoryLog:
 
 
 def head_of_record(record: Record, record_type: str) -> Head:
-    """Return the columns of a record without its payload."""
+    """Return the stored columns of a record except its payload: sequence number, time, type, id, path and step."""
     return record.sequence, record.recorded_at, record_type, record.id, record.path, record.step
