@@ -369,7 +369,7 @@ _CONDITIONS: Mapping[Any, str] = {
 
 
 def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFunction:
-    """Compile and return a function that converts payloads of one class to plain data and checks all their fields.
+    """Return a compiled function that converts payloads of one class to plain data and checks all their fields.
 
     The compiled function calls `fallback` if a field is wrong or not of a plain type.
 

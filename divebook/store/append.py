@@ -317,7 +317,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
 
 
 class _Drafts:
-    """Collector of the checked and encoded records of one batch, for `prepare`."""
+    """Collector of the records of one batch in checked and encoded form. `prepare` builds a `PreparedBatch` from it."""
 
     __slots__ = (
         "are_long",
@@ -841,7 +841,7 @@ class Beginning(NamedTuple):
 
     @classmethod
     def of(cls, opening: ExecutionStarted | ExecutionForked, sequence: int) -> Self:
-        """Return the listed data of an opening event, which has the sequence number `sequence`."""
+        """Return the listed data of `opening`, the event that opened a log; its number is `sequence`."""
         # The names of the fields are those of the opening event; `opened` is the number of that event and not part of
         # it.
         facts = {name: getattr(opening, name) for name in cls._fields[:-1]}

@@ -177,7 +177,8 @@ def read_records(records: Iterable[Any], name: str) -> LogFile:
 
 
 def _numbered(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the parsed lines of a file, each with its place for error messages (``FILE, line 3``).
+    """Yield the parsed entries of a file (events, header and others), each with its place for error messages (``FILE,
+    line 3``).
 
     A file has one entry in each line, or one JSON array of all entries.
     """
@@ -418,7 +419,7 @@ def script_of(name: str, part: str) -> str:
 
 
 def sealed(page: str) -> bytes:
-    """Return a page as bytes, with a last line that contains the checksum of all bytes before it."""
+    """Return the HTML page as bytes, with an added last line that contains the checksum of all bytes before it."""
     content = page.encode()
     return content + f"<!-- divebook 1 crc32 {zlib.crc32(content):08x} -->\n".encode()
 

@@ -55,9 +55,7 @@ _SAME = f'{{"{TAG}":"same",'.encode()
 
 @functools.lru_cache(maxsize=1024)
 def type_of(kinds: tuple[type[Payload], ...]) -> str:
-    """Return the type of a record from the payload classes of its events, such as
-    ``step_started+operation_started``.
-    """
+    """Return the type of a record: the names of its event types, joined (``step_started+operation_started``)."""
     return JOINT.join([kind.event_type for kind in kinds])
 
 

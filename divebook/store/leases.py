@@ -154,7 +154,7 @@ class Owner:
 
 
 class _ThisProcess:
-    """Cached process id of the present process. `os.getpid` is a system call, and stores need the id at every call."""
+    """Cached id of the current process. Stores need it at each call, and `os.getpid` is a slower system call."""
 
     def __init__(self) -> None:
         self._update()

@@ -78,7 +78,7 @@ class Subscribers:
 
 
 class NewsCounter:
-    """Counter of new messages and of writes of other processes, on which threads wait for the next increment."""
+    """Counter of news: new messages, and writes of other processes to the store. Threads can wait for the next one."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()

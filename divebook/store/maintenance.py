@@ -254,8 +254,8 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
 
 
 def _fault_of_first_event(log: StoredLog) -> str | None:
-    """Return a description of the fault that the first event of a log belongs to another execution, or None if it does
-    not.
+    """Return a description of the fault if the first event of a log was not recorded when the execution began, for
+    example because it belongs to another execution. Otherwise return None.
 
     Checksums do not reveal it, since the chain of every log begins with 0.
     """
@@ -364,8 +364,8 @@ def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents)
 
 
 def _check_questions(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield a finding for each question that the store lists as open although the log has its answer, or that is open
-    and not listed.
+    """Yield a finding for each question that the store lists as open although the events of the log settle it, or does
+    not list although the events leave it open.
     """
     states: dict[str, bool] = {}
     for event in events:

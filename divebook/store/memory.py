@@ -553,7 +553,7 @@ class MemoryLog:
         return self.status_columns.status
 
     def stored(self, after: int, last: int) -> list[StoredRecord]:
-        """Return the records that contain the events above `after` up to `last`, undecoded."""
+        """Return the records that contain the events of this log above `after` up to `last`, with encoded payloads."""
         first = max(bisect_right(self.heads, after + 1, key=itemgetter(0)) - 1, 0)
         selection = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
         rows = zip(self.heads[selection], self.payloads[selection], self.checksums[selection], strict=True)

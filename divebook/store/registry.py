@@ -94,7 +94,7 @@ def open_store(location: str | Path | None = None) -> EventStore:
 
 
 def path_of(location: str) -> Path | None:
-    """Return the location of a store in a file as its path; None for the URL of a store on a server.
+    """Return the file path of a store from its location; None if the location is the URL of a store on a server.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def _shared(name: str, factory: Factory) -> EventStore:
 
 
 def leave_open() -> None:
-    """Leave the shared stores of this process open at the end of the process, because a thread still uses them.
+    """Leave the shared stores of this process open when it ends, because a thread still uses them.
 
     Closing a connection that another thread is using crashes the process with a segmentation fault
     (test_a_process_that_ends_while_executions_run_leaves_its_store_open).

@@ -63,8 +63,8 @@ class Bins:
             self.add_counts(self.exponent, Counter(place_of(number, self.exponent) for number in finite))
 
     def widen(self, least: float, greatest: float) -> None:
-        """Extend the range of the bins to include the numbers `least` and `greatest`, and merge bins if the range needs
-        a larger bin width.
+        """Increase the range of the bins so that it includes the numbers `least` and `greatest`. Merge bins if the
+        range needs a larger bin width.
         """
         self.least = min(self.least, least)
         self.greatest = max(self.greatest, greatest)

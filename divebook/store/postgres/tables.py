@@ -80,7 +80,9 @@ def load_leases(execute: SendStatement) -> list[Lease]:
 
 
 def load_lease(execute: SendStatement, execution_id: str) -> tuple[Lease | None] | None:
-    """Return the lease of one execution in a tuple: ``(None,)`` without a lease, None for an unknown execution."""
+    """Return a tuple with the lease of one execution, or ``(None,)`` if it has no lease. Return None for an unknown
+    execution.
+    """
     rows = execute(_OF_ONE, (escaped(execution_id),))
     return (lease_from_columns(rows[0][0], rows[0][1:]),) if rows else None
 
@@ -100,7 +102,7 @@ def lock_execution(execute: SendStatement, execution_id: str) -> None:
 
 
 def write_next_lease(execute: SendStatement, execution_id: str, owner: Owner, until: Moment) -> Lease:
-    """Increase the token of an execution, and write a lease with this token in place of an older lease."""
+    """Increase the lease token of an execution by one, and write a lease with it in place of an earlier lease."""
     columns = (escaped(owner.host), owner.pid, owner.started, escaped(owner.name), escaped(owner.boot), until.wall)
     ((token, was_left),) = execute(_NEXT, (escaped(execution_id), *columns))
     return Lease(execution_id, token, owner, until.wall, was_left=was_left)
@@ -227,7 +229,9 @@ def untaken(execute: SendStatement) -> set[str]:
 
 
 def has_untaken(execute: SendStatement, execution_id: str) -> bool | None:
-    """Return True if an unended execution has messages that are not in its log; None for an unknown execution."""
+    """Return True if an execution has not ended and has messages that are not in its log; None for an unknown
+    execution.
+    """
     rows = execute(_HAS_UNTAKEN, (escaped(execution_id),))
     return bool(rows[0][0]) if rows else None
 
@@ -329,8 +333,8 @@ def claim_executions(execute: SendStatement, claim: Claim, owner: Owner, moment:
 
 
 def load_queued(execute: SendStatement, *, withheld: bool) -> list[QueuedExecution]:
-    """Return the queue entries of unended executions; with `withheld`, only those that workers skip, else
-    the others.
+    """Return the queue entries of executions that have not ended: with `withheld` the entries that workers skip,
+    otherwise the entries that they may claim.
     """
     return [
         QueuedExecution(unescaped(name), unescaped(queue), priority, unescaped(workflow), unescaped(fingerprint))
@@ -451,7 +455,7 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
 
 
 def candidates(execute: SendStatement, prefix: str) -> list[str]:
-    """Return the execution ids that begin with `prefix`, sorted, at most ``MAX_CANDIDATES + 1`` ids."""
+    """Return the ids of executions that begin with `prefix`, sorted, at most ``MAX_CANDIDATES + 1`` ids."""
     return [unescaped(name) for (name,) in execute(_CANDIDATES, (escaped(prefix), MAX_CANDIDATES + 1))]
 
 
@@ -491,7 +495,7 @@ def load_summaries(execute: SendStatement, execution_ids: Sequence[str]) -> dict
 
 
 def find_list_faults(execute: SendStatement) -> list[str]:
-    """Return descriptions of summaries that do not match their checksums."""
+    """Return descriptions of cached summaries of executions that do not match their checksums."""
     return [
         f"the summary of execution {unescaped(name)} is damaged. It is not used, and nothing is lost: it is made again "
         "when the execution is listed"
@@ -563,7 +567,8 @@ _STRAY = (
 
 
 def delete_execution(execute: SendStatement, execution_id: str, sealing: Sealing) -> list[str]:
-    """Delete an execution; return its id and the ids of other changed executions, or an empty list if it is unknown.
+    """Delete an execution and its log. Return its id and the ids of forks that have taken over shared events, or an
+    empty list if it is unknown.
 
     Events that forks share with it move to the fork that shares most of them, the heir, and the other forks then refer
     to the heir (`divebook.store.sqlite.tables.delete_execution` has an example).
@@ -583,7 +588,9 @@ def delete_execution(execute: SendStatement, execution_id: str, sealing: Sealing
 def _move_shared_events(
     execute: SendStatement, key: int, source: int | None, after: int, sealing: Sealing
 ) -> list[str]:
-    """Move the events that forks share with a log to the fork that shares most; return this fork's id in a list."""
+    """Move the events of a deleted log that forks share to the fork that shares most of them. Return a list with this
+    fork's id, or an empty list if there are no forks.
+    """
     forks = execute(_HEIRS, (key,))
     if not forks:
         return []
@@ -603,7 +610,9 @@ def _move_shared_events(
 
 
 def _digests_reached(execute: SendStatement, first: int, last: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the digests of the large values that records use; None (all values) if the records cannot be read."""
+    """Return the hashes of the large values that a range of records refers to. Return None, which stands for all
+    values, if the records cannot be read.
+    """
 
     def fetch(digest: bytes) -> bytes | None:
         return sealing.open_content(digest, _content(execute, digest))
@@ -640,7 +649,9 @@ def is_over(execute: SendStatement, execution_id: str, moment: Moment) -> bool:
 
 
 def list_blobs(execute: SendStatement, without: Collection[str]) -> list[StoredBlob]:
-    """Return all large values, each with its size and whether an execution uses it; ignore uses by `without`."""
+    """Return the size of each large value, and whether an execution uses it. Executions whose ids are in `without` do
+    not count.
+    """
     return [StoredBlob(*row) for row in execute(_BLOBS, ([escaped(name) for name in without],))]
 
 

@@ -89,7 +89,7 @@ def has_no_live_lease(execution_id: str, columns: tuple[Any, ...], moment: Momen
 
 
 def write_next_lease(cursor: sqlite3.Cursor, log: Log, owner: Owner, until: Moment) -> Lease:
-    """Increase the token of an execution, and write a lease with this token in place of an older lease."""
+    """Increase the lease token of an execution by one, and write a lease with it in place of an earlier lease."""
     (token,) = cursor.execute(_NEXT, (log.key,)).fetchone()
     was_left = cursor.execute(_IS_LEFT, (log.key,)).fetchone() is not None
     lease = replace(until.lease(log.execution_id, token, owner), was_left=was_left)
@@ -98,7 +98,7 @@ def write_next_lease(cursor: sqlite3.Cursor, log: Log, owner: Owner, until: Mome
 
 
 def insert_lease(cursor: sqlite3.Cursor, key: int, lease: Lease) -> None:
-    """Write the lease of an execution in place of an older lease; the token in the execution's row is unchanged."""
+    """Write the lease of an execution in place of an earlier lease. The token in the execution's row is not changed."""
     owner = lease.owner
     row = (owner.host, owner.pid, owner.started, owner.name, owner.boot, lease.expires_at, lease.expires_uptime)
     cursor.execute(_INSERT, (key, *row))
@@ -149,7 +149,9 @@ SELECT id FROM messages CROSS JOIN executions USING (key) WHERE name = ? AND kin
 
 
 def wait_for_news(news_counter: NewsCounter, has_news: Callable[[], bool], last_count: int, seconds: float) -> int:
-    """Poll with growing pauses for writes of other processes; return at once if this process posts a message."""
+    """Wait until another process writes to the file (polled with growing pauses) or this process posts a message.
+    Return the present count of such news.
+    """
     deadline = time.monotonic() + seconds
     pause = MIN_POLL_PAUSE
     while True:
@@ -199,19 +201,19 @@ def load_new_messages(connection: sqlite3.Connection, sealing: Sealing, after: i
 
 
 def find_message_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of messages that are damaged, or wrongly marked as not being in the log yet."""
+    """Return descriptions of messages that do not match their checksums, or whose mark "not in the log" is wrong."""
     damaged = [_damage(row) for row in connection.execute(_OF_ALL, (0,)).fetchall() if not is_sound(row)]
     strays = [number for (number,) in connection.execute(_STRAY).fetchall()]
     return damaged + [f"message {number} is not listed as what its execution has made of it" for number in strays]
 
 
 def mark_messages_taken(cursor: sqlite3.Cursor, key: int, last_taken: int) -> None:
-    """Record that the messages of an execution up to the number `last_taken` are in its log."""
+    """Record that the log of an execution contains all messages to it with numbers up to `last_taken`."""
     cursor.execute(_TAKE, (key, last_taken))
 
 
 def set_messages_over(cursor: sqlite3.Cursor, key: int, last_taken: int, *, is_over: bool) -> None:
-    """Record for the messages of an execution that it has ended (`is_over`), or that it continues."""
+    """Record in the rows of an execution's messages that the execution has ended (`is_over`) or continues."""
     cursor.execute(_TURN, (not is_over, last_taken, key))
 
 
@@ -238,7 +240,8 @@ def last_addressee(connection: sqlite3.Connection, kind: str, key: str) -> str |
 
 
 class MessageWatch:
-    """Reader of new messages that queries the table only after a write of another connection or a message posted here.
+    """Reader of new messages. It queries the table of messages only after another connection has written to the file or
+    this process has posted a message.
 
     ``PRAGMA data_version`` of the writing connection changes only when another connection writes. Reading it costs some
     microseconds, much less than a query for messages.
@@ -255,11 +258,11 @@ class MessageWatch:
         """Highest number of a message that this object knows of."""
 
     def on_post(self, number: int) -> None:
-        """Record the number of a message that this process has written."""
+        """Record the number of a message that this process has posted."""
         self._last = max(self._last, number)
 
     def has_news(self) -> bool:
-        """Return True if another connection has written to the file since the previous `has_news`."""
+        """Return True if another connection has written to the file since the previous call of `has_news`."""
         before = self._news_version
         (self._news_version,) = self._writer.execute("PRAGMA data_version").fetchone()
         return before != self._news_version
@@ -325,7 +328,7 @@ _STRAY_QUEUE_ROWS = "SELECT id FROM queued JOIN executions USING (key) WHERE NOT
 
 
 def put_in_queue(cursor: sqlite3.Cursor, key: int, enqueued: ExecutionEnqueued, *, withheld: bool) -> None:
-    """Write the queue entry of an execution."""
+    """Write the queue entry of an execution in place of an earlier one."""
     cursor.execute(_PUT, (key, enqueued.queue, enqueued.priority, withheld))
 
 
@@ -349,8 +352,8 @@ def claimable(connection: sqlite3.Connection | sqlite3.Cursor, claim: Claim, mom
 
 
 def load_queued(connection: sqlite3.Connection, *, withheld: bool) -> list[QueuedExecution]:
-    """Return the queue entries of unended executions; with `withheld`, only those that workers skip, else
-    the others.
+    """Return the queue entries of executions that have not ended: with `withheld` the entries that workers skip,
+    otherwise the entries that they may claim.
     """
     return [QueuedExecution(*row) for row in connection.execute(_ALL_QUEUES.format(_WHICH[withheld])).fetchall()]
 
@@ -422,13 +425,17 @@ _QUESTIONS_OF_ONE = "SELECT id FROM questions WHERE key = ?"
 
 
 def write_questions(cursor: sqlite3.Cursor, key: int, changes: Mapping[str, bool]) -> None:
-    """Add the questions of an execution that an event asked (True), and delete the settled questions (False)."""
+    """Store changes of an execution's questions: add a question that was asked (True), and delete one that was settled
+    (False).
+    """
     for question_id, is_open in changes.items():
         cursor.execute(_ASK if is_open else _SETTLE, (key, question_id))
 
 
 def set_questions_over(cursor: sqlite3.Cursor, key: int, *, is_over: bool) -> None:
-    """Record for the questions of an execution that it has ended and they are not listed, or that it continues."""
+    """Record in the rows of an execution's questions that the execution has ended (`is_over`), so that they are no
+    longer listed, or that it continues.
+    """
     cursor.execute(_SETTLE_QUESTIONS, (is_over, key))
 
 
@@ -587,7 +594,7 @@ def load_summaries(connection: sqlite3.Connection, execution_ids: Sequence[str])
 
 
 def find_summary_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of summaries that do not match their checksums."""
+    """Return descriptions of cached summaries of executions that do not match their checksums."""
     return [
         f"the summary of execution {row[0]} is damaged. It is not used, and nothing is lost: it is made again when the "
         "execution is listed"
@@ -683,7 +690,8 @@ _GROW = "UPDATE executions SET size = ?, seal = ? WHERE key = ?"
 
 
 def delete_execution(cursor: sqlite3.Cursor, execution_id: str, sealing: Sealing) -> list[str]:
-    """Delete an execution; return its id and the ids of other changed executions, or an empty list if it is unknown.
+    """Delete an execution and its log. Return its id and the ids of forks that have taken over shared events, or an
+    empty list if it is unknown.
 
     Forks may share events of the deleted log. These move to the fork that shares most of them, the heir, and the other
     forks then refer to the heir. Example: the log of A has events 1 to 9, fork B shares 1 to 7, fork C shares 1 to 4.
@@ -700,7 +708,9 @@ def delete_execution(cursor: sqlite3.Cursor, execution_id: str, sealing: Sealing
 
 
 def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> list[str]:
-    """Move the events that forks share with a log to the fork that shares most; return this fork's id in a list."""
+    """Move the events of a deleted log that forks share to the fork that shares most of them. Return a list with this
+    fork's id, or an empty list if there are no forks.
+    """
     forks = cursor.execute(_HEIRS, (log.key,)).fetchall()
     if not forks:
         return []
@@ -723,7 +733,9 @@ def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> l
 
 
 def _digests_reached(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the digests of the large values in events moved to a fork; None (all values) if they are unreadable."""
+    """Return the hashes of the large values in the events that were moved to a fork. Return None, which stands for all
+    values, if the events cannot be read.
+    """
     fetch = blobs.fetcher(cursor, sealing)
     rows = cursor.execute(_PAYLOADS, (place_of(heir, 1), place_of(heir, upto))).fetchall()
     try:
