@@ -60,12 +60,12 @@ class Answers:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys of all early answers: question ids, steps, and steps with a number."""
+        """Keys of all early answers: question ids, steps, and steps with the number of a question (``step:2``)."""
         return tuple(self._defaults | self._answers)
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Keys of the answers for this run that no question has used so far."""
+        """Keys of the early answers for this run that have not been used for a question so far."""
         return tuple(key for key in self._answers if key not in self._used)
 
     def settle(self, execution: Execution, by: str | None = None) -> Execution:

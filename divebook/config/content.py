@@ -47,7 +47,7 @@ UNSPECIFIC_TYPES = ("application/octet-stream", "binary/octet-stream")
 
 
 def files_at(path: str, base_path: Path, policy: Policy) -> list[Path]:
-    """Return the file at a path, or the files that match a pattern, sorted; a pattern may match no file.
+    """Return the file at a path. If the path is a pattern, return the files that match it, sorted; there may be none.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _segments(pattern: str) -> list[str]:
 
 
 def _files_below(start: Path, parts: list[str]) -> Iterator[Path]:
-    """Yield each file below a folder that matches a pattern, once.
+    """Yield each file below a folder that matches a path pattern, given as its `parts`, exactly once.
 
     `Path.glob` visits a folder once for each way in which several ``**`` lead to it. This function visits each folder
     once, with the set of positions in the pattern that can come next, like a nondeterministic automaton

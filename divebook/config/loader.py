@@ -52,7 +52,9 @@ def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = 
 
 
 def load_file(path: Path, *, dialect: Dialect = OWN) -> Definitions:
-    """Read one definition file, or the ``%%dive`` cells of a notebook; the suffix determines the format."""
+    """Read the definitions in one definition file, or in the ``%%dive`` cells of a notebook; the suffix determines the
+    format.
+    """
     if path.suffix.lower() == NOTEBOOK:
         return definitions_of_notebook(text_of(path), str(path))
     definitions = read_definitions(text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
@@ -254,7 +256,8 @@ MAGIC = "%%dive"
 
 
 def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = False) -> Definitions:
-    """Return the definitions in the ``%%dive`` cells of a notebook; later cells replace equal names of earlier cells.
+    """Return the definitions in the ``%%dive`` cells of a notebook. A definition replaces one of the same name in an
+    earlier cell.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Schedules: computation of due times from cron expressions, and exactly one start for each due time.
+"""Schedules: computation of due times from cron expressions, and exactly one start of a workflow for each due time.
 
 Due times are in the `Zone` of the schedule, by default in that of the machine.
 
@@ -261,7 +261,7 @@ class Due:
         return fill_values(self.input_expressions, names, default_interpreter())
 
     def is_new(self, store: EventStore, first: datetime) -> bool:
-        """Return True if the store has not recorded this due time as handled.
+        """Return True if this due time is not recorded as handled in the store, so that its workflow is to be started.
 
         For a new schedule, due times before `first` count as handled.
         """

@@ -1,4 +1,5 @@
-"""Permissions of definitions. A definition may come from a stranger, so what it can access is limited.
+"""Permissions of definitions. Definitions may come from strangers, so their access to files, network, programs and
+secrets is limited.
 
 Without a permission, a definition may read and write files of its own folder, and read the public internet. Only the
 user who runs it can permit more, never the definition itself: ``Environment(policy=Policy("programs"))``, ``divebook
@@ -283,7 +284,7 @@ def protect_store(path: Path) -> None:
 
 
 def patterns_of_stores(folder: Path) -> list[str]:
-    """Return patterns that match the files of all stores below a folder, relative to the folder."""
+    """Return path patterns, relative to a folder, that match the files of all stores below this folder."""
     real = folder.resolve()
     stores = [
         (parent.relative_to(real).as_posix(), glob.escape(name))
@@ -299,8 +300,8 @@ def patterns_of_stores(folder: Path) -> list[str]:
 
 
 def canonical_name(name: str) -> str:
-    r"""Return a file name as the most lenient file system compares it: without case, ignorable characters and
-    look-alikes.
+    r"""Return a file name in the form in which the most lenient file system compares names: without case, ignorable
+    characters and look-alikes.
 
     Examples
     --------
@@ -479,7 +480,8 @@ def is_reference(value: Any) -> bool:
 
 
 def resolved(value: Any, policy: Policy, folder: Path | None = None) -> Any:
-    """Return plain data in which all references (``env://NAME``, ``file://PATH``) are replaced by their values.
+    """Return plain data in which all references (strings such as ``env://NAME`` or ``file://PATH``) are replaced by the
+    values to which they refer.
 
     Parameters
     ----------
@@ -518,7 +520,8 @@ def resolved(value: Any, policy: Policy, folder: Path | None = None) -> Any:
 
 
 def require_allowed(value: Any, policy: Policy, folder: Path | None = None) -> None:
-    """Raise `SetupError` unless a policy allows every reference in plain data. No variable or file is read.
+    """Raise `SetupError` unless a policy allows every reference (such as ``env://NAME``) in plain data. The variables
+    and files are not read.
 
     A definition is refused by this before anything starts.
     """
@@ -551,8 +554,8 @@ def require_expandable(text: str, policy: Policy) -> None:
 
 
 def expanded(text: str, policy: Policy) -> str:
-    """Return a text in which ``$NAME`` and ``${NAME}`` are replaced by environment variables; '' for variables that are
-    not set.
+    """Return a text in which ``$NAME`` and ``${NAME}`` are replaced by the values of environment variables; by nothing
+    if a variable is not set.
 
     Raises
     ------

@@ -51,12 +51,12 @@ class Document:
 
     @property
     def name(self) -> str:
-        """File name: the last part of the path."""
+        """File name of the document: the last part of its path."""
         return PurePosixPath(self.path).name
 
     @property
     def content_type(self) -> str:
-        """Media type, derived from the file extension."""
+        """Media type of the document, derived from its file extension."""
         extension = PurePosixPath(self.path).suffix.lower()
         return _CONTENT_TYPES.get(extension) or mimetypes.guess_type(self.path)[0] or "text/plain"
 
@@ -110,7 +110,7 @@ class DocumentRepository(ABC):
         return next((library for scheme, library in self._libraries.items() if path.startswith(scheme)), None)
 
     def get(self, path: str) -> Document:
-        """Return the document at a path, or with a registered name.
+        """Return the document at a path or with a registered name, from the repository or from a library.
 
         Raises
         ------
@@ -128,8 +128,8 @@ class DocumentRepository(ABC):
         return Document(resolved_path, content)
 
     async def read(self, path: str) -> Document:
-        """Return a document, like `get`, without blocking the event loop: a library is read in a thread, since that may
-        take long.
+        """Return a document as `get` does, without blocking the event loop. A library may be slow, so it is read in a
+        thread.
         """
         is_in_library = self._library_of(self._names.get(path, path)) is not None
         return await anyio.to_thread.run_sync(self.get, path) if is_in_library else self.get(path)
@@ -201,7 +201,7 @@ class MemoryDocuments(DocumentRepository):
 
 
 class FileDocuments(DocumentRepository):
-    """Document repository in a folder. Files outside the folder, and protected files, cannot be reached, also not
+    """Document repository in a folder. Files outside the folder and protected files are not accessible, not even
     through links.
 
     See `divebook.documents.policy` for protected files. Written files are for this user only (0600, new folders 0700).
@@ -246,7 +246,7 @@ class FileDocuments(DocumentRepository):
 
 
 def _is_text(path: str) -> bool:
-    """Return whether a path is valid Unicode text. On some systems file names can contain any bytes."""
+    """Return whether a path is valid Unicode text, since file names on some systems may contain any bytes."""
     return path == path.encode("utf-8", "replace").decode()
 
 
@@ -461,8 +461,8 @@ _LONGEST = 100
 
 
 def replace_whole(path: Path, text: str) -> None:
-    """Write a file, readable by this user only, by replacing it in one step. A failure leaves no temporary
-    file behind.
+    """Write a file that only this user can read, replacing an existing file in one step. If this fails, no temporary
+    file remains.
     """
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name[:_LONGEST]}.", delete=False, encoding="utf-8", newline=""

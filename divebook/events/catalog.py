@@ -234,7 +234,7 @@ class ExecutionResumed(Payload):
 @_event("execution_paused")
 @dataclass(frozen=True, slots=True)
 class ExecutionPaused(Payload):
-    """Pause of the execution: nothing new starts until it is resumed.
+    """Pause of the execution: no step or call starts until the execution is resumed.
 
     Running calls have ended, or will be made again.
     """
@@ -245,7 +245,7 @@ class ExecutionPaused(Payload):
 @_event("execution_enqueued", "queue")
 @dataclass(frozen=True, slots=True)
 class ExecutionEnqueued(Payload):
-    """Entry of the execution into a queue: it is new, or a stopping worker has returned it."""
+    """Entry of the execution into a queue, because it is new or because a stopping worker has returned it."""
 
     queue: str = ""
     priority: int = 0
@@ -319,7 +319,9 @@ class ExecutionMoved(Payload):
 @_event("execution_pictured", "status")
 @dataclass(frozen=True, slots=True)
 class ExecutionPictured(Payload):
-    """Last event of an imported read-only snapshot of an execution that had not ended; only the original continues."""
+    """Last event of a read-only snapshot, imported from the log of an execution that had not ended. Only the original
+    execution continues.
+    """
 
     status: str = ""
     """Status of the original execution at the time of the export."""
@@ -441,7 +443,7 @@ class RollbackAdded(Payload):
 @_event("step_failed", "error")
 @dataclass(frozen=True, slots=True)
 class StepFailed(Payload):
-    """End of a step, or of the choice of the next step, with an error."""
+    """Failure of a step, or of the choice of the step that follows it, with an error."""
 
     error: str = ""
     operations: Sequence[str] | None = None
@@ -501,7 +503,7 @@ def _check_index(payload: IterationStarted | IterationCompleted | IterationFaile
 @_event("iteration_started")
 @dataclass(frozen=True, slots=True)
 class IterationStarted(Payload):
-    """Start of one item of an `Each` step."""
+    """Start of the work of an `Each` step on one of its items."""
 
     iteration_index: int = -1
     item: Any = None
@@ -516,7 +518,7 @@ class IterationStarted(Payload):
 @_event("iteration_completed")
 @dataclass(frozen=True, slots=True)
 class IterationCompleted(Payload):
-    """Successful end of one item of an `Each` step; `result` is the item's result as text."""
+    """Successful end of the work of an `Each` step on one item; `result` is the item's result as text."""
 
     iteration_index: int = -1
     result: Any = None
@@ -659,7 +661,7 @@ class OperationFailed(Payload):
 @_event("time_accessed", "accessed_at", "value")
 @dataclass(frozen=True, slots=True)
 class TimeAccessed(Payload):
-    """Read of the clock by user code, for readers of the log.
+    """Read of the clock by user code. The event is only information for readers of the log.
 
     Replay uses the operation of type ``time_access`` beside it.
     """
@@ -671,7 +673,7 @@ class TimeAccessed(Payload):
 @_event("random_generated", "method")
 @dataclass(frozen=True, slots=True)
 class RandomGenerated(Payload):
-    """Use of random numbers by user code, for readers of the log.
+    """Use of random numbers by user code. The event is only information for readers of the log.
 
     Replay uses the operation of type ``random_generation`` beside it.
     """
@@ -790,7 +792,7 @@ class Mutation:
 @_event("state_mutated", "mutations")
 @dataclass(frozen=True, slots=True)
 class StateMutated(Payload):
-    """Assignments and deletions of variables."""
+    """Assignments and deletions of variables of a workflow, in order."""
 
     mutations: Sequence[Mutation] = field(default=(), metadata={HOLDS: Sequence[Mapping[str, Any]]})
 
@@ -800,7 +802,7 @@ class StateMutated(Payload):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> StateMutated:
-        """Build the payload from plain data whose fields are valid."""
+        """Build the payload from a dict with the list of mutations as plain data, which must be valid."""
         return cls(
             tuple(
                 [
@@ -826,7 +828,7 @@ class EventEmitted(Payload):
 @_event("approval_rule_added", "rule_id", "outcome", "tool")
 @dataclass(frozen=True, slots=True)
 class ApprovalRuleAdded(Payload):
-    """Rule of a person for the approval of later calls."""
+    """Addition of a rule by which a person decides in advance about the approval of later calls."""
 
     rule_id: str = ""
     outcome: str = ""
@@ -895,7 +897,9 @@ class WorkspaceOpened(Payload):
 @_event("files_changed", "workspace", "after")
 @dataclass(frozen=True, slots=True)
 class FilesChanged(Payload):
-    """Change of files in a workspace, by a call that has just ended or from outside."""
+    """Change of files in a workspace. The change was made by a call that has just ended, or from outside of the
+    execution.
+    """
 
     workspace: str = ""
     before: str | None = None
@@ -940,7 +944,7 @@ class EgressAnswered(Payload):
 @_event("approval_rule_revoked", "rule_id")
 @dataclass(frozen=True, slots=True)
 class ApprovalRuleRevoked(Payload):
-    """Revocation of a rule for the approval of calls."""
+    """Revocation of a rule about the approval of calls, which `ApprovalRuleAdded` recorded."""
 
     rule_id: str = ""
     by: str | None = None

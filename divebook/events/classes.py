@@ -123,7 +123,7 @@ def allow(*classes: C) -> C:
 
 
 def allowed_classes() -> list[type]:
-    """Return the newest definition of each class that this process has allowed."""
+    """Return the classes that this process allows in logs, each in its newest definition."""
     return [cls for name in _ALLOWED if (cls := find(name)) is not None]
 
 
@@ -147,7 +147,8 @@ def kind_of(cls: type) -> str | None:
 
 
 def find(name: str) -> type | None:
-    """Return the newest definition of the allowed class with a name; None if no such class is allowed.
+    """Return the class with a name, if logs may contain its instances, in its newest definition; None if no such class
+    is allowed.
 
     The newest definition is the class that the module has under this name now. It differs from the class passed to
     `allow` if the class was defined again since.
@@ -299,7 +300,7 @@ class Instance(Recorded):
         return data if self.extra is None else {**data, "extra": self.extra}
 
     def open(self) -> Any:
-        """Build the instance without running its constructor or validators.
+        """Build the instance from its recorded form, without running its constructor or validators.
 
         Raises
         ------
@@ -347,7 +348,8 @@ class Instance(Recorded):
         return instance
 
     def _values(self, defaults: Mapping[str, Callable[[], Any] | None]) -> dict[str, Any]:
-        """Return the value of each field of the class: the recorded value, or the default of a field added later.
+        """Return a value for each field that the class has now: the recorded value, or the default if the field was
+        added after the recording.
 
         `defaults` has a function that returns the default of each field, or None for a field without one.
         """
@@ -367,7 +369,7 @@ class Instance(Recorded):
         return default()
 
     def plain(self) -> Any:
-        """Return the recorded fields as a mapping; the class need not be allowed."""
+        """Return the recorded fields as a mapping. This works even if the class is not allowed in this process."""
         return {**self.fields, **(self.extra or {})}
 
     def summary(self) -> str:
@@ -381,7 +383,7 @@ class Instance(Recorded):
         return f"{short}({text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'})"
 
     def inside(self) -> Any:
-        """Return the recorded values of the fields, by name."""
+        """Return the values of the recorded fields by field name, in recorded form."""
         return self.plain()
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
@@ -433,11 +435,13 @@ class Member(Recorded):
         self.value = value
 
     def data(self) -> Any:
-        """Return the class name, the member's name and its value; the name is empty for a combination of flags."""
+        """Return the class name, the name and the value of the enum member. The name is empty for a combination of
+        flags.
+        """
         return {"class": self.cls, "name": self.name, "value": self.value}
 
     def open(self) -> Any:
-        """Return the enum member, or the combination of flags."""
+        """Return the enum member, or the combination of flags, from its recorded form."""
         cls: Any = _required(self.cls)
         if self.name in getattr(cls, "__members__", ()):
             return cls.__members__[self.name]

@@ -43,7 +43,7 @@ TAGGED = f'"{TAG}"'.encode()
 
 
 def encode(data: Any, path: str = "data") -> bytes:
-    """Encode normalized data as JSON; `path` names the data in errors.
+    """Encode normalized data (plain data and recorded forms) as JSON; `path` names the data in errors.
 
     Raises
     ------
@@ -83,7 +83,8 @@ def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
 
 
 def encode_shown(data: Any, *, tagged: bool = False) -> bytes:
-    """Encode normalized data as JSON for people, with short descriptions of frames, instances and bytes.
+    """Encode normalized data as JSON to be shown to people. Frames, instances and bytes are replaced by short
+    descriptions.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ def check_size(size: int, path: str = "data") -> None:
 
 
 def storable(value: Any, path: str) -> Any:
-    """Return a value as normalized data after a check that an event can contain it.
+    """Return a value in normalized form (plain data and recorded forms), after a check that an event can contain it.
 
     Raises
     ------
@@ -153,7 +154,7 @@ def storable(value: Any, path: str) -> Any:
 
 
 def locate_surrogate(value: Any, path: str) -> str | None:
-    """Return the path of the first string in a value that UTF-8 cannot encode, or None."""
+    """Return the path to the first string in a value that UTF-8 cannot encode; None if all strings can be encoded."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -207,7 +208,8 @@ def _check_depth(value: Any, raw: bytes | str) -> Any:
 
 
 def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str:
-    """Return the SHA-256 (hexadecimal) of normalized data, independent of the order of keys.
+    """Return the SHA-256 (hexadecimal) of plain data and recorded forms. The order of the keys in dicts does not
+    matter.
 
     Raises the errors of `encode`.
 
@@ -438,7 +440,9 @@ def _state_mutated_data(fallback: DataFunction) -> DataFunction:
 
 
 class _DataFunctions(dict[type, DataFunction]):
-    """Compiled data functions by payload class, each compiled when the first payload of its class is checked."""
+    """Functions that convert payloads to plain data, by payload class. Each is compiled when the first payload of its
+    class is checked.
+    """
 
     def __missing__(self, kind: type) -> DataFunction:
         if not issubclass(kind, Payload):
@@ -489,8 +493,8 @@ _REQUIRED_KEYS = {"id": "event id", "execution_id": "execution id", "timestamp":
 
 
 def event_from_dict(record: dict[str, Any]) -> Event:
-    """Build an event from the data of `event_to_dict`, or from data with the legacy keys ``path_id`` and
-    ``step_name``.
+    """Build an event from plain data as `event_to_dict` returns them. The legacy keys ``path_id`` and ``step_name`` are
+    accepted as well.
     """
     for key, name in _REQUIRED_KEYS.items():
         if not record.get(key) and record.get(key) != {}:
@@ -533,7 +537,7 @@ def encode_line(event: Event) -> bytes:
 
 
 def decode_line(line: bytes | str) -> Event:
-    """Decode an event from one line of JSON; raise InvalidEventError for any other line."""
+    """Decode an event from one line of JSON; raise InvalidEventError if the line is not a valid event."""
     try:
         record = parse(line)
     except ValueError as error:
@@ -542,7 +546,7 @@ def decode_line(line: bytes | str) -> Event:
 
 
 def decode_record(record: Any) -> Event:
-    """Build an event from one parsed line of JSON; raise InvalidEventError for any other data."""
+    """Build an event from a parsed line of JSON; raise InvalidEventError if the data are not a valid event."""
     if not isinstance(record, dict):
         raise InvalidEventError("an event is a JSON object")
     try:

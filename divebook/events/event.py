@@ -96,7 +96,9 @@ def validate(event: Event) -> None:
 
 
 def check_place(entry: Any) -> None:  # an event, or a record
-    """Raise InvalidEventError unless id, execution, path, step, sequence and time of an event or record are valid."""
+    """Raise InvalidEventError unless the id, execution, path, step, sequence number and time of an event or record are
+    valid.
+    """
     is_text = type(entry.id) is type(entry.execution_id) is type(entry.path) is type(entry.step) is str
     if not is_text or type(entry.sequence) is not int or type(entry.recorded_at) is not int:
         wrong = wrong_field(Event, {name: getattr(entry, name) for name in Event.__slots__ if name != "data"})

@@ -65,7 +65,7 @@ class BigInt(int):
 
 
 class NonFinite(float):
-    """Float that JSON cannot represent: NaN or an infinity."""
+    """Float that JSON cannot represent: NaN, infinity or minus infinity."""
 
 
 class TaggedDict(dict[str, Any]):
@@ -89,7 +89,7 @@ class Recorded(ABC):
 
     @abstractmethod
     def open(self) -> Any:
-        """Build a new Python value from the recorded form.
+        """Build a new Python value, equal to the original, from the recorded form.
 
         Raises
         ------
@@ -99,11 +99,11 @@ class Recorded(ABC):
 
     @abstractmethod
     def summary(self) -> str:
-        """Return a short description of the value for people."""
+        """Return a short description of the recorded value for people."""
 
     @abstractmethod
     def plain(self) -> Any:
-        """Return the value as plain data for scripts and JSON; raise ValueError with advice if no such form exists."""
+        """Return the value as plain data for scripts and JSON. Raise ValueError with advice if it has no such form."""
 
     def least_bytes(self) -> int:
         """Return a lower bound of the encoded size in bytes, computed without encoding the value."""
@@ -145,7 +145,7 @@ class Container(Recorded):
 
     @property
     def is_mapping(self) -> bool:
-        """True for a mapping, whose items are pairs of key and value."""
+        """True if the container is a mapping. Its items are then pairs of key and value."""
         return self.tag not in SEQUENCES
 
     def data(self) -> Any:
@@ -160,7 +160,7 @@ class Container(Recorded):
             raise UnopenableValueError(self.tag, f"it cannot be made again: {error}") from error
 
     def plain(self) -> Any:
-        """Return the items as a list; for a mapping, a dict with hashable keys."""
+        """Return the items of the container as a list, or for a mapping as a dict, whose keys are hashable."""
         if not self.is_mapping:
             return self.items
         pairs = (pair.items for pair in self.items)
@@ -175,7 +175,7 @@ class Container(Recorded):
         return self.items
 
     def least_bytes(self) -> int:
-        """Return a lower bound of the encoded size: each item takes at least a character and a comma."""
+        """Return a lower bound of the encoded size in bytes: each item takes at least a character and a comma."""
         return 2 * len(self.items)
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
@@ -212,7 +212,8 @@ CONTAINERS: dict[str, Callable[[Iterable[Any]], Any]] = {
 
 
 def opened(value: Any, *, lenient: bool = False) -> Any:
-    """Return a copy of recorded data for user code, in which recorded forms are replaced by newly built values.
+    """Return a copy of data from a log for user code, in which recorded forms are replaced by newly built Python
+    values.
 
     Parameters
     ----------
@@ -297,7 +298,7 @@ class StandardValue(Recorded):
         return self.content
 
     def open(self) -> Any:
-        """Build the standard-library value."""
+        """Build the standard-library value from its recorded form."""
         try:
             return KINDS[self.tag].make(*self.content)
         # NotImplementedError: a path of another operating system. KeyError: a time zone that this machine lacks.
@@ -305,7 +306,7 @@ class StandardValue(Recorded):
             raise UnopenableValueError(self.tag, f"{self.content} cannot be opened on this machine: {error}") from error
 
     def plain(self) -> Any:
-        """Return the value as the string, list or datetime that scripts and JSON get."""
+        """Return the value in the form in which scripts and JSON get it: a string, list or datetime."""
         return KINDS[self.tag].plain(*self.content)
 
     def summary(self) -> str:
@@ -466,7 +467,8 @@ def record_standard(value: Any, path: str) -> StandardValue | None:
 
 
 def record_moment(value: datetime | time, path: str) -> StandardValue | None:
-    """Return the recorded form of a datetime or time, or None if ISO text represents it exactly.
+    """Return the recorded form of a datetime or time, in which a log stores it. Return None if ISO text represents the
+    value exactly.
 
     ISO text has neither the key nor the name of a zone, and no `fold`, which distinguishes the two hours at the end
     of summer time. A time in a `ZoneInfo` such as Europe/Berlin has no offset either.

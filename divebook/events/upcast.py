@@ -30,7 +30,7 @@ def upcast(
     data: Any,
     changes: Mapping[str, Sequence[Change]] | None = None,
 ) -> tuple[str, Any]:
-    """Return the type and the data of an event, converted to the present format.
+    """Convert an event of any older version to the present format; return its type and its data.
 
     `changes` replaces `CHANGES`, for tests.
 

@@ -1,4 +1,5 @@
-"""Conversion of Python values to data that a log can contain (`normalize`), and to and from tagged JSON.
+"""Conversion of Python values to data that a log can contain (`normalize`), and to and from JSON with tagged values
+(dicts with the key ``$type``).
 
 `normalize` runs once, when a value is recorded. It copies the value into plain lists and dicts, so that running code
 gets exactly the same value as a later reader. It raises an error with the path to the first part that cannot be stored.
@@ -83,7 +84,7 @@ class ByHash(Recorded):
         return self.value
 
     def open(self) -> Any:
-        """Return a newly built copy of the value (`opened`)."""
+        """Build a new copy of the wrapped value, in which recorded forms are opened."""
         return opened(self.value)
 
     def plain(self) -> Any:
@@ -91,7 +92,7 @@ class ByHash(Recorded):
         return self.value
 
     def summary(self) -> str:
-        """Return the type and the length of the value, such as ``dict of 12, kept by its hash``."""
+        """Return the type and the length of the wrapped value, such as ``dict of 12, kept by its hash``."""
         length = f" of {len(self.value):,}" if isinstance(self.value, str | list | dict) else ""
         return f"{type(self.value).__name__}{length}, kept by its hash"
 
@@ -158,7 +159,7 @@ class StoredFile(Recorded):
         raise ValueError("the content of a file lies in the store, not in its log: read it with files(...)")
 
     def summary(self) -> str:
-        """Return a description with the size of the file in bytes."""
+        """Return a description of the file for people, with its size in bytes."""
         return f"file of {self.size:,} bytes"
 
 
@@ -189,7 +190,7 @@ A pair is converted to text only for an error.
 
 
 def normalize(value: Any, path: str = "value", recorded_ids: Collection[int] = ()) -> Any:
-    """Return a value as data that a log can contain exactly: plain data and `Recorded` values.
+    """Convert a value to data that a log can contain without loss: plain data and recorded forms (`Recorded`).
 
     Parameters
     ----------
@@ -278,7 +279,9 @@ def _normalize_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> Any
 
 
 def _normalize_pairs(tag: str, value: Mapping[Any, Any], path: str, depth: int) -> Container:
-    """Return a mapping as a recorded list of pairs, because JSON cannot represent its class or its keys."""
+    """Convert a mapping to the recorded form of a list of pairs, because JSON cannot represent the mapping's class or
+    its keys.
+    """
     within = depth + PAIRS_DEPTH
     pairs = (
         (key, item, f"{path}.{key}" if type(key) is str else f"{path}[{key!r:.60}]") for key, item in value.items()

@@ -516,7 +516,7 @@ def _cut(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a name as one line, escaped for Markdown."""
+    """Return a name on one line, with the special characters of Markdown escaped."""
     return "".join(f"\\{sign}" if sign in r"\`*_{}[]<>()#+!|" else sign for sign in one_line(text, 120))
 
 

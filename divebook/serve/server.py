@@ -135,8 +135,8 @@ class WorkflowServer:
         return ListToolsResult(tools=[*tools, status_tool()])
 
     async def _call_tool(self, context: Context, params: CallToolRequestParams) -> Result:
-        """Handle a tool call of a client. A `DivebookError` becomes an error result, which the client's model
-        can read.
+        """Handle the tool call of a client. A `DivebookError` becomes an error result, so that the model that uses the
+        client can read it.
         """
         try:
             return await self._handle_call(context, params)
@@ -585,7 +585,7 @@ def answer_of(question: Question, content: Mapping[str, Any]) -> Any:
 
 
 def is_accepted(result: ElicitResult | None) -> bool:
-    """Return whether a person filled in a form. False if the person declined or closed it."""
+    """Return whether a person filled in a form and sent it. Return False if the person declined or closed it."""
     return result is not None and result.action == "accept"
 
 
@@ -646,7 +646,7 @@ _LEAST_TOKEN: Final = 16
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Parse a listening address such as ``127.0.0.1:8000`` or ``[::1]:8000`` into host and port; raises
+    """Parse an address to listen on, such as ``127.0.0.1:8000`` or ``[::1]:8000``, into host and port; raises
     `SetupError`.
     """
     host, colon, port = text.rpartition(":")
@@ -656,7 +656,9 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def require_token(host: str, token: str | None) -> None:
-    """Raise `SetupError` if a token is too short, or is missing although other machines could connect."""
+    """Raise `SetupError` if the token of the server is too short, or if it is missing although other machines could
+    connect.
+    """
     if token is not None and len(token) < _LEAST_TOKEN:
         raise SetupError(f"the token has {len(token)} characters: give one of at least {_LEAST_TOKEN}")
     if token is None and not _is_here(host):
@@ -703,8 +705,8 @@ async def serve_http(environment: Environment, address: str, *, token: str | Non
 
 
 async def _require_free(host: str, port: int) -> None:
-    """Raise `SetupError` if the server cannot listen on an address. Without this check, uvicorn would end the
-    process.
+    """Raise `SetupError` if the server cannot listen on an address. Without this check, the web server uvicorn would
+    end the process.
     """
     try:
         server = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)

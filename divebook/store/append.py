@@ -431,8 +431,8 @@ class _Drafts:
 
 @dataclass(slots=True)
 class _Effects:
-    """Changes of the execution's row, questions and queue that the events of a batch cause, collected event
-    by event.
+    """Changes that the events of a batch cause in the execution's row, questions and queue entry. The events are added
+    one by one.
     """
 
     execution_id: str
@@ -498,7 +498,7 @@ def status_change_of(fact: Payload, recorded_at: int) -> StatusColumns | None:
 
 
 def records_of(events: Iterable[Event]) -> list[Record]:
-    """Return a list of records that contain one event each.
+    """Return a list of records, one record for each of the given events.
 
     Raises
     ------
@@ -684,7 +684,7 @@ class KnownIds:
         return self._highest is not None and bounds[0] > self._highest
 
     def add(self, records: Sequence[Record], bounds: Bounds) -> None:
-        """Add the ids of appended records to the known ids."""
+        """Add the ids of events that were appended to the log."""
         if self._highest is not None and bounds[1] > self._highest:
             self._highest = bounds[1]
         if self._all is not None:
@@ -788,7 +788,7 @@ class ExecutionRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Conditions for a list of executions; a condition that is None matches all executions."""
+    """Conditions by which a list of executions is filtered. A condition that is None holds for all executions."""
 
     status: str | None = None
     workflow: str | None = None
@@ -802,7 +802,9 @@ class RecordFilter:
     """True to include books: executions that store conversations (`divebook.steps.conversations`)."""
 
     def __contains__(self, status_and_beginning: tuple[str, Beginning]) -> bool:
-        """Return True if an execution with that status and the data of its opening event matches the filter."""
+        """Return True if the filter matches an execution, given as a pair of its status and the data of its opening
+        event.
+        """
         status, beginning = status_and_beginning
         if beginning.origin == BOOK and not self.with_books:
             return False

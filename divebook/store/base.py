@@ -1,4 +1,5 @@
-"""Interface of an event store (`EventStore`), and the undecoded rows that its implementations return.
+"""Interface of an event store (`EventStore`), and the classes of rows that its implementations return without decoding
+them.
 
 Every store passes ``tests/store/conformance.py``.
 
@@ -178,14 +179,15 @@ class EventStore(ABC):
         return False
 
     def append_unsynced(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append batches as `append_all` does, but do not wait for the disk: they survive a power failure after `sync`.
+        """Append batches as `append_all` does, but do not wait for the disk. The events survive a power failure only
+        after `sync`.
 
         Readers see the events at once. Later appends never survive a power failure without these events.
         """
         return self.append_all(batches)
 
     def sync(self) -> None:
-        """Wait until all earlier appends survive a power failure, as far as their durability requires it.
+        """Wait until all earlier appends would survive a power failure, as far as their durability requires it.
 
         Another thread may append during the call.
         """
@@ -222,7 +224,7 @@ class EventStore(ABC):
             self._subscribers.notify(execution_id, ())
 
     def cleanup(self, before: datetime) -> int:
-        """Delete the executions that ended before a moment, with whatever status; return the number of deleted
+        """Delete the executions, of whatever status, that ended before a moment; return the number of deleted
         executions.
         """
         self._check_open()
@@ -356,8 +358,8 @@ class EventStore(ABC):
         return self._page(execution_id, after, limit)
 
     def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
-        """Return the payloads of some events of one log, by sequence number, in one read; raises the errors
-        of `read`.
+        """Return the payloads of the events with the given sequence numbers, by number, in a single query. Raises the
+        errors of `read`.
         """
         self._check_open()
         return self._facts(execution_id, sequences) if sequences else {}
@@ -537,7 +539,8 @@ class EventStore(ABC):
             return self._acquire(execution_id, owner, moment, moment.plus(ttl_seconds), instead_of)
 
     def renew(self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None) -> list[bool]:
-        """Renew leases in one transaction; return for each lease True if its holder still has it.
+        """Renew leases, each for `ttl_seconds`, in one transaction. Return for each True if its holder still has it,
+        False if it was released or replaced.
 
         The holder of an expired lease still has it as long as no other process acquired the execution.
         """
@@ -547,7 +550,7 @@ class EventStore(ABC):
             return self._renew(leases, until) if leases else []
 
     def release(self, lease: Lease) -> None:
-        """End a lease before it expires; has no effect if the execution has a newer lease."""
+        """Release a lease before it expires. If the execution has a newer lease, do nothing."""
         self._check_open()
         with self._lock:
             self._release(lease)
@@ -560,14 +563,16 @@ class EventStore(ABC):
         return sorted(self._leases(), key=lambda lease: lease.execution_id)
 
     def lease_of(self, execution_id: str) -> Lease | None:
-        """Return the lease of an execution, live or expired, or None; raise ExecutionNotFoundError for an
-        unknown id.
+        """Return the lease of an execution, live or expired; None if it has no lease. Raise ExecutionNotFoundError for
+        an unknown id.
         """
         self._check_open()
         return self._lease_of(execution_id)
 
     def live_lease_of(self, execution_id: str, now: int | None = None) -> Lease | None:
-        """Return the lease of an execution if it is live, or None; raise ExecutionNotFoundError for an unknown id."""
+        """Return the lease of an execution if it is live, otherwise None. Raise ExecutionNotFoundError for an unknown
+        id.
+        """
         lease = self.lease_of(execution_id)
         if lease is None or not lease.keeps_out(self._moment(now)):
             return None
@@ -647,14 +652,16 @@ class EventStore(ABC):
             self._see_to(schedule, moment)
 
     def announce(self, worker: WorkerRecord, now: int | None = None) -> None:
-        """Write the record of a running worker, valid for `WORKER_SECONDS`; delete records that expired an hour ago."""
+        """Write the record of a running worker, valid for `WORKER_SECONDS`. Delete the records of workers that expired
+        an hour ago.
+        """
         self._check_open()
         moment = self._moment(now)
         with self._lock:
             self._announce(worker, moment.plus(WORKER_SECONDS).wall, moment.plus(-WORKER_RECORD_SECONDS).wall)
 
     def retire(self, worker_id: str) -> None:
-        """Delete the record of a worker that stops."""
+        """Delete the record of a worker, because the worker stops."""
         self._check_open()
         with self._lock:
             self._retire(worker_id)
@@ -727,7 +734,7 @@ class EventStore(ABC):
         self._news_counter.add()
 
     def inbox(self, execution_id: str, after: int = 0) -> list[Message]:
-        """Return an execution's messages with numbers above `after`, ascending.
+        """Return the messages that an execution has received, with numbers above `after`, ascending.
 
         Raises
         ------
@@ -747,24 +754,27 @@ class EventStore(ABC):
             return self._new_messages(after)
 
     def last_message(self) -> int:
-        """Return the highest number that a message ever had; 0 before the first message."""
+        """Return the highest number that a message in this store ever had; 0 if there was none."""
         self._check_open()
         return self._last_message()
 
     def untaken(self) -> set[str]:
-        """Return the ids of the unended executions that have received messages which are not in their logs yet."""
+        """Return the ids of the executions that have not ended and have received messages which are not in their logs
+        yet.
+        """
         self._check_open()
         return self._untaken()
 
     def has_untaken(self, execution_id: str) -> bool:
-        """Return True if an unended execution has messages that are not in its log; ExecutionNotFoundError
-        if unknown.
+        """Return True if an execution has not ended and has received messages that are not in its log yet. Raise
+        ExecutionNotFoundError for an unknown id.
         """
         self._check_open()
         return self._has_untaken(execution_id)
 
     def last_addressee(self, kind: str, key: str) -> str | None:
-        """Return the id of the execution that received the latest message of a kind and key, or None.
+        """Return the id of the execution that received the latest message with a kind and a key; None if none has
+        received one.
 
         The execution may have ended.
         """
@@ -774,7 +784,8 @@ class EventStore(ABC):
     # --- checkpoints and summaries: caches ----------------------------------------------------------------------------
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Store the encoded state of an execution after an event as its checkpoint, unless a newer one exists.
+        """Store the encoded state of an execution after an event as its checkpoint. If it has a newer checkpoint, do
+        nothing.
 
         A checkpoint is a cache: deleting it changes nothing but the time it takes to fold the log again.
 
@@ -793,7 +804,9 @@ class EventStore(ABC):
             self._put_checkpoint(execution_id, sequence, self.sealing.seal_packed(data))
 
     def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        """Return sequence number and data of an execution's checkpoint; None if it is missing or damaged."""
+        """Return the checkpoint of an execution, its cached state, as sequence number and data; None if it is missing
+        or damaged.
+        """
         self._check_open()
         stored = self._checkpoint(execution_id)
         if stored is None:
@@ -847,7 +860,7 @@ class EventStore(ABC):
         return self._blobs(without)
 
     def blob(self, digest: bytes) -> bytes | None:
-        """Return the content of the large value with a SHA-256 hash; None if the store does not have it.
+        """Return the content of the large value that has a SHA-256 hash; None if the store does not have it.
 
         Raises
         ------
@@ -894,7 +907,8 @@ class EventStore(ABC):
     # --- notifications ------------------------------------------------------------------------------------------------
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call ``listener(execution_id, events)`` after each commit; return a function that removes the listener.
+        """Call ``listener(execution_id, events)`` after each commit of this process; return a function that removes the
+        listener.
 
         The appending thread makes the calls, in commit order, and they block other writers: pass the events on and
         return. For a deleted execution `events` is empty. Appends of other processes cause no call; see `on_news`.
@@ -942,7 +956,9 @@ class EventStore(ABC):
         return self._closed
 
     def close(self) -> None:
-        """Release all resources, and wait for the thread that `on_news` started. A second `close` changes nothing."""
+        """Release all resources, and wait until the thread that `on_news` started has ended. If the store is closed
+        already, do nothing.
+        """
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -969,19 +985,21 @@ class EventStore(ABC):
 
     @abstractmethod
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
-        """Write batches in one transaction; return for each batch the error that refused it, or None."""
+        """Write batches in one transaction. Return for each batch the error with which it was refused, or None if it
+        was written.
+        """
 
     @abstractmethod
     def _delete(self, execution_id: str) -> None: ...
 
     @abstractmethod
     def _cleanup(self, before: int) -> list[str]:
-        """Delete the executions that ended before a moment, in microseconds since 1970; return their ids."""
+        """Delete the executions that ended before `before`, in microseconds since 1970; return their ids."""
 
     @abstractmethod
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
-        """Return the records that contain the events above `after` up to `last`, perhaps with one record
-        before them.
+        """Return the records of a log that contain the events above `after` up to `last`. The record before them may be
+        included.
         """
 
     @abstractmethod
@@ -1067,7 +1085,9 @@ class EventStore(ABC):
 
     @abstractmethod
     def _announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
-        """Write a worker's record, valid up to `until`; delete the records that expired before `delete_before`."""
+        """Write the record of a running worker, valid up to `until`. Delete the records of workers that expired before
+        `delete_before`.
+        """
 
     @abstractmethod
     def _retire(self, worker_id: str) -> None: ...
@@ -1204,7 +1224,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """Row and undecoded log of one execution, read at one moment."""
+    """Row of one execution and the records of its log, not decoded, all read at one moment."""
 
     record: ExecutionRecord
     """Row as it was stored. The log of a running execution may be longer."""
@@ -1240,7 +1260,7 @@ class StoredBlob:
 
 
 class StoredSummary(NamedTuple):
-    """Cached summary of an execution, computed from the log up to one of its events."""
+    """Cached summary of an execution, computed from the events of its log up to one of them."""
 
     sequence: int
     """Sequence number of the last summarized event."""

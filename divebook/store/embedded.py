@@ -522,7 +522,7 @@ class EmbeddedParts:
 
 
 def may_embed_log(file: object) -> TypeGuard[str | Path]:
-    """Return True if a file may contain an embedded log, judged by the suffix of its name (``.html``, ``.ipynb``)."""
+    """Return True if a file may contain the log of a run, judged by the suffix of its name (``.html``, ``.ipynb``)."""
     return isinstance(file, str | Path) and Path(file).suffix.lower() in (*PAGE, NOTEBOOK)
 
 

@@ -223,7 +223,7 @@ def _compressed(data: bytes) -> bytes:
 
 
 def unpack(data: bytes) -> bytes:
-    """Return data decompressed if `pack` has compressed them, otherwise unchanged.
+    """Return data in decompressed form if `pack` has compressed them, otherwise unchanged.
 
     Raises
     ------
@@ -392,7 +392,8 @@ def files_in(payload: bytes, fetch: Fetch) -> Iterator[bytes]:
 
 
 def reached(payload: bytes, fetch: Fetch) -> Iterator[bytes]:
-    """Yield the hashes of all files and large values that a stored payload refers to, directly or indirectly.
+    """Yield the hashes of all files and large values that a stored payload refers to, directly or through another large
+    value.
 
     The content of a file is not searched, since it may look like a reference
     (test_a_file_that_reads_like_a_reference_is_none).
@@ -662,7 +663,9 @@ _SHIFTS = tuple(range(120, -1, -10))
 
 
 def pack_id(event_id: str) -> bytes | str:
-    """Return an event id as 16 bytes if it is ``event_`` and 26 characters of the id alphabet, otherwise unchanged."""
+    """Return an event id packed into 16 bytes if it is ``event_`` and 26 characters of the id alphabet; otherwise
+    return it unchanged.
+    """
     if len(event_id) != _LENGTH or not event_id.startswith(_PREFIX):
         return event_id
     try:
@@ -672,7 +675,7 @@ def pack_id(event_id: str) -> bytes | str:
 
 
 def unpack_id(packed: bytes | str) -> str:
-    """Return the event id that `pack_id` packed. A damaged id results in a string that no event has as its id."""
+    """Return the event id that `pack_id` packed. For damaged bytes, return a string that is not the id of any event."""
     if not isinstance(packed, bytes):
         return str(packed)
     value = int.from_bytes(packed, "big")

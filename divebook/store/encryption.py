@@ -31,10 +31,12 @@ class Codec(Protocol):
     """Interface of an encryption algorithm with its keys. Both methods may be called from several threads."""
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return data in encrypted form."""
+        """Return data in encrypted form, from which `decrypt` restores them."""
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return the data that `encrypt` encrypted; raise DecryptionError for another key or changed data."""
+        """Return the data that `encrypt` encrypted. Raise DecryptionError if they were encrypted with another key, or
+        changed.
+        """
 
 
 class FernetCodec:
@@ -78,11 +80,13 @@ class FernetCodec:
         return str(_fernet().Fernet.generate_key().decode())
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return the data encrypted with the first key."""
+        """Return data encrypted with the first key of the codec."""
         return urlsafe_b64decode(self._fernet.encrypt(data))
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return the decrypted data; raise DecryptionError if the data were encrypted with none of the keys."""
+        """Return data decrypted with any key of the codec. Raise DecryptionError if they were encrypted with another
+        key.
+        """
         try:
             return bytes(self._fernet.decrypt(urlsafe_b64encode(data)))
         except _fernet().InvalidToken:
@@ -144,7 +148,7 @@ class Sealing:
         return embed(self.open_packed(data), fetch)
 
     def open(self, data: bytes) -> bytes:
-        """Return data decrypted if they are encrypted, otherwise unchanged.
+        """Return data in decrypted form if they are encrypted, otherwise unchanged.
 
         Raises
         ------

@@ -52,7 +52,8 @@ class Lease:
     """True if the previous owner had not released its lease. Only leases that were just acquired state this."""
 
     def keeps_out(self, moment: Moment, instead_of: Lease | None = None) -> bool:
-        """Return True if the lease is live at a moment: it has not expired, and its owner is not known to be dead.
+        """Return True if the lease is live at a moment, so that other processes may not acquire the execution: it has
+        not expired, and its owner is not known to be dead.
 
         False for `instead_of`, the lease that the caller wants to replace although it is live.
         """
@@ -71,7 +72,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Point in time by two clocks, in microseconds: the wall clock and the monotonic clock of the machine.
+    """Point in time in microseconds, measured by two clocks: the wall clock and the monotonic clock of the machine.
 
     Between processes of one machine the monotonic clock decides. It cannot be set, and it stops while the machine
     sleeps, so that neither ends a lease early nor extends it.
@@ -96,7 +97,7 @@ class Moment:
         return lease.expires_uptime <= self.uptime
 
     def plus(self, seconds: float) -> Moment:
-        """Return the moment that is some seconds later, or earlier for a negative number."""
+        """Return the moment that is `seconds` later than this one, or earlier if `seconds` is negative."""
         microseconds = round(seconds * 1_000_000)
         return Moment(self.wall + microseconds, None if self.uptime is None else self.uptime + microseconds)
 

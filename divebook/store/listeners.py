@@ -1,4 +1,5 @@
-"""Listeners of a store: to events that this process appends, and to messages and writes of other processes.
+"""Listeners of a store. They are called for events that this process appends, and for messages and writes of other
+processes.
 
 - `Subscribers` calls listeners with the events of each commit, in the thread that appended them.
 - `NewsCounter` counts news (new messages, and writes of other processes), so that threads can wait for the next one.
@@ -41,7 +42,7 @@ class Subscribers:
         self._is_notifying = False
 
     def add(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener; return a function that removes the listener."""
+        """Add a listener for the events of commits; return a function that removes it."""
         entry = (listener,)
         with self._lock:
             self.listeners = (*self.listeners, entry)

@@ -409,7 +409,8 @@ def gc(
     dry_run: bool = False,
     now: int | None = None,
 ) -> GcReport:
-    """Delete ended executions by age or number, then unused large values and checkpoints of ended executions.
+    """Delete ended executions that are old or exceed a number. Then delete unused large values and the checkpoints of
+    ended executions.
 
     Without `older_than` and `keep_last`, no execution is deleted. Executions that have not ended, or that a process is
     resuming, stay.
@@ -479,7 +480,7 @@ def _finish(store: EventStore, deleted: list[ExecutionRecord], *, dry_run: bool)
 
 
 def file_content(store: EventStore, digest: str) -> bytes:
-    """Return the content of a file in a store by its SHA-256 (hexadecimal).
+    """Return the content of a workspace file from the store, by the file's SHA-256 (hexadecimal).
 
     Raises
     ------

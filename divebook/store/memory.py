@@ -330,7 +330,9 @@ class MemoryStore(EventStore):
         return [self._acquire(execution_id, owner, moment, until, None) for execution_id in claimed]
 
     def _claimable(self, claim: Claim, moment: Moment) -> Iterator[str]:
-        """Yield the ids of the executions that a worker may claim, queue by queue, in the order of each queue."""
+        """Yield the ids of the executions that a worker may claim. Queues come in the worker's order, executions in the
+        order of their queue.
+        """
         for queue in claim.queues:
             for queued in self._in_queues():
                 if queued.queue != queue or queued.execution_id in claim.without:
@@ -349,7 +351,9 @@ class MemoryStore(EventStore):
         return log.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
 
     def _in_queues(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
-        """Yield the queue entries by queue, in the order of claims; with `withheld`, only those that workers skip."""
+        """Yield the queue entries of executions that have not ended, queue by queue, in the order of claims: with
+        `withheld` the entries that workers skip, otherwise the others.
+        """
         with self._lock:
             entries = [
                 (-log.enqueued.priority, log.number, execution_id, log.enqueued.queue, log.beginning)
@@ -585,7 +589,7 @@ class MemoryLog:
         )
 
     def ends_record(self, sequence: int) -> bool:
-        """Return True if the event with that sequence number is the last one of its record."""
+        """Return True if the event with a sequence number is the last event of its record."""
         stored = self.stored(sequence - 1, sequence)
         return bool(stored) and stored[0].last_sequence == sequence
 
@@ -594,7 +598,7 @@ class MemoryLog:
         return [(first_id, width_of(record_type)) for _, _, record_type, first_id, _, _ in self.heads]
 
     def open_questions(self) -> list[str]:
-        """Return the ids of the open questions, sorted."""
+        """Return the ids of the execution's open questions, sorted."""
         return sorted(question for question, is_open in self.questions.items() if is_open)
 
     def is_over(self, moment: Moment) -> bool:
@@ -602,7 +606,7 @@ class MemoryLog:
         return self.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
 
     def ended_before(self, moment: int) -> bool:
-        """Return True if the execution ended before a moment, in microseconds since 1970."""
+        """Return True if the execution ended before `moment`, in microseconds since 1970."""
         columns = self.status_columns
         return columns.status in TERMINAL and columns.ended_at is not None and columns.ended_at < moment
 

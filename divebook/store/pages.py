@@ -48,7 +48,7 @@ class MismatchError(Exception):
 
 
 class EventPage(NamedTuple):
-    """Consecutive events of one log, as columns of numpy and Arrow."""
+    """Consecutive events of one log, as one numpy or Arrow array for each field of the events."""
 
     sequences: Numbers
     recorded_at: Numbers
@@ -81,7 +81,7 @@ class EventPage(NamedTuple):
         )
 
     def events(self, execution_id: str) -> list[Event]:
-        """Return the page as `Event` objects with empty ids.
+        """Return the events of the page as `Event` objects, whose ids are empty.
 
         All payloads are decoded as one JSON list, which takes a third of the time.
 
@@ -108,7 +108,7 @@ class EventPage(NamedTuple):
         return events
 
     def lines(self) -> Any:
-        """Return the payloads as JSON lines, in one Arrow buffer."""
+        """Return the payloads of the page as lines of JSON in one Arrow buffer."""
         return content_of(pc.binary_join_element_wise(self.payloads, pa.scalar(b""), pa.scalar(b"\n")))
 
 
@@ -203,7 +203,7 @@ class Rows(NamedTuple):
 
     @property
     def widths(self) -> Numbers:
-        """Number of events in each row."""
+        """Number of events in each row of the table of events."""
         kinds = [width_of(name) for name in self.types.dictionary.to_pylist()]
         widths: Numbers = np.array(kinds, dtype=np.int64)[self.types.indices]
         return widths

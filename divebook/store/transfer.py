@@ -83,7 +83,7 @@ class CopyReport:
 
 
 def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, *, overwrite: bool = False) -> int:
-    """Write the log of an execution as JSON lines; return the number of events.
+    """Write the log of an execution to a file or stream as JSON lines; return the number of events.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ def import_(
     rename: bool = False,
     as_fork: bool = False,
 ) -> str:
-    """Append the execution in an exported file to a store; return the execution's id.
+    """Import the execution in an exported file into a store, and return the id that the execution has there.
 
     The file is checked first, and its log is imported whole or not at all. An execution that had ended is imported
     unchanged. One that had not ended becomes a read-only snapshot, unless it was exported to move
@@ -437,7 +437,7 @@ def _as_fork(events: list[Event]) -> list[Event]:
 
 
 def _with_new_ids(events: list[Event]) -> list[Event]:
-    """Return the events of a log with a new execution id and new event ids.
+    """Return a copy of the events of a log, with a new execution id and new event ids.
 
     Ids of questions do not change. In logs without a seed they are derived from the old id, which becomes the seed.
     """
@@ -487,7 +487,7 @@ COPY_LEASE_SECONDS = 366 * 86400.0
 
 
 def copy(source: EventStore, target: EventStore, on_copied: Callable[[str], object] = lambda _: None) -> CopyReport:
-    """Copy all executions and messages of a store into another store, and compare the logs of both.
+    """Copy all executions and messages of a store to another store, and compare the logs in both afterwards.
 
     Checkpoints and summaries are not copied, since stores create them again. An execution that has not ended could
     continue in both stores: use only one of them.
@@ -563,7 +563,9 @@ def _copied_length(source: EventStore, target: EventStore, record: ExecutionReco
 
 
 def _ends_of_records(store: EventStore, execution_id: str, after: int, last: int) -> list[tuple[str, int]]:
-    """Return the id and the last sequence number of each record that contains events above `after` up to `last`."""
+    """Return the id and the last sequence number of each record of a log that contains events above `after` up to
+    `last`.
+    """
     return [(record.id, record.last_sequence) for record in store.read_records(execution_id, after, last)]
 
 

@@ -1,4 +1,5 @@
-"""Recorded forms of values of pandas, polars, numpy and pyarrow, and the registry of functions that record them.
+"""Recorded forms (the forms in which a log stores values) of values of pandas, polars, numpy and pyarrow, and the
+registry of functions that record them.
 
 The modules that import these libraries are imported lazily: where a value exists, its library is loaded already.
 """
@@ -136,7 +137,7 @@ class Arrow(Recorded):
         return {"kind": self.kind, "shape": list(self.shape), "layout": self.layout, "data": self.content}
 
     def open(self) -> Any:
-        """Build the table, series, index or array."""
+        """Build the table, series, index or array from its recorded form."""
         return _open_checked(self.kind, lambda: _module_of(self.kind).open_value(self))
 
     def least_bytes(self) -> int:
@@ -158,7 +159,7 @@ class Arrow(Recorded):
         return _module_of(self.kind).rows(self.open())
 
     def head(self, count: int) -> list[Any]:
-        """Return the first `count` rows or values in the same form as `plain`, for a value of any size."""
+        """Return the first `count` rows or values, in the same form as `plain` but for a value of any size."""
         return list(_module_of(self.kind).rows(self.open()[:count]))
 
     def summary(self) -> str:
@@ -190,7 +191,7 @@ class ForeignScalar(Recorded):
         return {"kind": self.kind, "parts": self.parts_}
 
     def open(self) -> Any:
-        """Build the scalar."""
+        """Build the scalar of pandas or numpy from its recorded form."""
         return _open_checked(self.kind, lambda: _scalars(self.kind).open_scalar(self.kind, self.parts_))
 
     def plain(self) -> Any:

@@ -36,7 +36,7 @@ _MOMENTS = "Mm"
 
 
 def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a pandas DataFrame."""
+    """Return the recorded form of a pandas DataFrame, in which a log stores it."""
     writer = ColumnWriter(normalize)
     labels = [f"{path}[{label!r}]" for label in frame.columns]
     layout = {
@@ -50,7 +50,7 @@ def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
 
 
 def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a pandas Series."""
+    """Return the recorded form of a pandas Series, in which a log stores it."""
     writer = ColumnWriter(normalize)
     layout = {
         "name": writer.label(series.name, f"{path}.name"),
@@ -63,7 +63,7 @@ def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Ar
 
 
 def record_index(index: pd.Index[Any], path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a pandas Index of any class."""
+    """Return the recorded form of a pandas Index of any class, in which a log stores it."""
     writer = ColumnWriter(normalize)
     layout = {"index": _index(writer, index, path)}
     return Arrow("pandas.Index", index.shape, layout, write_arrays(writer.arrays))
@@ -92,7 +92,9 @@ def _index(writer: ColumnWriter, index: Any, path: str) -> Description:
 
 
 def open_value(stored: Arrow) -> Any:
-    """Build the DataFrame, Series, Index or numpy array of a recorded form."""
+    """Build a pandas DataFrame, Series or Index, or a numpy array, from its recorded form (the form in which a log
+    stores it).
+    """
     if stored.kind == "numpy.ndarray":
         return _open_array(stored)
     arrays = read_arrays(stored.stream)
@@ -137,7 +139,7 @@ def _read_index(described: Description, arrays: Sequence[Any]) -> Any:
 
 
 def rows(value: Any) -> Any:
-    """Return a DataFrame as a list of records, any other value as a list; missing values of pandas are None."""
+    """Return a DataFrame as a list of records, or another value as a list. Missing values of pandas become None."""
     if isinstance(value, np.ndarray):
         return _array_rows(value)
     if not isinstance(value, pd.DataFrame):
@@ -209,7 +211,9 @@ class ColumnWriter:
         }
 
     def _add_extension_array(self, values: Any, dtype: Any, path: str) -> Description:
-        """Add a column of a pandas extension array that can be converted to Arrow; return its description."""
+        """Convert a pandas extension array to an Arrow array, add it to the collected arrays, and return its
+        description.
+        """
         if isinstance(dtype, pd.StringDtype):
             missing = "NA" if dtype.na_value is pd.NA else "nan"
             at = self._put(as_array(values, path, "large_string"))
@@ -346,7 +350,7 @@ _TEXTS = "US"
 
 
 def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a numpy array."""
+    """Return the recorded form of a numpy array, in which a log stores it."""
     flat = array.ravel()
     dtype = array.dtype
     layout: dict[str, Any] = {"dtype": dtype.str}
@@ -370,7 +374,7 @@ def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -
 
 
 def _open_array(stored: Arrow) -> Any:
-    """Build the numpy array of a recorded form."""
+    """Build a numpy array from its recorded form (the form in which a log stores it)."""
     dtype = np.dtype(stored.layout["dtype"])
     if "objects" in stored.layout:
         return _object_array(stored).reshape(stored.shape)
@@ -424,7 +428,7 @@ def record_scalar(value: Any, path: str, normalize: Normalize) -> ForeignScalar:
 
 
 def open_scalar(kind: str, parts: Sequence[Any]) -> Any:
-    """Build the scalar of a recorded form."""
+    """Build a scalar of pandas or numpy from its recorded form (the form in which a log stores it)."""
     _, *rest = parts
     return _OPEN[kind](*rest)
 

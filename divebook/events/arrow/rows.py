@@ -37,7 +37,8 @@ EndedRow: TypeAlias = tuple[int, Any, str | None]
 
 
 def columns_of(frame: Any) -> dict[str, list[Any]]:
-    """Return the columns of a DataFrame of pandas or polars, an Arrow table, or a list of mappings, as lists by name.
+    """Return the columns of a DataFrame of pandas or polars, an Arrow table, or a list of mappings: a list of cells for
+    each column name.
 
     Raises
     ------
@@ -65,7 +66,7 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
 
 
 def count_of(frame: Any) -> int:
-    """Return the number of rows of a frame, which may have no columns."""
+    """Return the number of rows of a frame, even if the frame has no columns."""
     return int(getattr(frame, "num_rows", None) or len(frame))
 
 
@@ -114,7 +115,7 @@ def _by_column(value: Any) -> Mapping[str, Any]:
 
 
 def _column(cells: list[Any]) -> Any:
-    """Return a column of values as a pandas array in which integers stay exact beside missing values and floats."""
+    """Convert a list of cells to a pandas array. Integers stay exact, even if other cells are missing or floats."""
     if any(cell is None for cell in cells):
         return pd.Series(cells, dtype=object).array
     column = pd.Series(cells)
@@ -182,7 +183,9 @@ def _without_mixed_types(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
 
 
 def _with_inferred_type(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column of objects with the dtype of its values; integers beside missing values become ``Int64``."""
+    """Convert a column of dtype object to the dtype of its values. Integers together with missing values become
+    ``Int64``.
+    """
     if column.dtype != object:
         return column
     present = column.dropna()
@@ -219,7 +222,7 @@ def joined(frame: Any, outcome: pd.DataFrame) -> pd.DataFrame:
 
 
 def part_of(frame: Any, positions: Sequence[int]) -> pd.DataFrame:
-    """Return the rows of a frame at some positions, as a pandas DataFrame."""
+    """Return the rows of a frame at the given positions as a pandas DataFrame."""
     return _as_pandas(frame).iloc[list(positions)]
 
 

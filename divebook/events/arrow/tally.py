@@ -52,11 +52,11 @@ class Bins:
 
     @property
     def count(self) -> int:
-        """Number of all counted numbers."""
+        """Number of all numbers that were added to the histogram."""
         return sum(self.counts.values())
 
     def add(self, numbers: Iterable[float]) -> None:
-        """Count some finite numbers."""
+        """Add finite numbers to the counts of their bins."""
         finite = [*numbers]
         if finite:
             self.widen(min(finite), max(finite))
@@ -132,7 +132,7 @@ def _merge_bins(counts: Mapping[int, int], steps: int) -> dict[int, int]:
 
 
 class ColumnTally:
-    """Counts of the cells of one column, by value or by bin.
+    """Counts of the cells of one column: of single values, and for numbers also of bins.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class ColumnTally:
         """Counts of missing cells, of infinite numbers, and of cells that are not single values."""
 
     def add(self, cells: Iterable[Any]) -> None:
-        """Count some cells of any types."""
+        """Count the given cells, which may have any types."""
         texts = Counter[str]()
         numbers = list[float]()
         truths = [0, 0]
@@ -196,7 +196,7 @@ class ColumnTally:
         self.truths = self.truths[0] + false, self.truths[1] + true
 
     def add_numbers(self, numbers: Iterable[float]) -> None:
-        """Count some numbers; NaN counts as a missing cell, and infinite numbers are counted separately."""
+        """Count the given numbers. NaN counts as a missing cell; infinite numbers are counted separately."""
         finite = []
         for number in numbers:
             if math.isfinite(number):
@@ -247,7 +247,8 @@ def _key(text: str) -> str:
 
 
 def _plain_cell(cell: Any) -> Any:
-    """Return a cell as str, float, bool or None; return a cell unchanged that is not a single value.
+    """Convert a cell to str, float, bool or None. A cell that is not a single value, such as a list, is returned
+    unchanged.
 
     Enums count by their value, decimals and integers as floats, and missing values of the libraries as None.
     """

@@ -382,7 +382,7 @@ class SendStatement(Protocol):
     """Interface of a function that executes a statement in one round trip and returns its rows."""
 
     def __call__(self, statement: str, values: Values = ()) -> Rows:
-        """Execute a statement and return its rows."""
+        """Execute a statement and return its rows, in one round trip."""
         ...
 
 
@@ -512,7 +512,9 @@ def _parse_with_libpq(url: str, rest: str) -> dict[str, Any]:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Raise errors of divebook in place of those that Postgres and the decoders raise in the block."""
+    """Raise an error of divebook in place of each error that Postgres, or the decoding of its data, raises in the
+    block.
+    """
     import psycopg
 
     try:
@@ -575,7 +577,7 @@ def outage(error: ReadOnlyStoreError, location: str) -> StoreBusyError | None:
 
 
 def _message_of(error: psycopg.Error) -> str:
-    """Return the message in an error of Postgres or libpq on one line, without the failed statement."""
+    """Return the message of an error of Postgres or libpq as one line, without the text of the failed statement."""
     parts = [error.diag.message_primary or str(error), error.diag.message_detail or ""]
     return " ".join(" ".join(parts).split())
 

@@ -143,7 +143,7 @@ class LogWriter:
         self._logs: dict[str, CachedLog] = {}
 
     def write(self, batches: Sequence[PreparedBatch], durability: Durability) -> list[Refusal | None]:
-        """Write batches; return for each batch the error that refused it, or None.
+        """Write batches. Return for each batch the error with which it was refused, or None if it was written.
 
         Each round sends at most one batch for each execution. Batches that the server did not accept, and later batches
         of the same execution, remain for the next round.
@@ -676,12 +676,16 @@ class LogReader:
         return [(unpack_event_id(event_id), width_of(self._types.name(number))) for event_id, number in rows]
 
     def blob(self, digest: bytes) -> bytes | None:
-        """Return a large value, still encrypted; None if it is missing. Raise CorruptStoreError if it is damaged."""
+        """Return the content of a large value, still encrypted; None if it is missing. Raise CorruptStoreError if it is
+        damaged.
+        """
         rows = self._connections.read(_BLOB, (digest,))
         return unpack_blob(Packed(*rows[0])) if rows else None
 
     def fetcher(self, sealing: Sealing) -> Fetch:
-        """Return a function that loads, decrypts and verifies a large value by its digest, with a cache."""
+        """Return a function that returns a large value by its hash: it loads, decrypts and verifies the value, and
+        caches it.
+        """
         loaded: dict[bytes, bytes | None] = {}
 
         def fetch(digest: bytes) -> bytes | None:
@@ -693,7 +697,7 @@ class LogReader:
 
 
 class LogRows(NamedTuple):
-    """Rows of one log that a query returned."""
+    """Rows of the table of events that a query returned for one log."""
 
     execution_id: str
     key: int
@@ -801,7 +805,7 @@ class TypeNumbers:
         self._numbers: dict[str, int] = {}
 
     def load(self) -> None:
-        """Read all numbers and names from the database."""
+        """Read the numbers and names of all record types from the database into the cache."""
         rows = self._connections.read("SELECT number, name FROM divebook.event_types")
         self.names = dict(rows)
         self._numbers = {name: number for number, name in rows}
@@ -822,13 +826,17 @@ class TypeNumbers:
         self.load()
 
     def name(self, number: int) -> str:
-        """Return the record type for a number, or ``type 7`` for an unknown number; read uncached numbers again."""
+        """Return the name of the record type that has a number, or ``type 7`` if number 7 is unknown. If the number is
+        not cached, read all numbers again.
+        """
         if number not in self.names:
             self.load()
         return self.names.get(number, f"type {number}")
 
     def stored(self, row: tuple[Any, ...]) -> StoredRecord:
-        """Return the undecoded record in a row of the database function `divebook.read_log`."""
+        """Convert a row that the database function `divebook.read_log` returned to a record whose payload is not
+        decoded.
+        """
         _, sequence, recorded_at, number, event_id, path, step, data, checksum = row
         name = self.names.get(number) or self.name(number)
         return StoredRecord(

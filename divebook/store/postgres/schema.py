@@ -505,12 +505,15 @@ def named(statement: str, schema: str) -> str:
 
 
 def may_write(connection: psycopg.Connection[Any]) -> bool:
-    """Return True if this user can write to this server (it is not a standby, and not set to read-only)."""
+    """Return True if this connection may write: the server is not a standby of another one, and is not set to
+    read-only.
+    """
     return connection.execute("SHOW transaction_read_only").fetchall() == [("off",)]
 
 
 def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> None:
-    """Run the missing migrations of a schema in one transaction; raise NewerStoreError for a newer format.
+    """Run the migrations that a schema lacks, in one transaction. Raise NewerStoreError if a newer version has migrated
+    it.
 
     Raises
     ------

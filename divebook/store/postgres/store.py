@@ -505,7 +505,7 @@ class ServerNews:
         self._wake_writer.settimeout(0)
 
     def start(self) -> None:
-        """Start the thread, unless it runs already or the store is closed."""
+        """Start the thread that receives notifications. Do nothing if it runs already or if the store is closed."""
         with self._lock:
             if self._thread is None and not self._is_closing:
                 self._thread = threading.Thread(target=self._run, name="divebook-postgres-news", daemon=True)
@@ -525,7 +525,7 @@ class ServerNews:
         return unfollow
 
     def close(self) -> None:
-        """End the thread, and close the sockets that wake it."""
+        """End the thread that receives notifications, and close the sockets that wake it."""
         with self._lock:
             self._is_closing = True
             thread = self._thread

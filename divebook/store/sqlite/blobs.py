@@ -63,7 +63,9 @@ def load_blob(connection: sqlite3.Connection | sqlite3.Cursor, digest: bytes) ->
 
 
 def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -> Fetch:
-    """Return a function that loads, decrypts and verifies a large value by its digest, with a cache."""
+    """Return a function that returns a large value by its hash: it loads, decrypts and verifies the value, and caches
+    it.
+    """
     loaded: dict[bytes, bytes | None] = {}
 
     def fetch(digest: bytes) -> bytes | None:

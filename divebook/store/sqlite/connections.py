@@ -216,7 +216,9 @@ def _patiently(action: Callable[[], object]) -> None:
 
 
 class Readers:
-    """Reading connections of a store, one per thread, closed when the thread ends or the store is closed."""
+    """Reading connections of a store, one for each thread. A connection is closed when its thread ends or the store is
+    closed.
+    """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
@@ -245,7 +247,7 @@ class Readers:
                 raise
 
     def of_this_thread(self) -> _Reader:
-        """Return the reading connection of this thread; open it if the thread has none."""
+        """Return the reading connection of the calling thread; open one if the thread has none."""
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
             reader = _Reader(self._connect())
@@ -256,8 +258,8 @@ class Readers:
         return reader
 
     def close(self) -> None:
-        """Close the connections of all threads after their present reads; skip a connection whose read
-        takes too long.
+        """Close the connections of all threads, each after its present read. Skip a connection whose read takes too
+        long.
         """
         with self._lock:
             for reader in self._all:
@@ -299,7 +301,7 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def translate(error: sqlite3.Error, location: str) -> StoreError:
-    """Return the error of divebook for an error of SQLite."""
+    """Return the error of divebook (a `StoreError`) that corresponds to an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)  # absent if the sqlite3 module itself raised
     if code is not None:
         kind, text = _FAULTS.get(code & 0xFF, (StoreError, "{0}: {1}"))
@@ -311,7 +313,8 @@ def translate(error: sqlite3.Error, location: str) -> StoreError:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Raise errors of divebook in place of those that SQLite, the disk and the decoders raise in the block.
+    """Raise an error of divebook in place of each error that SQLite, the disk, or the decoding of data raises in the
+    block.
 
     All reads and writes of a store run inside of such a block (tests/store/test_damage.py).
     """

@@ -1,4 +1,4 @@
-"""Reading of logs from a store file: location of a log's rows, verified records, and events as columns.
+"""Reading of logs from a store file: finding the rows of a log, verified records, and events as columns.
 
 A log is a range of the table of events. The place of a record is the key of its execution times 2**32, plus the
 sequence number of its first event. A fork has no rows for the events that it shares: its log consists of several parts,
@@ -137,7 +137,9 @@ class Log(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    """Part of a log: consecutive rows of the execution itself, or of a source that it was forked from."""
+    """Part of a log: consecutive rows that belong to the execution itself, or to a source execution with which it
+    shares them.
+    """
 
     key: int
     """Key of the execution in whose rows the events are."""
@@ -231,7 +233,9 @@ class LogEnd(NamedTuple):
 
 
 def log_end_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log) -> LogEnd:
-    """Return the present end of a log; raise CorruptStoreError if the log is damaged."""
+    """Return the present end of a log, which may be beyond the end that the execution's row states. Raise
+    CorruptStoreError if the log is damaged.
+    """
     log_end = LogEnd(log.last_sequence, log.checksum)
     for record in load_records(connection, types, log, after=log.last_sequence, last=sys.maxsize):
         if record.sequence > log.last_sequence:
@@ -247,7 +251,7 @@ def log_end_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventType
 def load_decoded_records(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, last: int
 ) -> list[Record]:
-    """Return the records that contain the events above `after` up to `last`, verified and decoded.
+    """Return the records of a log that contain the events above `after` up to `last`, verified and decoded.
 
     Raises the errors of `load_records`.
     """
@@ -258,7 +262,8 @@ def load_decoded_records(
 def load_facts(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, sequences: Sequence[int]
 ) -> dict[int, Payload]:
-    """Return the payloads of some events by sequence number, with one query for each part of the log.
+    """Return the payloads of the events with the given sequence numbers, by number, with one query for each part of the
+    log.
 
     Raises
     ------
@@ -290,7 +295,7 @@ def load_facts(
 def load_records(
     connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, *, after: int, last: int
 ) -> Iterator[StoredRecord]:
-    """Yield the records that contain the events above `after` up to `last`, verified by their checksums.
+    """Yield the records of a log that contain the events above `after` up to `last`, verified by their checksums.
 
     The checksums cost about 1 microsecond a record; tests/store/test_damage.py shows the damage that they detect.
     Records from before the introduction of checksums have none. They are accepted only at the beginning of a log.

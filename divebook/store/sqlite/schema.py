@@ -371,7 +371,7 @@ def _read_version(connection: sqlite3.Connection, location: str, migrations: Seq
 
 
 def check_format(cursor: sqlite3.Cursor, location: str) -> None:
-    """Raise NewerStoreError if a newer divebook has migrated the file since it was opened. Call this in a
+    """Raise NewerStoreError if a newer divebook has migrated the store file since it was opened. Call this in a
     transaction.
     """
     version = int(cursor.execute("PRAGMA user_version").fetchone()[0])
@@ -396,7 +396,7 @@ def check_current(connection: sqlite3.Connection, location: str) -> None:
 
 
 def migrate(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Run the missing migrations of a store file in one transaction."""
+    """Run the migrations that a store file lacks, in one transaction."""
     if check_version(connection, location, migrations) == len(migrations):
         return
     connection.create_function("of_row", -1, lambda *columns: of_row(columns), deterministic=True)
@@ -453,7 +453,7 @@ class EventTypes:
             self.load(connection)
 
     def add(self, cursor: sqlite3.Cursor, name: str) -> int:
-        """Add a record type to the file and return its number.
+        """Add a record type to the store file and return the number by which the file refers to it.
 
         The caller's transaction may be rolled back, so the number is not cached.
         """

@@ -200,8 +200,8 @@ class SqliteStore(EventStore):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_unsynced(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append batches as `append_all` does, in transactions that survive a power failure only after the
-        next `sync`.
+        """Append batches as `append_all` does, but do not wait for the disk. The events survive a power failure only
+        after `sync`.
         """
         with self._lock, self._disk.deferred():
             return self.append_all(batches)
@@ -610,7 +610,7 @@ class Transaction:
 
 
 class WriteLock:
-    """SQLite's write lock, which begins transactions as soon as no other process writes.
+    """SQLite's write lock on the file. It begins a transaction as soon as no other process writes.
 
     The store's lock is released during the wait. SQLite's own waiting would keep that lock, and would block the
     engine's loop for as long as another thread waits for another process
@@ -683,7 +683,7 @@ class OpenFile:
         self._inode = status.st_ino
 
     def is_in_place(self) -> bool:
-        """Return True if the path still refers to the open file."""
+        """Return True if the store's path still refers to the open file."""
         try:
             status = os.stat(self._name)  # noqa: PTH116 - a string, see above
         except FileNotFoundError:
@@ -691,7 +691,9 @@ class OpenFile:
         return status.st_ino == self._inode and status.st_dev == self._device
 
     def check_in_place(self) -> None:
-        """Raise StoreError if the path no longer refers to the open file."""
+        """Raise StoreError if the store's path no longer refers to the open file, because the file was deleted or
+        replaced.
+        """
         if not self.is_in_place():
             raise self.replaced_error()
 
@@ -718,8 +720,8 @@ class DiskSync:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Make the transactions in the block commit without waiting for the disk. Call this with the
-        store's lock held.
+        """Make the transactions in the block commit without waiting for the disk; `sync` waits later. Call this with
+        the store's lock held.
         """
         self.is_deferred = True
         try:
@@ -769,7 +771,7 @@ class DiskSync:
 
 
 def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id: str) -> StoredLog | None:
-    """Return the row and the undecoded log of an execution; None if it does not exist.
+    """Return the row of an execution and the records of its log, not decoded; None if the execution does not exist.
 
     `connection` must be in a snapshot.
     """
@@ -923,7 +925,7 @@ def _copy(path: Path, partial: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write a folder's entries to the disk, so that the name of a new file survives a power failure."""
+    """Write the entries of a folder to the disk, so that the name of a new file in it survives a power failure."""
     if hasattr(os, "O_DIRECTORY"):  # Windows has no handles of folders
         descriptor = os.open(folder, os.O_DIRECTORY)
         try:

@@ -81,7 +81,7 @@ def _lease(*row: Any) -> Lease:
 
 
 def has_no_live_lease(execution_id: str, columns: tuple[Any, ...], moment: Moment) -> bool:
-    """Return True if an execution has no live lease.
+    """Return True if no process has a live lease of an execution.
 
     `columns` are the execution's token and the columns of its lease, which are NULL without a lease.
     """
@@ -105,12 +105,12 @@ def insert_lease(cursor: sqlite3.Cursor, key: int, lease: Lease) -> None:
 
 
 def renew_lease(cursor: sqlite3.Cursor, lease: Lease, until: Moment) -> bool:
-    """Set a new expiry of a lease; return False if the lease was released or replaced by a newer lease."""
+    """Set a new expiry for a lease and return True; return False if it was released or replaced by a newer one."""
     return cursor.execute(_RENEW, (until.wall, until.uptime, lease.execution_id, lease.token)).rowcount == 1
 
 
 def release_lease(cursor: sqlite3.Cursor, lease: Lease) -> None:
-    """Delete a lease, unless the execution has a newer lease."""
+    """Delete a lease. If the execution has a newer lease, do nothing."""
     cursor.execute(_RELEASE, (lease.execution_id, lease.token))
 
 
@@ -166,7 +166,7 @@ def wait_for_news(news_counter: NewsCounter, has_news: Callable[[], bool], last_
 
 
 def post_message(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Message, payload: bytes) -> Message:
-    """Write a message unless its execution already has one of the same kind and key; return the stored message."""
+    """Write a message and return it, or the message of the same kind and key that its execution already has."""
     row = cursor.execute(_FIRST, (key, message.kind, message.key)).fetchone()
     if row is not None:
         return _message(row, sealing)
@@ -189,7 +189,8 @@ def load_inbox(connection: sqlite3.Connection, sealing: Sealing, key: int, after
 
 
 def load_new_messages(connection: sqlite3.Connection, sealing: Sealing, after: int) -> list[Message]:
-    """Return the messages of all executions with numbers above `after`; omit damaged and undecryptable messages.
+    """Return the messages of all executions with numbers above `after`, without those that are damaged or cannot be
+    decrypted.
 
     A damaged message affects only its own execution, and reading that inbox raises an error.
     """
@@ -218,13 +219,13 @@ def set_messages_over(cursor: sqlite3.Cursor, key: int, last_taken: int, *, is_o
 
 
 def last_message_number(connection: sqlite3.Connection) -> int:
-    """Return the highest number that a message of this store ever had, also a deleted message."""
+    """Return the highest number that a message in this store ever had, even if that message was deleted."""
     number: int = connection.execute(_LAST).fetchone()[0]
     return number
 
 
 def untaken(connection: sqlite3.Connection) -> set[str]:
-    """Return the ids of the unended executions that have messages which are not in their logs yet."""
+    """Return the ids of the executions that have not ended and have messages which are not in their logs yet."""
     return {execution_id for (execution_id,) in connection.execute(_UNTAKEN).fetchall()}
 
 
@@ -234,7 +235,9 @@ def has_untaken(connection: sqlite3.Connection, key: int) -> bool:
 
 
 def last_addressee(connection: sqlite3.Connection, kind: str, key: str) -> str | None:
-    """Return the id of the execution that received the latest message of a kind and key, or None."""
+    """Return the id of the execution that received the latest message with a kind and a key; None if none has received
+    one.
+    """
     row = connection.execute(_LAST_ADDRESSEE, (key, kind)).fetchone()
     return None if row is None else row[0]
 
@@ -268,7 +271,7 @@ class MessageWatch:
         return before != self._news_version
 
     def new_messages(self, after: int) -> list[Message]:
-        """Return the messages of all executions with numbers above `after`."""
+        """Return the new messages of all executions, those with numbers above `after`."""
         (version,) = self._writer.execute("PRAGMA data_version").fetchone()
         # Only another connection's write changes the version; own messages are noted by `on_post`.
         if version != self._version:
@@ -278,7 +281,7 @@ class MessageWatch:
 
 
 def is_sound(row: tuple[Any, ...]) -> bool:
-    """Return True if the row of a message matches its checksum."""
+    """Return True if the row of a message matches the checksum that is stored in it."""
     *columns, _, checksum = row
     return bool(of_row(columns) == checksum)
 
@@ -333,12 +336,12 @@ def put_in_queue(cursor: sqlite3.Cursor, key: int, enqueued: ExecutionEnqueued, 
 
 
 def set_withheld(cursor: sqlite3.Cursor, key: int, *, withheld: bool) -> None:
-    """Set whether workers skip an execution; has no effect if the execution is not in a queue."""
+    """Set whether workers skip an execution. If the execution is not in a queue, do nothing."""
     cursor.execute(_WITHHOLD, (withheld, key))
 
 
 def withhold_execution(cursor: sqlite3.Cursor, execution_id: str) -> None:
-    """Mark an execution so that workers skip it; has no effect if the execution is not in a queue."""
+    """Mark an execution so that workers skip it. If the execution is not in a queue, do nothing."""
     cursor.execute(_WITHHOLD_ONE, (execution_id,))
 
 
@@ -370,7 +373,9 @@ def advance_schedule(cursor: sqlite3.Cursor, schedule: str, moment: int) -> None
 
 
 def write_worker(cursor: sqlite3.Cursor, worker: WorkerRecord, until: int, delete_before: int) -> None:
-    """Write the record of a worker, valid up to `until`; delete the records that expired before `delete_before`."""
+    """Write the record of a running worker, valid up to `until`. Delete the records of workers that expired before
+    `delete_before`.
+    """
     # Workers that died leave their records; each announcement removes the old ones.
     cursor.execute(_FORGET, (delete_before,))
     cursor.execute(_ANNOUNCE, (worker.id, until, encode(worker_to_data(worker)).decode()))
@@ -395,7 +400,7 @@ def _worker(worker_id: str, expires_at: int, data: Any) -> WorkerRecord:
 
 
 def find_queue_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of queue entries whose execution has ended."""
+    """Return descriptions of queue entries that should not exist, because their execution has ended."""
     return [
         f"execution {execution_id} has ended, and is still in a queue"
         for (execution_id,) in connection.execute(_STRAY_QUEUE_ROWS).fetchall()
@@ -440,7 +445,9 @@ def set_questions_over(cursor: sqlite3.Cursor, key: int, *, is_over: bool) -> No
 
 
 def find_question_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of questions whose row contradicts the row of their execution."""
+    """Return descriptions of questions whose row contradicts the row of their execution, which states if the execution
+    has ended.
+    """
     return [
         f"question {question_id} of execution {execution_id} is not listed as what its execution has made of it"
         for question_id, execution_id in connection.execute(_STRAY_QUESTIONS).fetchall()
@@ -525,7 +532,9 @@ WIDTH = COLUMNS.count(",") + 1
 
 
 def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
-    """Return the SQL statement that lists the matching executions, newest first, and its parameters."""
+    """Return the SQL statement that lists the executions that match a filter, newest first, and the statement's
+    parameters.
+    """
     parameters = {name: value for name, value in asdict(record_filter).items() if value is not None}
     without_books = [] if parameters.pop("with_books") else [f"+origin IS NOT '{BOOK}'"]
     names = [name for name in _COLUMNS_OF if name in parameters]
@@ -548,7 +557,7 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
 
 
 def insert_tags(cursor: sqlite3.Cursor, key: int, created_at: int, tags: Iterable[str]) -> None:
-    """Add the tags of an execution to the table of tags, by which lists find executions."""
+    """Add the tags of an execution to the table of tags, which is used to find executions by tag."""
     cursor.executemany(_TAG, [(tag, created_at, key) for tag in tags])
 
 
@@ -558,7 +567,7 @@ def delete_tags(cursor: sqlite3.Cursor, key: int) -> None:
 
 
 def find_list_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of executions whose tags differ from those in the table of tags."""
+    """Return descriptions of executions whose tags in their row differ from those in the table of tags."""
     strays = [execution_id for (execution_id,) in connection.execute(_STRAY_LIST_ROWS).fetchall()]
     return [f"execution {execution_id} is not listed under the tags that its row has" for execution_id in strays]
 
@@ -579,7 +588,7 @@ _ALL_SUMMARIES = "SELECT executions.id, sequence, summaries.checksum, data FROM 
 
 
 def write_summaries(cursor: sqlite3.Cursor, summaries: Mapping[str, StoredSummary]) -> None:
-    """Write the summaries of executions in place of older summaries."""
+    """Write cached summaries of executions in place of older ones."""
     rows = [
         (summary.sequence, _checksum(execution_id, *summary), summary.data, execution_id)
         for execution_id, summary in summaries.items()
@@ -588,7 +597,7 @@ def write_summaries(cursor: sqlite3.Cursor, summaries: Mapping[str, StoredSummar
 
 
 def load_summaries(connection: sqlite3.Connection, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-    """Return the summaries of some executions; omit summaries that do not match their checksums."""
+    """Return the cached summaries of the given executions, without those that do not match their checksums."""
     rows = connection.execute(_GET, (encode(list(execution_ids)).decode(),)).fetchall()
     return {row[0]: StoredSummary(row[1], row[3]) for row in rows if _is_sound(row)}
 
@@ -641,7 +650,9 @@ def write_checkpoint(cursor: sqlite3.Cursor, log: Log, sequence: int, data: byte
 
 
 def load_checkpoint(connection: sqlite3.Connection, log: Log) -> tuple[int, bytes] | None:
-    """Return sequence number and data of an execution's checkpoint; None if missing, damaged or of another log."""
+    """Return the checkpoint of an execution as sequence number and data. Return None if it is missing, is damaged, or
+    was made for a log with other events.
+    """
     row = connection.execute(_GET_CHECKPOINT, (log.key,)).fetchone()
     if row is None or not (isinstance(row[0], int) and isinstance(row[2], bytes)):
         return None
@@ -650,7 +661,9 @@ def load_checkpoint(connection: sqlite3.Connection, log: Log) -> tuple[int, byte
 
 
 def checkpoint_fits(connection: sqlite3.Connection, log: Log) -> bool:
-    """Return False if an execution has a checkpoint that is damaged or belongs to another log."""
+    """Return False if the checkpoint of an execution is damaged or was made for a log with other events; True if it is
+    valid or there is none.
+    """
     row = connection.execute(_GET_CHECKPOINT, (log.key,)).fetchone()
     if row is None or load_checkpoint(connection, log) is not None:
         return True
