@@ -102,7 +102,7 @@ FIELDS = 5
 
 
 def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the first due time of a cron expression after `now`, as an aware time.
+    """Return the first due time of a cron expression after `now`, as a time with a zone.
 
     The zone None is that of the machine.
 
@@ -117,7 +117,7 @@ def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
 
 
 def latest_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the last due time of a cron expression up to and including `now`, as an aware time."""
+    """Return the last due time of a cron expression up to and including `now`, as a time with a zone."""
     wall = _wall_time(now, zone)
     # While the clock shows an hour for the second time, later wall times of that hour were due the first time already.
     repeated = timedelta()

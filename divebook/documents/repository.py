@@ -155,7 +155,7 @@ class DocumentRepository(ABC):
         self._remove(self.resolve(path))
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> list[str]:
-        """Return the paths of the documents in a folder, sorted; with `recursive`, also in its subfolders."""
+        """Return the paths of the documents in the folder `prefix`, sorted. With `recursive`, list subfolders too."""
         library = self._library_of(prefix)
         if library is not None:
             return library.list(prefix)
@@ -251,7 +251,7 @@ def _is_text(path: str) -> bool:
 
 
 def relative_path(path: str) -> str:
-    """Return the normalized form of a document path: relative, with forward slashes, without ``.`` and ``..``.
+    """Return the normalized form of the path of a document: relative, with forward slashes, without ``.`` and ``..``.
 
     Raises
     ------

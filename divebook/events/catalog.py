@@ -709,7 +709,7 @@ class VersionDecision(Payload):
 @_event("interrupt_raised", "interrupt_id", "kind")
 @dataclass(frozen=True, slots=True)
 class InterruptRaised(Payload):
-    """Question to a person, for whose answer a path waits."""
+    """Question to a person. A path of the execution waits for the answer."""
 
     interrupt_id: str = ""
     kind: str = ""
@@ -740,7 +740,7 @@ class InterruptJoined(Payload):
 @_event("interrupt_resolved", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptResolved(Payload):
-    """Answer to a question."""
+    """Answer to a question that an earlier event (`InterruptRaised`) asked."""
 
     interrupt_id: str = ""
     response: Any = None
@@ -754,7 +754,7 @@ class InterruptResolved(Payload):
 @_event("interrupt_expired", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptExpired(Payload):
-    """Expiry of a question without an answer; the question's default is used, if it has one."""
+    """Expiry of a question that was not answered in time; if the question has a default, it is used as the answer."""
 
     interrupt_id: str = ""
     message: int | None = None

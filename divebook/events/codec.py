@@ -290,8 +290,8 @@ def decode_payload(event_type: str, raw: bytes | str) -> Payload:
 
 
 def payload_from_store(event_type: str, data: Any) -> Payload:
-    """Build a payload from plain data that were read from a store. An error means that the store is damaged, as in
-    `decode_payload`.
+    """Build the payload of an event type from plain data that were read from a store. Raise CorruptStoreError if they
+    are not valid, as `decode_payload` does.
     """
     try:
         return payload_from(event_type, data)
@@ -559,7 +559,8 @@ def decode_record(record: Any) -> Event:
 
 
 def readable(value: Any, *, indent: int | None = None) -> str:
-    """Return a recorded value as text for people: strings unchanged, frames as a description, other values as JSON.
+    """Return a recorded value as text for people: a string unchanged, a frame as a short description, any other value
+    as JSON.
 
     >>> readable({"big": 10**30, "small": [1]})
     '{"big": 1000000000000000000000000000000, "small": [1]}'

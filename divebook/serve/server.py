@@ -219,8 +219,8 @@ class WorkflowServer:
             await _until_driven(execution)
 
     def _questions_of(self, execution: Execution, complaints: Mapping[str, str] | None = None) -> Result:
-        """Return the open questions of an execution as a tool result of the type `input_required`, which the client
-        answers in a later call with the execution id. Without open questions, return the result of the execution.
+        """Return the open questions of an execution as a tool result of type `input_required`, so that the client sends
+        answers in a later call. If there are none, return the result of the execution.
         """
         complaints_by_id = complaints or {}
         requests: dict[str, Any] = {

@@ -622,8 +622,9 @@ def _first_lease(batch: Batch, owner: Owner) -> Lease:
 
 
 def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[StatusColumns | None, str | None]:
-    """Return the change of an execution's status by a batch, and the status that the batch itself states. That status,
-    if any, replaces the status by the batch's events, unless they end the execution.
+    """Merge the status change that a batch's events cause with the status that the batch itself states, and return
+    both. The stated status counts, unless the events end the execution. It is returned as None if the batch states none
+    or a final status.
 
     The second value is None if the events determine the status.
     """

@@ -267,7 +267,9 @@ class WorkerRecord:
     """Reason for each execution id that the worker could not start or resume."""
 
     def can_run(self, queued: QueuedExecution) -> bool:
-        """Return True if the worker can claim a queued execution."""
+        """Return True if the worker can claim a queued execution: the worker takes from its queue, has the same
+        definition of its workflow, and has not refused it before.
+        """
         return self.why_not(queued) is None
 
     def why_not(self, queued: QueuedExecution) -> str | None:

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One fault that `check` reports."""
+    """One fault that `check` reports: its description, and the execution and event that it concerns."""
 
     text: str
     execution_id: str | None = None
@@ -46,7 +46,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class CheckedExecution:
-    """Result of `check` for one execution: counts of events, and faults."""
+    """Result of `check` for one execution: numbers of events in its log, and the faults that were found."""
 
     execution_id: str
     events: int
@@ -255,7 +255,7 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
 
 def _fault_of_first_event(log: StoredLog) -> str | None:
     """Return a description of the fault if the first event of a log was not recorded when the execution began, for
-    example because it belongs to another execution. Otherwise return None.
+    example because it belongs to another execution; otherwise None.
 
     Checksums do not reveal it, since the chain of every log begins with 0.
     """

@@ -59,7 +59,8 @@ def register_store(scheme: str, factory: Factory) -> None:
 
 
 def open_store(location: str | Path | None = None) -> EventStore:
-    """Return the store at a location; open it if this process has not opened it yet.
+    """Return the store at a location. If this process has it open already, return the shared store object; otherwise
+    open the store.
 
     With keys in the environment variable ``DIVEBOOK_KEY`` its values are encrypted (`FernetCodec`).
 

@@ -345,8 +345,8 @@ def status_of(events: list[Event]) -> str:
 
 
 def is_picture(log: LogFile) -> bool:
-    """Return True if an import of the log creates a read-only snapshot, because the execution had not ended and the
-    file does not move it.
+    """Return True if an import of the log creates a read-only snapshot. This is the case if the execution had not ended
+    and the file does not move it to the importing store.
     """
     return not log.is_moved and status_of(log.events) not in TERMINAL
 

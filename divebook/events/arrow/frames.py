@@ -1,4 +1,5 @@
-"""Recording and building of pandas' frames, numpy arrays, and scalars of both, with their exact dtypes.
+"""Recording of pandas' frames, numpy arrays, and scalars of both in a log, with their exact dtypes, and building them
+again.
 
 A frame consists of columns and indexes. Each column becomes one or several Arrow arrays in the stream of the value.
 Plain data describe the column: its dtype, and the numbers of its arrays in the stream, for example::

@@ -1,4 +1,6 @@
-"""Recording and building of polars' DataFrame and Series, as the IPC stream that polars itself writes."""
+"""Recording of polars' DataFrame and Series in a log, as the IPC stream that polars itself writes, and building them
+again from it.
+"""
 
 from __future__ import annotations
 

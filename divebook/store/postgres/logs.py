@@ -367,7 +367,7 @@ class LogWriter:
     def _begin(
         self, batch: PreparedBatch, beginning: Beginning, durability: Durability, *, is_first: bool
     ) -> DraftBatch:
-        """Prepare the batch that begins a new log for sending.
+        """Prepare the batch that begins a new log for sending. Raise StoreError if the batch may not begin a log.
 
         The server refuses it if the log or the start key exists. The next round finds out which of them it was.
         """

@@ -182,7 +182,9 @@ def post_message(connections: Connections, message: Message, payload: bytes) -> 
 
 
 def insert_message(execute: SendStatement, message: Message, payload: bytes) -> bool:
-    """Write a message under its number; return False if the execution does not exist."""
+    """Write a message under the number that it already has, as from another store. Return False if its execution does
+    not exist.
+    """
     row = (message.kind, message.key, payload, message.source, message.posted_at)
     checksum = of_row((message.execution_id, *row))
     strings = (escaped(message.key), payload, escaped(message.source))

@@ -174,7 +174,9 @@ def post_message(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Me
 
 
 def insert_message(cursor: sqlite3.Cursor, key: int, message: Message, payload: bytes) -> int:
-    """Write a message and return its number; a message with number 0 gets the next free number."""
+    """Write a message and return its number. A message that has a number keeps it; a message with number 0 gets the
+    next free number.
+    """
     row = (message.kind, message.key, payload.decode(), message.source, message.posted_at)
     # The checksum covers the id of the execution and not its key, which another execution may get after a deletion.
     checksum = of_row((message.execution_id, *row))
@@ -362,7 +364,9 @@ def load_queued(connection: sqlite3.Connection, *, withheld: bool) -> list[Queue
 
 
 def load_schedule(connection: sqlite3.Connection | sqlite3.Cursor, schedule: str) -> int | None:
-    """Return the time up to which the due times of a schedule have been handled; None for a new schedule."""
+    """Return the time up to which the due times of a schedule have been handled; None if the schedule is new to the
+    store.
+    """
     row = connection.execute(_SEEN, (schedule,)).fetchone()
     return None if row is None else typed("schedule", row, (int,))[0]
 
