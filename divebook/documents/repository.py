@@ -155,7 +155,7 @@ class DocumentRepository(ABC):
         self._remove(self.resolve(path))
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> list[str]:
-        """Return the paths of the documents in the folder `prefix`, sorted. With `recursive`, list subfolders too."""
+        """Return the paths of the documents in the folder `prefix`, sorted, and with `recursive` in its subfolders."""
         library = self._library_of(prefix)
         if library is not None:
             return library.list(prefix)

@@ -85,7 +85,7 @@ Logs from before the move hold the stored name, and comparisons of recorded call
 
 
 def allow(*classes: C) -> C:
-    """Allow logs to contain instances of these classes. Return the last class, so that `allow` can be used as a
+    """Allow logs to contain instances of the given classes. Return the last class, so that `allow` can be used as a
     decorator.
 
     The log holds the qualified name, so a class that is defined again, for example in a cell, replaces the earlier one.

@@ -126,9 +126,7 @@ class Batch:
         return [event for record in self.records for event in record.events()]
 
     def without(self, count: int) -> Batch:
-        """Return a copy of the batch without its first `count` records. This is used if the log already has these
-        records.
-        """
+        """Return a copy of the batch without its first `count` records, for a log that already has those records."""
         token = FIRST_TOKEN if count and self.acquire is not None else self.token
         return replace(
             self,
