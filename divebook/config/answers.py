@@ -1,4 +1,5 @@
-"""Features that the command line and the magics share: early answers, bounds, changes, recovery, bulk operations.
+"""Features that the command line and the magics share: answers given before the questions are asked, bounds, changes,
+recovery, bulk operations.
 
 An early answer is supplied before its question is asked, so that a run needs no person.
 """
@@ -36,7 +37,8 @@ POLL_INTERVAL = 1.0
 
 
 class Answers:
-    """Early answers to the questions of a run, by question id, by step, or by ``step:2`` for a step's second question.
+    """Answers to the questions of a run that are given before the questions are asked. The key is a question id, a
+    step, or ``step:2`` for a step's second question.
 
     Parameters
     ----------
@@ -58,16 +60,17 @@ class Answers:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys of all early answers: question ids, steps, and steps with a number."""
+        """Keys of all early answers: question ids, steps, and steps with the number of a question (``step:2``)."""
         return tuple(self._defaults | self._answers)
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Keys of the answers for this run that no question has used so far."""
+        """Keys of the early answers for this run that have not been used for a question so far."""
         return tuple(key for key in self._answers if key not in self._used)
 
     def settle(self, execution: Execution, by: str | None = None) -> Execution:
-        """Wait for an execution and answer its questions as they open; return the execution when it stops.
+        """Wait for an execution, and answer its questions as they are asked, as far as there are early answers. Return
+        the execution when it stops.
 
         An execution stops when it has ended, or when no open question has an early answer.
 
@@ -87,7 +90,7 @@ class Answers:
         return execution
 
     def _wait(self, execution: Execution) -> None:
-        """Wait until an execution stops, or has an open question with an early answer.
+        """Wait until an execution stops, or has an open question for which there is an early answer.
 
         The second case matters where one path asks while another one works: the question might expire
         (test_an_answer_up_front_reaches_a_server_while_another_path_works).
@@ -103,8 +106,8 @@ class Answers:
             return
 
     def _next(self, execution: Execution) -> tuple[Question, str] | None:
-        """Return the first open question that has an early answer, and the key of the answer; None without such a
-        question.
+        """Return the first open question of an execution for which there is an early answer, and the key of the answer;
+        None without such a question.
         """
         if execution.state.is_over:
             return None
@@ -124,7 +127,8 @@ class Answers:
 def answers_from(
     typed: Iterable[str] = (), file: Path | str | None = None, mapping: Mapping[str, Any] | None = None
 ) -> Answers:
-    """Collect early answers from the environment variable, a file, a mapping and a command line.
+    """Collect early answers (given before the questions are asked) from the environment variable `VARIABLE`, a file, a
+    mapping and a command line.
 
     A later source in this order replaces answers of an earlier one.
 
@@ -157,7 +161,9 @@ def answers_from(
 
 
 def _default_answers() -> dict[str, Any]:
-    """Return the early answers in the environment variable `VARIABLE`."""
+    """Return the early answers in the environment variable `VARIABLE`, which contains YAML or the path of a YAML file;
+    an empty dict if it is not set.
+    """
     variable = os.environ.get(VARIABLE, "").strip()
     if not variable:
         return {}
@@ -178,7 +184,8 @@ def _assignment(typed: str) -> tuple[str, Any]:
 
 
 def typed_answer(text: str, way: str | None = None, result: str | None = None) -> Any:
-    """Return the response to a question for an answer that a person typed in the shell or a magic.
+    """Convert a text that a person typed as the answer to a question, in the shell or a magic, to the response to that
+    question.
 
     Parameters
     ----------
@@ -202,7 +209,7 @@ def typed_answer(text: str, way: str | None = None, result: str | None = None) -
 
 
 def json_of(what: str, text: str) -> Any:
-    """Parse a JSON text and return its value; `what` names the text in the error."""
+    """Parse a JSON text and return its value. Raise InputError, in which `what` names the text, if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -255,7 +262,7 @@ def change_from(
     prompts: Iterable[str] = (),
     model: str | None = None,
 ) -> Change:
-    """Build the change of a fork or what-if from texts of the form ``NAME=VALUE``.
+    """Build the change of a fork or what-if from command-line texts of the form ``NAME=VALUE``.
 
     Values are YAML; prompts are plain text.
 
@@ -280,7 +287,9 @@ def change_from(
 
 
 def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str], Any] = value_typed) -> dict[str, Any]:
-    """Parse a repeated option ``NAME=VALUE``; return the values by name. `read` parses a value, by default as YAML."""
+    """Parse the values ``NAME=VALUE`` of an option that may be repeated; return the values by name. `read` parses a
+    value, by default as YAML.
+    """
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -308,7 +317,9 @@ MAX_TRIED = 10
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Result of a recovery: resumed executions, refused executions, and the number of executions not tried."""
+    """Result of the recovery of interrupted executions: those resumed, those refused, and the number of those not
+    tried.
+    """
 
     resumed: tuple[Execution, ...] = ()
     refused: tuple[tuple[ExecutionRecord, DivebookError], ...] = ()
@@ -319,12 +330,12 @@ class Recovered:
 
     @property
     def waiting(self) -> int:
-        """Number of executions that were not resumed: refused, or not tried."""
+        """Number of executions that were not resumed, because they were refused or not tried."""
         return len(self.refused) + self.untried
 
 
 def recovery_mode(config: Config | None = None) -> str:
-    """Return the recovery setting: ``ask``, ``auto`` or ``off``.
+    """Return the setting for the recovery of interrupted executions: ``ask``, ``auto`` or ``off``.
 
     The variable ``DIVEBOOK_RECOVER`` takes precedence over the settings; the default is ``ask``.
 
@@ -340,12 +351,16 @@ def recovery_mode(config: Config | None = None) -> str:
 
 
 def resume_all(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
-    """Resume all given executions whose definitions allow it, without waiting for the executions."""
+    """Resume the given executions, without waiting for them. Executions that cannot be resumed here are listed in the
+    result with their errors.
+    """
     return _resume_each(records, environment.resume, len(records))
 
 
 def recover_automatically(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
-    """Resume up to `MAX_RESUMED` executions; refuse executions that make no progress, and leave these to a person."""
+    """Resume up to `MAX_RESUMED` of the given executions. Refuse executions that make no progress, so that a person
+    decides about them.
+    """
     return _resume_each(records, environment.recover, MAX_RESUMED)
 
 
@@ -363,7 +378,8 @@ def _resume_each(records: Sequence[ExecutionRecord], resume: Callable[[str], Exe
 
 
 def interrupted(environment: Environment, execution_id: str | None = None) -> list[ExecutionRecord]:
-    """Return the summary rows of the executions that can be recovered: all, or the one with an id or prefix.
+    """Return the summary rows of the interrupted executions, which can be recovered: all of them, or only the one with
+    an id or a prefix of it.
 
     Raises
     ------
@@ -391,7 +407,7 @@ BulkOperation: TypeAlias = Callable[[Environment, str], object]
 
 @dataclass(frozen=True, slots=True)
 class BulkResult:
-    """Result of a bulk operation for one execution."""
+    """Result for one execution of an operation that is applied to several executions."""
 
     execution_id: str
     before: str = ""
@@ -407,7 +423,8 @@ class BulkResult:
 def annotating(
     *, note: str | None = None, labels: Iterable[str] = (), tags: Iterable[str] = (), untag: Iterable[str] = ()
 ) -> BulkOperation:
-    """Return the operation that annotates an execution; raise at once if the annotation is not valid.
+    """Return a bulk operation that adds the given annotation to an execution. Raise at once if the annotation is not
+    valid.
 
     Parameters
     ----------
@@ -427,7 +444,7 @@ def handle_each(
     wait: bool = True,
     dry_run: bool = False,
 ) -> list[BulkResult]:
-    """Apply an operation to each execution; return a result for each.
+    """Apply an operation to each of several executions; return a result for each.
 
     The operation is first applied to all of them; only then does this function wait for the executions that run.
 
@@ -460,7 +477,9 @@ def _apply(
 
 
 def _after_waiting(row: BulkResult, execution: Execution | None, *, wait: bool) -> BulkResult:
-    """Return a result with the present status of its execution; with `wait`, wait for the execution first."""
+    """Return the result of a bulk operation for one execution, with the present status of the execution. If `wait` is
+    true, wait for the execution first.
+    """
     if execution is None:
         return row
     try:

@@ -1,4 +1,5 @@
-"""Conversion of content entries (files, web pages, documents) of definitions into content blocks, before a run.
+"""Conversion of content entries of definitions (references to files, web pages and documents) into content blocks,
+before a run.
 
 `resolve_content` does this for a whole set of definitions. The blocks are then part of the definition: they count for
 its fingerprint and are stored with each execution. Dynamic entries stay unchanged until their step runs.
@@ -46,7 +47,7 @@ UNSPECIFIC_TYPES = ("application/octet-stream", "binary/octet-stream")
 
 
 def files_at(path: str, base_path: Path, policy: Policy) -> list[Path]:
-    """Return the file at a path, or the files that match a pattern, sorted; a pattern may match no file.
+    """Return the file at a path. If the path is a pattern, return the files that match it, sorted; there may be none.
 
     Raises
     ------
@@ -65,7 +66,7 @@ def files_at(path: str, base_path: Path, policy: Policy) -> list[Path]:
 
 
 def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:
-    """Return the files that match a pattern, after a check that the policy allows the part before its first
+    """Return the files that match a pattern. Raise SetupError if the access policy forbids the path before the first
     wildcard.
     """
     plain = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
@@ -80,7 +81,7 @@ def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:
 
 
 def _segments(pattern: str) -> list[str]:
-    """Return the parts of a pattern between slashes, with consecutive ``**`` merged into one."""
+    """Split a path pattern at its slashes. Several consecutive ``**`` become one, since they match the same folders."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts:
         raise PatternError("it is empty")
@@ -91,7 +92,7 @@ def _segments(pattern: str) -> list[str]:
 
 
 def _files_below(start: Path, parts: list[str]) -> Iterator[Path]:
-    """Yield each file below a folder that matches a pattern, once.
+    """Yield each file below a folder that matches a path pattern, given as its `parts`, exactly once.
 
     `Path.glob` visits a folder once for each way in which several ``**`` lead to it. This function visits each folder
     once, with the set of positions in the pattern that can come next, like a nondeterministic automaton
@@ -121,7 +122,9 @@ def _files_below(start: Path, parts: list[str]) -> Iterator[Path]:
 
 
 def _names_in(folder: Path) -> set[str]:
-    """Return the names of the entries of a folder; an empty set if this user may not list the folder."""
+    """Return the names of the files and folders in a folder; an empty set if this user may not list it, or if it is not
+    a folder.
+    """
     try:
         return {path.name for path in folder.iterdir()}
     except (PermissionError, NotADirectoryError):
@@ -130,7 +133,9 @@ def _names_in(folder: Path) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Sources from which content is read: a folder, documents and the web, limited by an access policy."""
+    """Sources from which the content of definitions is read: a folder, documents and the web, limited by an access
+    policy.
+    """
 
     base_path: Path = Path()
     """Folder to which relative paths refer."""
@@ -143,7 +148,7 @@ class Sources:
 
 
 def build_content(entries: Iterable[ContentEntry], sources: Sources | None = None) -> list[Block]:
-    """Return the content blocks of some entries in order.
+    """Load content entries from their sources, and return them as content blocks in the same order.
 
     A dynamic entry results in one block of type ``dynamic``.
     """
@@ -152,7 +157,7 @@ def build_content(entries: Iterable[ContentEntry], sources: Sources | None = Non
 
 
 def resolve_content(definitions: Definitions, sources: Sources | None = None) -> Definitions:
-    """Return definitions in which the content of agents and steps is loaded as blocks."""
+    """Return definitions in which the content entries of agents and steps are replaced by loaded content blocks."""
     places = sources or Sources()
     return replace(
         definitions,
@@ -164,7 +169,9 @@ def resolve_content(definitions: Definitions, sources: Sources | None = None) ->
 def with_documents(
     definitions: Definitions, folder: Path, documents: DocumentRepository, policy: Policy | None = None
 ) -> Definitions:
-    """Register the documents of definitions; return definitions in which all content is loaded, including documents."""
+    """Register the documents that definitions declare in a repository. Return definitions in which all content is
+    loaded, including documents.
+    """
     for document in definitions.documents:
         if document.path:
             documents.register(document.name, document.path)
@@ -179,7 +186,7 @@ def _resolved_agent(agent: AgentDefinition, sources: Sources) -> AgentDefinition
 
 
 def _script(path: str, sources: Sources) -> object:
-    """Return the data of the file with a scripted model's replies."""
+    """Return the data in the YAML file with the replies of a scripted model."""
     sources.policy.file(path, sources.base_path)
     where = sources.base_path / path
     return yaml_of(_text(where, _read_file(where)[0]), path)
@@ -211,7 +218,7 @@ def _resolved_entry(entry: ContentEntry, sources: Sources) -> ContentEntry:
 
 
 class _Part(NamedTuple):
-    """Content block, and the fingerprint of the file, page or document from which it was read."""
+    """Content block, and the fingerprint of the file, page or document from which it was read, if any."""
 
     block: Block
     fingerprint: ContentFingerprint | None = None
@@ -254,7 +261,9 @@ def _document(name: str, sources: Sources) -> str:
 
 
 def _absolute(path: str, sources: Sources) -> Path:
-    """Return the absolute path of a program without resolving links; raise `SetupError` if the policy forbids it."""
+    """Return the absolute path of a program without resolving links. Raise `SetupError` if the access policy forbids
+    the path.
+    """
     sources.policy.file(path, sources.base_path)
     return (sources.base_path / path).absolute()
 
@@ -302,7 +311,7 @@ def _url_part(url: str, sources: Sources) -> _Part:
 
 
 def _page_block(url: str, page: Page) -> Block:
-    """Return the content block of a web page: image, PDF or text, by the media type of the response.
+    """Return a web page as a content block: an image, a PDF or text, according to the media type of the response.
 
     The suffix of the address is used if the media type is unspecific.
     """

@@ -52,7 +52,9 @@ def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = 
 
 
 def load_file(path: Path, *, dialect: Dialect = OWN) -> Definitions:
-    """Read one definition file, or the ``%%dive`` cells of a notebook; the suffix determines the format."""
+    """Read the definitions in one definition file, or in the ``%%dive`` cells of a notebook; the suffix determines the
+    format.
+    """
     if path.suffix.lower() == NOTEBOOK:
         return definitions_of_notebook(text_of(path), str(path))
     definitions = read_definitions(text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
@@ -147,7 +149,7 @@ _LOADS = re.compile(r"(?m)^\s*%load_ext\s")
 
 
 def defining_cells(cells: Mapping[int, str]) -> list[int]:
-    """Return the numbers of the notebook cells that contain a definition in Python."""
+    """Return the numbers of the notebook cells whose Python code defines a workflow, an agent or another definition."""
     numbers = []
     for number, source in cells.items():
         tree = _tree(source)
@@ -157,7 +159,7 @@ def defining_cells(cells: Mapping[int, str]) -> list[int]:
 
 
 def cells_to_run(cells: Mapping[int, str]) -> list[int]:
-    """Return the numbers of the cells that must run to create a notebook's Python definitions, in order.
+    """Return the numbers of the notebook cells that must run to create the notebook's Python definitions, in order.
 
     These are the cells with definitions, and repeatedly the cells that bind a name which a selected cell uses. Example:
     cell 5 defines ``@step def load(): return DATA[LIMIT]``, cell 3 sets ``DATA = read(PATH)`` and cell 1 sets ``PATH``:
@@ -183,7 +185,7 @@ def cells_to_run(cells: Mapping[int, str]) -> list[int]:
 
 
 def _tree(source: str) -> ast.Module | None:
-    """Return the syntax tree of a cell without its magics; None if the remaining text is not Python."""
+    """Return the syntax tree of a notebook cell without its magics; None if the rest is not valid Python."""
     first, _, body = source.lstrip().partition("\n")
     if first.startswith("%%"):
         if first.split(None, 1)[0] not in _TRANSPARENT:
@@ -199,7 +201,9 @@ def _tree(source: str) -> ast.Module | None:
 
 
 def _definitions_in(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the syntax nodes that create a definition: decorators, and constructor calls outside of functions."""
+    """Yield the syntax nodes of a cell that create a definition: decorators such as ``@step``, and constructor calls
+    outside of functions.
+    """
     pending: list[ast.AST] = list(tree.body)
     while pending:
         node = pending.pop()
@@ -213,7 +217,9 @@ def _definitions_in(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _function_name(node: ast.expr) -> str:
-    """Return the last part of a decorator's or function's name: ``step`` for ``@divebook.step(retry=2)``."""
+    """Return the name of the function that a decorator or call uses, without its module: ``step`` for
+    ``@divebook.step(retry=2)``.
+    """
     while isinstance(node, ast.Call):
         node = node.func
     if isinstance(node, ast.Attribute):
@@ -226,7 +232,9 @@ def _used(tree: ast.Module) -> set[str]:
 
 
 def _bound(tree: ast.Module) -> set[str]:
-    """Return the names that a cell assigns, defines or imports; ``*`` stands for the names of a star import."""
+    """Return the names that the code of a notebook cell assigns, defines or imports. The name ``*`` stands for all
+    names of a star import.
+    """
     bound: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -248,7 +256,8 @@ MAGIC = "%%dive"
 
 
 def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = False) -> Definitions:
-    """Return the definitions in the ``%%dive`` cells of a notebook; later cells replace equal names of earlier cells.
+    """Return the definitions in the ``%%dive`` cells of a notebook. A definition replaces one of the same name in an
+    earlier cell.
 
     Parameters
     ----------
@@ -282,7 +291,9 @@ def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = Fa
 
 
 def python_of_notebook(text: str, source_name: str) -> dict[int, str]:
-    """Return the code cells that must run to create a notebook's Python definitions, by cell number from 1."""
+    """Return the sources of the code cells that must run to create a notebook's Python definitions, by cell number from
+    1.
+    """
     cells = _code_cells(text, source_name)
     return {number: cells[number] for number in cells_to_run(cells)}
 
@@ -293,7 +304,9 @@ def cells_text(numbers: Collection[int]) -> str:
 
 
 def _code_cells(text: str, source_name: str) -> dict[int, str]:
-    """Return the sources of a notebook's code cells by number from 1; raise `DefinitionError` for another format."""
+    """Return the sources of a notebook's code cells by number from 1; raise `DefinitionError` if the text is not a
+    notebook.
+    """
     try:
         cells = [_source(cell) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
@@ -303,7 +316,9 @@ def _code_cells(text: str, source_name: str) -> dict[int, str]:
 
 
 def _warning_about_code(numbers: Collection[int], source_name: str) -> Problem | None:
-    """Return a warning that cells with Python definitions are not run; None if there are no such cells."""
+    """Return a warning that the cells with Python definitions are not run; None if `numbers`, the numbers of these
+    cells, is empty.
+    """
     if not numbers:
         return None
     verb = "define" if len(numbers) > 1 else "defines"
@@ -333,7 +348,9 @@ def _read(source: str, where: str) -> Definitions:
 
 
 def _first_line_options(first: str, where: str) -> Namespace:
-    """Return the options ``kind``, ``name`` and ``dialect`` in the first line of a ``%%dive`` cell."""
+    """Parse the options ``kind``, ``name`` and ``dialect`` in the first line of a ``%%dive`` cell; raise
+    `DefinitionError` for other options.
+    """
     parser = ArgumentParser(MAGIC, add_help=False, exit_on_error=False)
     parser.add_argument("kind", nargs="?", default="file", choices=get_args(Body))
     parser.add_argument("name", nargs="?")
@@ -353,7 +370,8 @@ def _first_line_options(first: str, where: str) -> Namespace:
 
 
 def add_values(environment: Environment, values: Iterable[Any]) -> None:
-    """Add the definitions among the values of a module or notebook to an environment, and ignore other values.
+    """Add the definitions among the values of a module's or notebook's variables to an environment; ignore other
+    values.
 
     The contents of environments are added first, so that single agents and workflows replace those of the same names.
     """

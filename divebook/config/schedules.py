@@ -1,4 +1,4 @@
-"""Schedules: computation of due times from cron expressions, and exactly one start for each due time.
+"""Schedules: computation of due times from cron expressions, and exactly one start of a workflow for each due time.
 
 Due times are in the `Zone` of the schedule, by default in that of the machine.
 
@@ -31,7 +31,7 @@ from divebook.workflow.table import nearest_position
 
 
 class Schedules:
-    """Schedules of some definitions, which put their workflows into a queue at each due time."""
+    """Schedules in one set of definitions. At each due time of a schedule, its workflow is put into a queue."""
 
     def __init__(self, environment: Environment, definitions: Definitions, queue: str) -> None:
         self._environment = environment
@@ -41,7 +41,9 @@ class Schedules:
         """Monotonic time of the next retry for each schedule whose last start failed, by schedule name."""
 
     def require_sound(self, now: datetime) -> None:
-        """Raise `DefinitionError` with line numbers unless the workflow of each enabled schedule can be started."""
+        """Check that the workflow of each enabled schedule can be started. If not, raise `DefinitionError` with the
+        line numbers of the schedules.
+        """
         problems = []
         for index, schedule in enumerate(self._definitions.schedules):
             if not schedule.enabled:
@@ -59,7 +61,9 @@ class Schedules:
             raise DefinitionError(problems, self._definitions.name or "<definition>")
 
     def enqueue_due(self, now: datetime, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Put the workflows of new due times into the queue; an error of one schedule does not affect the others."""
+        """Put the workflow of each schedule that is due into the queue. The error of one schedule is logged and does
+        not affect the others.
+        """
         for schedule in _active(self._definitions):
             if self._failed.get(schedule.name, 0.0) > monotonic():
                 continue
@@ -98,7 +102,7 @@ FIELDS = 5
 
 
 def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the first due time of a cron expression after `now`, as an aware time.
+    """Return the first due time of a cron expression after `now`, as a time with a zone.
 
     The zone None is that of the machine.
 
@@ -113,7 +117,7 @@ def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
 
 
 def latest_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the last due time of a cron expression up to and including `now`, as an aware time."""
+    """Return the last due time of a cron expression up to and including `now`, as a time with a zone."""
     wall = _wall_time(now, zone)
     # While the clock shows an hour for the second time, later wall times of that hour were due the first time already.
     repeated = timedelta()
@@ -126,14 +130,16 @@ def latest_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
 
 
 def machine_zone(now: datetime) -> tzinfo | None:
-    """Return the zone of a time; None (the machine's zone) for a time without a zone or with an equal offset."""
+    """Return the time zone of `now`. Return None, which stands for the machine's zone, if `now` has no zone or the same
+    UTC offset as the machine.
+    """
     if now.tzinfo is None or now.utcoffset() == now.astimezone().utcoffset():
         return None
     return now.tzinfo
 
 
 def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) -> Iterator[datetime]:
-    """Yield the due times of a cron expression in UTC, after or before a time of the wall clock.
+    """Yield the due times of a cron expression in UTC, going forwards or backwards from the wall-clock time `wall`.
 
     The times are in UTC since Python compares two times of one zone by their wall clock, ignoring the fold.
     """
@@ -150,7 +156,8 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
 
 
 def _require_times(cron: str) -> None:
-    """Raise ValueError for cron expressions that croniter accepts but that no schedule may use.
+    """Raise ValueError for a cron expression that croniter accepts but that a schedule may not use, such as one with
+    seconds or random times.
 
     Due times have the precision of a minute, so fields for seconds and for years are refused. A random
     time would be different in each computation, and therefore be due again and again.
@@ -165,7 +172,7 @@ def _require_times(cron: str) -> None:
 
 
 def _wall_time(moment: datetime, zone: tzinfo | None) -> datetime:
-    """Return the wall-clock time in a zone at a moment, without a zone.
+    """Return the time that the clocks of a zone show at a moment, as a datetime without a zone.
 
     `fold` is 1 if the clock shows this time for the second time.
     """
@@ -175,20 +182,21 @@ def _wall_time(moment: datetime, zone: tzinfo | None) -> datetime:
 
 
 def _moment(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return the moment of a zone's wall-clock time in UTC."""
+    """Return the moment, in UTC, at which the clocks of a zone show the time `wall`."""
     return wall.replace(tzinfo=zone).astimezone(UTC)
 
 
 def _due_moment(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return the moment in UTC at which a wall-clock time is due; for a skipped time, the moment of the
-    clock change.
+    """Return the moment, in UTC, at which a schedule is due that is set to a wall-clock time. If a clock change skips
+    that time, it is the moment of the change.
     """
     moment = _moment(wall, zone)
     return moment if _wall_time(moment, zone) == wall else _clock_change(wall, zone)
 
 
 def _clock_change(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return the moment of the clock change that skips a wall-clock time, to the second.
+    """Return the moment of the clock change (such as the begin of summer time) that skips a wall-clock time, to the
+    second.
 
     By Python's rules the change lies between the moments of the wall time with fold 1 and with fold 0.
     """
@@ -214,7 +222,7 @@ _log = logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """One due time of a schedule, at which the schedule starts its workflow."""
+    """One due time of a schedule, at which an execution of the schedule's workflow is to start."""
 
     definition: str
     schedule: str
@@ -226,20 +234,23 @@ class Due:
 
     @property
     def id(self) -> str:
-        """Id of the schedule in the store. It contains the name of the definition, since two definitions may have equal
-        schedule names.
+        """Id of the schedule in the store. It contains the name of the definitions, since two sets of definitions may
+        use the same schedule name.
         """
         parts = [quote(part, safe="") for part in (self.definition, self.workflow, self.schedule)]
         return "/".join(["schedule", *parts])
 
     @property
     def key(self) -> str:
-        """Start key of the execution for this due time: a second start with the key returns the existing execution."""
+        """Start key of the execution for this due time. A second start with the same key does not start another
+        execution but returns the existing one.
+        """
         return f"{self.id}/{self.at.astimezone(UTC).strftime('%Y-%m-%dT%H:%MZ')}"
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """Inputs of the execution, with evaluated expressions, which may use ``schedule.due`` and ``schedule.name``.
+        """Inputs of the workflow for this due time. Their expressions are evaluated, and may use ``schedule.due`` and
+        ``schedule.name``.
 
         Raises
         ------
@@ -250,14 +261,14 @@ class Due:
         return fill_values(self.input_expressions, names, default_interpreter())
 
     def is_new(self, store: EventStore, first: datetime) -> bool:
-        """Return True if the store has not recorded this due time as handled.
+        """Return True if this due time is not recorded as handled in the store, so that its workflow is to be started.
 
         For a new schedule, due times before `first` count as handled.
         """
         return to_microseconds(self.at) > store.seen_to(self.id, to_microseconds(first) - 1)
 
     def see_to(self, store: EventStore) -> None:
-        """Record in the store that this due time and all earlier due times are handled."""
+        """Record in the store that this due time and all earlier ones of the schedule are handled."""
         store.see_to(self.id, to_microseconds(self.at))
 
 
@@ -272,8 +283,8 @@ def coming(definitions: Definitions, now: datetime) -> list[Due]:
 
 
 def latest(definitions: Definitions, now: datetime) -> list[Due]:
-    """Return the latest due time up to `now` of each enabled schedule, sorted by time; earlier due times
-    are skipped.
+    """Return the latest due time up to `now` of each enabled schedule, sorted by time; earlier due times are not
+    returned.
     """
     due_times = [latest_of(definitions, schedule, now) for schedule in _active(definitions)]
     return sorted(due_times, key=_moment_of)
@@ -294,8 +305,8 @@ def _due(
     now: datetime,
     due: Callable[[str, tzinfo | None, datetime], datetime],
 ) -> Due:
-    """Return the due time of a schedule that the function `due` computes; raise `SetupError` for an invalid
-    schedule.
+    """Return the due time of a schedule, computed by the function `due` from the cron expression, zone and `now`. Raise
+    `SetupError` for an invalid schedule.
     """
     if not schedule.cron or not schedule.workflow:
         missing = "Cron" if not schedule.cron else "Workflow"

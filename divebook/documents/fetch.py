@@ -33,7 +33,7 @@ TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml", "
 
 
 class PageLimits(NamedTuple):
-    """Limits for downloading one page."""
+    """Limits of time and size for the download of one web page."""
 
     bytes: int = 10_000_000
     silence: float = 15.0
@@ -57,7 +57,9 @@ class Page:
     """Final address of the page, after redirections."""
 
     def text(self, url: str, most: int = MAX_BYTES) -> str:
-        """Decode the page as text; raises `SetupError` if it is not a text, or is too long."""
+        """Decode the content of the page as text; raises `SetupError` if it is not a text, or has more than `most`
+        bytes.
+        """
         if not self.media_type.startswith(TEXTUAL) and not self.media_type.endswith(("+json", "+xml")):
             raise SetupError(f"content of {url} is {self.media_type}: use a text, image or pdf, or a local file")
         if len(self.body) > most:
@@ -96,7 +98,7 @@ def check_address(url: str, policy: Policy) -> None:
 
 
 def _body(url: str, response: Any, most: int) -> bytes:
-    """Read the content of a response; raises `SetupError` if it has more than `most` bytes or ends too early."""
+    """Read the body of an HTTP response; raises `SetupError` if it has more than `most` bytes or ends too early."""
     parts = []
     count = 0
     while part := response.read1(65536):
@@ -110,8 +112,8 @@ def _body(url: str, response: Any, most: int) -> bytes:
 
 
 class _Deadline:
-    """Time limit of one download. When the time is over, all its connections are closed, even in the middle of a slow
-    header.
+    """Time limit of one download. When the time is over, the connections of the download are closed, even if the server
+    is sending a header slowly.
 
     Shown by test_a_server_that_never_comes_to_its_end_is_left.
     """
@@ -126,7 +128,7 @@ class _Deadline:
         self._timer.daemon = True
 
     def watch(self, connection: socket.socket) -> None:
-        """Register a connection to close when the time is over."""
+        """Register a connection of the download, which is closed when the time is over."""
         with self._lock:
             self._connections.append(connection.dup())  # TLS detaches the original connection
         if self._is_over:
@@ -161,7 +163,7 @@ def _opener(policy: Policy, limits: PageLimits, deadline: _Deadline) -> OpenerDi
 
 
 class _Redirects(HTTPRedirectHandler):
-    """urllib handler that checks the address of each redirection."""
+    """urllib handler that checks whether the policy allows the address of each redirect."""
 
     def __init__(self, policy: Policy, most: int) -> None:
         self._policy = policy
@@ -189,7 +191,8 @@ class _Web(HTTPSHandler, HTTPHandler):
         return self.do_open(self._connecting(HTTPSConnection, req), req)
 
     def _connecting(self, kind: type[HTTPConnection], request: Request) -> Any:
-        """Return a factory of HTTP connections that check the address before they connect.
+        """Return a function that creates HTTP connections. Such a connection checks the IP address of its host before
+        it connects.
 
         A proxy is trusted, since the user has configured it.
         """
@@ -215,8 +218,8 @@ def _connect(
     timeout: float | None = None,
     source_address: tuple[str, int] | None = None,
 ) -> socket.socket:
-    """Connect to a host. The name is resolved once, all its addresses are checked, and the first that answers
-    is used.
+    """Connect to a host after a check of all its IP addresses. The name is resolved once, and the first address that
+    answers is used.
     """
     host, port = address
     # Only checked addresses are connected to: a second look-up could return others

@@ -1,4 +1,5 @@
-"""Permissions of definitions. A definition may come from a stranger, so what it can access is limited.
+"""Permissions of definitions. Definitions may come from strangers, so their access to files, network, programs and
+secrets is limited.
 
 Without a permission, a definition may read and write files of its own folder, and read the public internet. Only the
 user who runs it can permit more, never the definition itself: ``Environment(policy=Policy("programs"))``, ``divebook
@@ -87,7 +88,9 @@ class Policy:
 
     @classmethod
     def given(cls, *more: str) -> Self:
-        """Return the policy in the environment variable ``DIVEBOOK_ALLOW``, extended by the permissions `more`."""
+        """Return the policy that the environment variable ``DIVEBOOK_ALLOW`` states, with the permissions `more` added
+        to it.
+        """
         kinds = (kind.strip() for kind in os.environ.get(VARIABLE, "").split(","))
         return cls(*filter(None, kinds), *more)
 
@@ -95,19 +98,19 @@ class Policy:
         return f"Policy({', '.join(map(repr, sorted(self.allowed)))})"
 
     def of_code(self) -> Policy:
-        """Return this policy extended by the permissions that Python code always has (`OF_CODE`)."""
+        """Return this policy with the permissions added that definitions in Python code always have (`OF_CODE`)."""
         return Policy(*self.allowed, *OF_CODE)
 
     def both(self, other: Policy) -> Policy:
-        """Return a policy that allows only what this policy and another one both allow."""
+        """Return a policy with only those permissions that both this policy and `other` have."""
         return Policy(*(kind for kind in self.allowed | other.allowed if self._has(kind) and other._has(kind)))
 
     def _has(self, kind: str) -> bool:
         return kind in self.allowed or kind.partition(":")[0] in self.allowed
 
     def file(self, path: str | Path, folder: Path) -> Path:
-        """Return the real path of a file, with links resolved, if the policy allows it. `folder` is the definition's
-        folder.
+        """Return the real path of a file, with links resolved. Raise `SetupError` if the policy does not allow the
+        file. `folder` is the definition's folder.
 
         Raises
         ------
@@ -127,12 +130,14 @@ class Policy:
         return real
 
     def why_protected(self, path: Path, base: Path) -> str:
-        """Return why a file below a folder is protected and how to allow it; empty if the policy allows the file."""
+        """Return the reason why a file below a folder may not be accessed, and how to allow it; an empty string if the
+        policy allows the file.
+        """
         reason = "" if HIDDEN in self.allowed else why_protected(path, base)
         return f"{reason}; {_how_to_allow(HIDDEN)}" if reason else ""
 
     def variable(self, name: str) -> None:
-        """Raise `SetupError` unless the policy allows an environment variable."""
+        """Raise `SetupError` unless the policy allows a definition to read an environment variable."""
         kind = f"{ENVIRONMENT}:{name}"
         if not self._has(kind):
             raise SetupError(
@@ -141,14 +146,14 @@ class Policy:
             )
 
     def program(self, path: str, key: str = "DynamicFrom") -> None:
-        """Raise `SetupError` unless the policy allows programs. `key` is the setting that names the program, for the
-        error.
+        """Raise `SetupError` unless the policy allows a definition to run programs. The error names the program's path
+        and the setting that contains it, `key`.
         """
         self._require_programs(f"{key} names the program {path!r}")
 
     def commands(self, key: str) -> None:
-        """Raise `SetupError` unless the policy allows programs. `key` is the setting that would run commands, for the
-        error.
+        """Raise `SetupError` unless the policy allows a definition to run programs. The error names the setting that
+        would run commands, `key`.
         """
         self._require_programs(f"{key} may run commands")
 
@@ -157,8 +162,8 @@ class Policy:
             raise SetupError(f"{reason}, and programs are not allowed; {_how_to_allow(PROGRAMS)}")
 
     def host(self, name: str) -> None:
-        """Raise `SetupError` if the policy does not allow a host name. The name is not resolved; `address` checks its
-        addresses.
+        """Raise `SetupError` if the policy does not allow connections to a host. The name is not resolved; use
+        `address` to check the IP addresses of the host.
         """
         bare = name.strip("[]").rstrip(".").lower()
         if ADDRESSES in self.allowed:
@@ -171,14 +176,16 @@ class Policy:
             return  # a name, whose addresses are checked when it is resolved for a connection
 
     def address(self, address: str, name: str) -> None:
-        """Raise `SetupError` if the policy does not allow an IP address. `name` is the host name, for the error."""
+        """Raise `SetupError` if the policy does not allow connections to an IP address. `name` is the host name for the
+        error.
+        """
         if ADDRESSES not in self.allowed and not is_public(address):
             raise _private(name)
 
 
 def _as_address(host: str) -> str:
-    """Return an IP address in its usual notation if a host is in an old notation (``0x7f.1``), which a proxy would
-    accept; else the host.
+    """Return the usual notation of an IP address for `host` in an old notation (``0x7f.1``), since a proxy would accept
+    that. Any other host is returned unchanged.
     """
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
@@ -205,7 +212,8 @@ _OF_THE_HOST = ipaddress.ip_address("168.63.129.16")
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address, and every address embedded in it, is public. A zone (``fe80::1%eth0``) is ignored.
+    """Return whether an IP address is public, and so is every address embedded in it. A zone (``fe80::1%eth0``) is
+    ignored.
 
     Example: ``::ffff:127.0.0.1`` embeds the loopback, so it is not public.
 
@@ -218,7 +226,9 @@ def is_public(address: str) -> bool:
 
 
 def _embedded_addresses(address: str) -> Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """Return the IPv4 addresses embedded in an IP address, or the address itself; raises ValueError."""
+    """Return the IPv4 addresses that are embedded in an IPv6 address; without any, the address itself. Raises
+    ValueError if it is not an IP address.
+    """
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv4Address):
         return [parsed]
@@ -230,8 +240,8 @@ def _embedded_addresses(address: str) -> Iterable[ipaddress.IPv4Address | ipaddr
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Return whether a single IP address is public. Some IPv6 ranges are neither private nor assigned, and not
-    public.
+    """Return whether a single IP address belongs to the public internet. Some IPv6 ranges are not public although
+    Python does not consider them private.
     """
     if isinstance(address, ipaddress.IPv6Address) and (address.is_site_local or address in _OWN_NAT64):
         return False
@@ -266,13 +276,15 @@ _stores: dict[Path, set[str]] = {}
 
 
 def protect_store(path: Path) -> None:
-    """Register the file of a store, and the files that belong to it, as protected until this process ends."""
+    """Register the file of a store, and the files that belong to it, as protected from access by definitions, until
+    this process ends.
+    """
     store = path.resolve()
     _stores.setdefault(store.parent, set()).add(store.name)
 
 
 def patterns_of_stores(folder: Path) -> list[str]:
-    """Return patterns that match the files of all stores below a folder, relative to the folder."""
+    """Return path patterns, relative to a folder, that match the files of all stores below this folder."""
     real = folder.resolve()
     stores = [
         (parent.relative_to(real).as_posix(), glob.escape(name))
@@ -288,8 +300,8 @@ def patterns_of_stores(folder: Path) -> list[str]:
 
 
 def canonical_name(name: str) -> str:
-    r"""Return a file name as the most lenient file system compares it: without case, ignorable characters and
-    look-alikes.
+    r"""Return a file name in the form in which the most lenient file system compares names: without case, ignorable
+    characters and look-alikes.
 
     Examples
     --------
@@ -306,7 +318,9 @@ def canonical_name(name: str) -> str:
 
 
 def why_protected_name(name: str) -> str:
-    """Return why the name of a file or folder makes it protected, as the end of a sentence; empty if it does not."""
+    """Return the reason why files or folders with a name are protected, as the end of a sentence; an empty string if
+    they are not.
+    """
     text = canonical_name(name)
     if text.startswith("."):
         return f"{name} is hidden"
@@ -316,7 +330,8 @@ def why_protected_name(name: str) -> str:
 
 
 def why_protected(path: Path, base: Path) -> str:
-    """Return why a file is protected, as the end of a sentence; empty if it is not.
+    """Return the reason why definitions may not access a file, as the end of a sentence; an empty string if the file is
+    not protected.
 
     The names of the path are checked one after the other, from the granted folder on. Each may be a protected name,
     complete a git repository in its folder, or be a git repository itself. At the end, the path may belong to a store.
@@ -345,7 +360,7 @@ def why_protected(path: Path, base: Path) -> str:
 
 
 def unprotected_files(root: Path) -> Iterator[Path]:
-    """Yield the files below a folder that are not protected. Protected folders are not searched.
+    """Yield the files below a folder that definitions may access. Protected folders are not searched.
 
     Parameters
     ----------
@@ -362,8 +377,8 @@ def unprotected_files(root: Path) -> Iterator[Path]:
 
 
 def _why_protected_entry(path: Path, root: Path) -> str:
-    """Return why a file or folder is protected; empty if it is not. The folder that contains it must not be
-    protected.
+    """Return the reason why a file or folder in an unprotected folder is protected, as the end of a sentence; an empty
+    string if it is not.
     """
     reason = why_protected_name(path.name)
     if reason:
@@ -374,20 +389,22 @@ def _why_protected_entry(path: Path, root: Path) -> str:
 
 
 def marks_named(name: str) -> set[str]:
-    """Return the entry of a git repository (`REPOSITORY_MARKS`) that a file name could stand for on a lenient file
-    system.
+    """Return a set of the name in `REPOSITORY_MARKS` (entries that make a folder a git repository) for which a lenient
+    file system could take a file name; an empty set if there is none.
     """
     text = canonical_name(name)
     return {mark for mark in REPOSITORY_MARKS if text == mark.casefold()}
 
 
 def is_repository(marks: Collection[str]) -> bool:
-    """Return whether git recognizes a folder with these entries as a repository."""
+    """Return whether git recognizes a folder that has the entries `marks` as a repository."""
     return BARE_REPOSITORY.issubset(marks) or LINKED_REPOSITORY.issubset(marks)
 
 
 def marks_in(folder: str | Path) -> set[str]:
-    """Return which of the entries of a git repository (`REPOSITORY_MARKS`) a folder on disk has."""
+    """Return the names in `REPOSITORY_MARKS` (entries that make a folder a git repository) that exist in a folder on
+    disk.
+    """
     # `Path.exists` raises for a name that is too long, and in a folder that this user may not list.
     return {mark for mark in REPOSITORY_MARKS if os.path.lexists(os.path.join(folder, mark))}  # noqa: PTH118
 
@@ -398,7 +415,8 @@ def _is_bare_repository(folder: Path) -> bool:
 
 
 def _completes_repository(folder: Path, name: str) -> bool:
-    """Return whether creating an entry would turn a folder into a git repository.
+    """Return whether git would recognize a folder as a repository, which it is not yet, if an entry with a name were
+    created in it.
 
     Git runs programs that the file ``config`` of a repository names. A definition could write that file first, and then
     the entry that completes the repository.
@@ -417,7 +435,7 @@ def _why_protected_as_store(path: Path, base: Path) -> str:
 
 
 def _stores_of(path: Path) -> list[Path]:
-    """Return the store files to which a path belongs.
+    """Return the files of the protected stores to which a path belongs; an empty list if it belongs to none.
 
     The files of a store are its own file, files next to it (``-wal``, ``.cache``), and files in the folder of an
     execution.
@@ -432,7 +450,9 @@ def _stores_of(path: Path) -> list[Path]:
 
 
 def _belongs_to(store: str, path: Path) -> bool:
-    """Return whether a path belongs to a store. The path is relative to the folder of the store."""
+    """Return whether a path belongs to the store whose file is named `store`. The path is relative to the folder of
+    that file.
+    """
     first, *below = (name.casefold() for name in path.parts)  # some disks ignore capitals
     name = store.casefold()
     is_beside = first == name or first.startswith((f"{name}-", f"{name}."))
@@ -460,7 +480,8 @@ def is_reference(value: Any) -> bool:
 
 
 def resolved(value: Any, policy: Policy, folder: Path | None = None) -> Any:
-    """Return plain data in which all references (``env://NAME``, ``file://PATH``) are replaced by their values.
+    """Return plain data in which all references (strings such as ``env://NAME`` or ``file://PATH``) are replaced by the
+    values to which they refer.
 
     Parameters
     ----------
@@ -499,7 +520,8 @@ def resolved(value: Any, policy: Policy, folder: Path | None = None) -> Any:
 
 
 def require_allowed(value: Any, policy: Policy, folder: Path | None = None) -> None:
-    """Raise `SetupError` unless a policy allows every reference in plain data. No variable or file is read.
+    """Raise `SetupError` unless a policy allows every reference (such as ``env://NAME``) in plain data. The variables
+    and files are not read.
 
     A definition is refused by this before anything starts.
     """
@@ -532,8 +554,8 @@ def require_expandable(text: str, policy: Policy) -> None:
 
 
 def expanded(text: str, policy: Policy) -> str:
-    """Return a text in which ``$NAME`` and ``${NAME}`` are replaced by environment variables; '' for variables that are
-    not set.
+    """Return a text in which ``$NAME`` and ``${NAME}`` are replaced by the values of environment variables; by nothing
+    if a variable is not set.
 
     Raises
     ------
@@ -619,7 +641,8 @@ _WILDCARD = "*"
 
 
 class FileArguments:
-    """Arguments of a tool that contain file paths, in a form that approval rules can be compared with.
+    """Converter of those arguments of a tool that are file paths. It brings the paths in calls and in approval rules
+    into the same form, so that they can be compared.
 
     Parameters
     ----------
@@ -650,16 +673,22 @@ class FileArguments:
         self._shown_as = self._folder if shown_as is None else shown_as
 
     def spellings(self, arguments: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Return the arguments of a call twice, with real paths: relative to the working folder, and absolute."""
+        """Return two copies of the arguments of a call, which an approval rule may match: one with real paths relative
+        to the working folder, and one with absolute real paths.
+        """
         absolute = dict(self._map_paths(arguments, functools.partial(self._absolute, start=self._start)))
         return [dict(self._map_paths(absolute, self._below)), absolute]
 
     def with_links_followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of a rule with links resolved in each path up to its first wildcard."""
+        """Return the arguments of an approval rule in which links are resolved in each path, up to the first wildcard
+        of the path.
+        """
         return dict(self._map_paths(arguments, self._follow_links))
 
     def without_detours(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of a rule with normalized paths, without resolving links below the working folder."""
+        """Return the arguments of an approval rule with normalized paths (without ``..``). Links below the working
+        folder are not resolved.
+        """
         return dict(self._map_paths(arguments, self._without_detours))
 
     def _map_paths(self, value: Any, change: Callable[[str], str], *, is_path: bool = False) -> Any:
@@ -691,7 +720,9 @@ class FileArguments:
         return real.removeprefix(f"{self._folder}/") if real != self._folder else "."
 
     def _on_disk(self, path: str) -> str:
-        """Return the path on this machine for a path that a tool uses, for example inside a container."""
+        """Return the path on this machine of a file that a tool knows by another path, for example inside a container;
+        other paths unchanged.
+        """
         if path == self._shown_as or path.startswith(f"{self._shown_as.rstrip('/')}/"):
             return self._folder + path[len(self._shown_as.rstrip("/")) :]
         return path

@@ -51,12 +51,12 @@ class Document:
 
     @property
     def name(self) -> str:
-        """File name: the last part of the path."""
+        """File name of the document: the last part of its path."""
         return PurePosixPath(self.path).name
 
     @property
     def content_type(self) -> str:
-        """Media type, derived from the file extension."""
+        """Media type of the document, derived from its file extension."""
         extension = PurePosixPath(self.path).suffix.lower()
         return _CONTENT_TYPES.get(extension) or mimetypes.guess_type(self.path)[0] or "text/plain"
 
@@ -65,10 +65,10 @@ class Library(Protocol):
     """Protocol of a read-only source of documents, such as an MCP server."""
 
     def get(self, path: str) -> Document:
-        """Return the document at a path."""
+        """Return the document that the library has at a path."""
 
     def list(self, prefix: str) -> list[str]:
-        """Return the paths of all documents that start with a prefix."""
+        """Return the paths of all documents of the library that start with a prefix."""
 
 
 class DocumentRepository(ABC):
@@ -79,20 +79,22 @@ class DocumentRepository(ABC):
         self._libraries: dict[str, Library] = {}
 
     def include(self, scheme: str, library: Library) -> None:
-        """Add a library for all paths that start with a scheme, such as ``mcp://``."""
+        """Add a library, which is then used for all paths that start with a scheme such as ``mcp://``."""
         self._libraries[scheme] = library
 
     def register(self, name: str, path: str) -> None:
-        """Register a name that can be used in place of a path."""
+        """Register a name by which definitions can refer to the document at a path."""
         self._names[name] = path if self._library_of(path) else relative_path(path)
 
     def path_named(self, name: str) -> str | None:
-        """Return the path for a registered name; any other path unchanged; None for a path in a library."""
+        """Return the path of the file for a registered name; any other path is returned unchanged. Return None if the
+        document is in a library.
+        """
         path = self._names.get(name, name)
         return None if self._library_of(path) else path.lstrip("/")
 
     def resolve(self, path: str) -> str:
-        """Return the normalized path for a path or a registered name.
+        """Return the normalized path of a document for a path or a registered name.
 
         Raises
         ------
@@ -108,7 +110,7 @@ class DocumentRepository(ABC):
         return next((library for scheme, library in self._libraries.items() if path.startswith(scheme)), None)
 
     def get(self, path: str) -> Document:
-        """Return the document at a path, or with a registered name.
+        """Return the document at a path or with a registered name, from the repository or from a library.
 
         Raises
         ------
@@ -126,8 +128,8 @@ class DocumentRepository(ABC):
         return Document(resolved_path, content)
 
     async def read(self, path: str) -> Document:
-        """Return a document, like `get`, without blocking the event loop: a library is read in a thread, since that may
-        take long.
+        """Return a document as `get` does, without blocking the event loop. A library may be slow, so it is read in a
+        thread.
         """
         is_in_library = self._library_of(self._names.get(path, path)) is not None
         return await anyio.to_thread.run_sync(self.get, path) if is_in_library else self.get(path)
@@ -153,7 +155,7 @@ class DocumentRepository(ABC):
         self._remove(self.resolve(path))
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> list[str]:
-        """Return the paths of the documents in a folder, sorted; with `recursive`, also in its subfolders."""
+        """Return the paths of the documents in the folder `prefix`, sorted, and with `recursive` in its subfolders."""
         library = self._library_of(prefix)
         if library is not None:
             return library.list(prefix)
@@ -199,7 +201,7 @@ class MemoryDocuments(DocumentRepository):
 
 
 class FileDocuments(DocumentRepository):
-    """Document repository in a folder. Files outside the folder, and protected files, cannot be reached, also not
+    """Document repository in a folder. Files outside the folder and protected files are not accessible, not even
     through links.
 
     See `divebook.documents.policy` for protected files. Written files are for this user only (0600, new folders 0700).
@@ -244,12 +246,12 @@ class FileDocuments(DocumentRepository):
 
 
 def _is_text(path: str) -> bool:
-    """Return whether a path is valid Unicode text. On some systems file names can contain any bytes."""
+    """Return whether a path is valid Unicode text, since file names on some systems may contain any bytes."""
     return path == path.encode("utf-8", "replace").decode()
 
 
 def relative_path(path: str) -> str:
-    """Return the normalized form of a document path: relative, with forward slashes, without ``.`` and ``..``.
+    """Return the normalized form of the path of a document: relative, with forward slashes, without ``.`` and ``..``.
 
     Raises
     ------
@@ -292,8 +294,8 @@ def has_wildcards(path: str) -> bool:
 
 
 def alternatives(pattern: str) -> list[str]:
-    """Return the patterns that result from expanding the ``{a,b}`` groups of a pattern. Innermost groups are expanded
-    first.
+    """Expand the ``{a,b}`` groups of a path pattern, the innermost first, and return the resulting patterns; a pattern
+    without groups is returned alone.
 
     Raises
     ------
@@ -319,7 +321,7 @@ def alternatives(pattern: str) -> list[str]:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether a pattern matches a whole path. Upper and lower case differ.
+    """Return whether a path pattern matches a whole path. Upper and lower case are distinguished.
 
     >>> matches("/a/**/*.txt", "/a/b/c.txt"), matches("/a/*.txt", "/a/b/c.txt")
     (True, False)
@@ -329,7 +331,9 @@ def matches(pattern: str, path: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> list[Match]:
-    """Return a match function for each alternative of a pattern; raises PatternError if the pattern is not valid."""
+    """Return a compiled match function for each of the `alternatives` of a path pattern; raises PatternError if the
+    pattern is not valid.
+    """
     matchers: list[Match] = []
     steps = 0
     for alternative in alternatives(pattern):
@@ -373,7 +377,7 @@ def _expression(token: re.Match[str]) -> _Part:
 
 
 def _matcher(parts: list[_Part]) -> WildcardMatcher:
-    """Return the slower matcher, which accepts every pattern.
+    """Return a match function that works for every path pattern, but is slower than a regular expression.
 
     It is used for patterns that `re` could only match with backtracking. For all others, `re` is 100 times faster.
     """
@@ -389,8 +393,8 @@ def _matcher(parts: list[_Part]) -> WildcardMatcher:
 
 
 def _is_linear(parts: list[_Part]) -> bool:
-    """Return whether `_linear_expression` can build an expression for the parts with at most one wildcard that
-    backtracks.
+    """Return whether a path pattern can be matched in linear time by the regular expression that `_linear_expression`
+    builds from its `parts` (texts and wildcards).
 
     It cannot if ``**/`` stands behind anything but a whole folder (``a**/``): then it may be empty, or end at several
     places.
@@ -403,7 +407,8 @@ _FIRST = {"folders": "(?:.*?/)??", "all": ".*?"}
 
 
 def _linear_expression(parts: list[_Part]) -> str:
-    """Return a regular expression for pattern parts in which at most one wildcard backtracks.
+    """Return a regular expression for the parts (texts and wildcards) of a path pattern, in which at most one wildcard
+    backtracks.
 
     If more wildcards backtracked, a few of them would take exponential time.
 
@@ -428,7 +433,9 @@ def _linear_expression(parts: list[_Part]) -> str:
 
 
 def _chunk_expression(parts: list[_Part], *, is_anchored: bool) -> str:
-    """Return the regular expression for parts without wildcards over folders. With `is_anchored`, they end the path."""
+    """Return the regular expression for consecutive parts of a path pattern, of which no wildcard matches a slash. With
+    `is_anchored`, the text must end where the path ends.
+    """
     pieces = [""]  # texts, between them a ``*`` each
     for kind, text in parts:
         if kind == "some":
@@ -454,8 +461,8 @@ _LONGEST = 100
 
 
 def replace_whole(path: Path, text: str) -> None:
-    """Write a file, readable by this user only, by replacing it in one step. A failure leaves no temporary
-    file behind.
+    """Write a file that only this user can read, replacing an existing file in one step. If this fails, no temporary
+    file remains.
     """
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name[:_LONGEST]}.", delete=False, encoding="utf-8", newline=""

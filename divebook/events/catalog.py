@@ -67,7 +67,7 @@ class Payload:
                 raise InvalidEventError(f"{self.event_type}: data validation failed: {name} is required")
 
     def to_data(self) -> dict[str, Any]:
-        """Return the fields that are not None, by name, ready to be encoded."""
+        """Return the payload's fields that are not None as a dict by field name, ready to be encoded."""
         data: dict[str, Any] = {FORM: self.form} if self.form else {}
         for name in self.field_names:
             value = getattr(self, name)
@@ -77,7 +77,7 @@ class Payload:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Payload:
-        """Build the payload from plain data whose fields are valid; ignore unknown keys."""
+        """Build the payload from a dict of valid field values; ignore keys that are not fields of the class."""
         try:
             return cls(**data)
         except TypeError:
@@ -146,7 +146,7 @@ class ExecutionStarted(Payload):
 
     @property
     def came_from(self) -> str:
-        """Operation that created the execution, one of `ORIGINS`."""
+        """Way in which the execution was created, one of `ORIGINS`, such as a run or the start of a child execution."""
         return self.origin or (CHILD if self.parent else RUN)
 
 
@@ -208,19 +208,19 @@ class ExecutionForked(Payload):
 
     @property
     def parent(self) -> str:
-        """Id of the source execution; for a child, of the execution that waits for its end."""
+        """Id of the source execution; if this is a child execution, id of the execution that waits for its end."""
         return self.awaited_by or self.source if self.came_from == CHILD else self.source
 
     @property
     def came_from(self) -> str:
-        """Operation that created the execution, one of `ORIGINS`."""
+        """Way in which the execution was created, one of `ORIGINS`; a fork unless the event names another one."""
         return self.origin or FORK
 
 
 @_event("execution_resumed")
 @dataclass(frozen=True, slots=True)
 class ExecutionResumed(Payload):
-    """Resumption of the execution: failed and cancelled paths return to the start of their step."""
+    """Resumption of the execution: failed and cancelled paths return to the start of the step that they were in."""
 
     previous_status: str = RUNNING
     bounds: Mapping[str, Any] | None = None
@@ -234,7 +234,7 @@ class ExecutionResumed(Payload):
 @_event("execution_paused")
 @dataclass(frozen=True, slots=True)
 class ExecutionPaused(Payload):
-    """Pause of the execution: nothing new starts until it is resumed.
+    """Pause of the execution: no step or call starts until the execution is resumed.
 
     Running calls have ended, or will be made again.
     """
@@ -245,7 +245,7 @@ class ExecutionPaused(Payload):
 @_event("execution_enqueued", "queue")
 @dataclass(frozen=True, slots=True)
 class ExecutionEnqueued(Payload):
-    """Entry of the execution into a queue: it is new, or a stopping worker has returned it."""
+    """Entry of the execution into a queue, because it is new or because a stopping worker has returned it."""
 
     queue: str = ""
     priority: int = 0
@@ -319,7 +319,9 @@ class ExecutionMoved(Payload):
 @_event("execution_pictured", "status")
 @dataclass(frozen=True, slots=True)
 class ExecutionPictured(Payload):
-    """Last event of an imported read-only snapshot of an execution that had not ended; only the original continues."""
+    """Last event of a read-only snapshot, imported from the log of an execution that had not ended. Only the original
+    execution continues.
+    """
 
     status: str = ""
     """Status of the original execution at the time of the export."""
@@ -393,7 +395,7 @@ class PathFailed(Payload):
 @_event("path_cancelled")
 @dataclass(frozen=True, slots=True)
 class PathCancelled(Payload):
-    """End of a path that was stopped: by a person, or because another path of the execution failed."""
+    """End of a path that was stopped, either by a person or because another path of the execution failed."""
 
     reason: str = ""
 
@@ -441,7 +443,7 @@ class RollbackAdded(Payload):
 @_event("step_failed", "error")
 @dataclass(frozen=True, slots=True)
 class StepFailed(Payload):
-    """End of a step, or of the choice of the next step, with an error."""
+    """Failure of a step, or of the choice of the step that follows it, with an error."""
 
     error: str = ""
     operations: Sequence[str] | None = None
@@ -501,7 +503,7 @@ def _check_index(payload: IterationStarted | IterationCompleted | IterationFaile
 @_event("iteration_started")
 @dataclass(frozen=True, slots=True)
 class IterationStarted(Payload):
-    """Start of one item of an `Each` step."""
+    """Start of the work of an `Each` step on one of its items."""
 
     iteration_index: int = -1
     item: Any = None
@@ -516,7 +518,7 @@ class IterationStarted(Payload):
 @_event("iteration_completed")
 @dataclass(frozen=True, slots=True)
 class IterationCompleted(Payload):
-    """Successful end of one item of an `Each` step; `result` is the item's result as text."""
+    """Successful end of the work of an `Each` step on one item; `result` is the item's result as text."""
 
     iteration_index: int = -1
     result: Any = None
@@ -530,7 +532,9 @@ class IterationCompleted(Payload):
 @_event("iteration_failed", "error")
 @dataclass(frozen=True, slots=True)
 class IterationFailed(Payload):
-    """Failure of the last attempt at one item of an `Each` step; the step fails unless there is a `result`."""
+    """Failure of the last attempt at one item of an `Each` step. The step fails, unless `result` replaces the item's
+    result.
+    """
 
     iteration_index: int = -1
     error: str = ""
@@ -550,7 +554,9 @@ class IterationFailed(Payload):
 @_event("rows_completed", "operation_id")
 @dataclass(frozen=True, slots=True)
 class RowsCompleted(Payload):
-    """Results of rows of a frame, for an `Each` step with `Rows`: all rows that ended since the previous event."""
+    """Results of rows of a frame in an `Each` step with `Rows`: all rows that ended since the previous event of this
+    type.
+    """
 
     iteration_index: int = -1
     """Number of this event within the step, from 0."""
@@ -655,7 +661,7 @@ class OperationFailed(Payload):
 @_event("time_accessed", "accessed_at", "value")
 @dataclass(frozen=True, slots=True)
 class TimeAccessed(Payload):
-    """Read of the clock by user code, for readers of the log.
+    """Read of the clock by user code. The event is only information for readers of the log.
 
     Replay uses the operation of type ``time_access`` beside it.
     """
@@ -667,7 +673,7 @@ class TimeAccessed(Payload):
 @_event("random_generated", "method")
 @dataclass(frozen=True, slots=True)
 class RandomGenerated(Payload):
-    """Use of random numbers by user code, for readers of the log.
+    """Use of random numbers by user code. The event is only information for readers of the log.
 
     Replay uses the operation of type ``random_generation`` beside it.
     """
@@ -685,7 +691,7 @@ class RandomGenerated(Payload):
 @_event("version_decision", "change_id")
 @dataclass(frozen=True, slots=True)
 class VersionDecision(Payload):
-    """Choice of the version of a changed part of a workflow that this execution follows."""
+    """Choice of the version of a changed part of a workflow; this execution uses that version to its end."""
 
     change_id: str = ""
     version: int = 1
@@ -703,7 +709,7 @@ class VersionDecision(Payload):
 @_event("interrupt_raised", "interrupt_id", "kind")
 @dataclass(frozen=True, slots=True)
 class InterruptRaised(Payload):
-    """Question to a person, for whose answer a path waits."""
+    """Question to a person. A path of the execution waits for the answer."""
 
     interrupt_id: str = ""
     kind: str = ""
@@ -726,7 +732,7 @@ class InterruptRaised(Payload):
 @_event("interrupt_joined", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptJoined(Payload):
-    """Start of another path's wait for the answer to a question that is already open."""
+    """Start of a path's wait for the answer to a question that another path has already asked."""
 
     interrupt_id: str = ""
 
@@ -734,7 +740,7 @@ class InterruptJoined(Payload):
 @_event("interrupt_resolved", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptResolved(Payload):
-    """Answer to a question."""
+    """Answer to a question that an earlier event (`InterruptRaised`) asked."""
 
     interrupt_id: str = ""
     response: Any = None
@@ -748,7 +754,7 @@ class InterruptResolved(Payload):
 @_event("interrupt_expired", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptExpired(Payload):
-    """Expiry of a question without an answer; the question's default is used, if it has one."""
+    """Expiry of a question that was not answered in time; if the question has a default, it is used as the answer."""
 
     interrupt_id: str = ""
     message: int | None = None
@@ -777,7 +783,7 @@ class Mutation:
             raise InvalidEventError("state_mutated: data validation failed: key is required, and must be text")
 
     def to_data(self) -> dict[str, Any]:
-        """Return the mutation as plain data; a deletion has no value."""
+        """Return the mutation (one change of a variable) as plain data; a deletion has no key ``value``."""
         if self.type == "delete":
             return {"type": "delete", "key": self.key}
         return {"type": "set", "key": self.key, "value": self.value}
@@ -786,17 +792,17 @@ class Mutation:
 @_event("state_mutated", "mutations")
 @dataclass(frozen=True, slots=True)
 class StateMutated(Payload):
-    """Assignments and deletions of variables."""
+    """Assignments and deletions of variables of a workflow, in order."""
 
     mutations: Sequence[Mutation] = field(default=(), metadata={HOLDS: Sequence[Mapping[str, Any]]})
 
     def to_data(self) -> dict[str, Any]:
-        """Return the list of mutations as plain data."""
+        """Return the event's list of mutations (changes of variables) as plain data."""
         return {"mutations": [mutation.to_data() for mutation in self.mutations]}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> StateMutated:
-        """Build the payload from plain data whose fields are valid."""
+        """Build the payload from a dict with the list of mutations as plain data, which must be valid."""
         return cls(
             tuple(
                 [
@@ -822,7 +828,7 @@ class EventEmitted(Payload):
 @_event("approval_rule_added", "rule_id", "outcome", "tool")
 @dataclass(frozen=True, slots=True)
 class ApprovalRuleAdded(Payload):
-    """Rule of a person for the approval of later calls."""
+    """Addition of a rule by which a person decides in advance about the approval of later calls."""
 
     rule_id: str = ""
     outcome: str = ""
@@ -891,7 +897,9 @@ class WorkspaceOpened(Payload):
 @_event("files_changed", "workspace", "after")
 @dataclass(frozen=True, slots=True)
 class FilesChanged(Payload):
-    """Change of files in a workspace, by a call that has just ended or from outside."""
+    """Change of files in a workspace. The change was made by a call that has just ended, or from outside of the
+    execution.
+    """
 
     workspace: str = ""
     before: str | None = None
@@ -922,7 +930,7 @@ class FilesChanged(Payload):
 @_event("egress_answered", "workspace", "host")
 @dataclass(frozen=True, slots=True)
 class EgressAnswered(Payload):
-    """Request of a command in a workspace for a connection to an outside host, and the outcome."""
+    """Attempt of a command in a workspace to connect to an outside host, and the outcome: connected or refused."""
 
     workspace: str = ""
     host: str = ""
@@ -936,7 +944,7 @@ class EgressAnswered(Payload):
 @_event("approval_rule_revoked", "rule_id")
 @dataclass(frozen=True, slots=True)
 class ApprovalRuleRevoked(Payload):
-    """Revocation of a rule for the approval of calls."""
+    """Revocation of a rule about the approval of calls, which `ApprovalRuleAdded` recorded."""
 
     rule_id: str = ""
     by: str | None = None

@@ -85,7 +85,8 @@ Logs from before the move hold the stored name, and comparisons of recorded call
 
 
 def allow(*classes: C) -> C:
-    """Allow instances of these classes in logs; return the (last) class, so that it serves as a decorator as well.
+    """Allow logs to contain instances of the given classes. Return the last class, so that `allow` can be used as a
+    decorator.
 
     The log holds the qualified name, so a class that is defined again, for example in a cell, replaces the earlier one.
     A field that was added to the class later gets its default; a removed field is an error. A private attribute of a
@@ -122,12 +123,14 @@ def allow(*classes: C) -> C:
 
 
 def allowed_classes() -> list[type]:
-    """Return the newest definition of each class that this process has allowed."""
+    """Return the classes that this process allows in logs, each in its newest definition."""
     return [cls for name in _ALLOWED if (cls := find(name)) is not None]
 
 
 def name_of(cls: type) -> str:
-    """Return the name that logs use for a class: ``module.qualname``, or the former name of a moved class."""
+    """Return the name by which logs identify a class: ``module.qualname``, or for a class that was moved, its former
+    name.
+    """
     name = f"{cls.__module__}.{cls.__qualname__}"
     return _STORED_NAMES.get(name, name)
 
@@ -144,7 +147,8 @@ def kind_of(cls: type) -> str | None:
 
 
 def find(name: str) -> type | None:
-    """Return the newest definition of the allowed class with a name; None if no such class is allowed.
+    """Return the class with a name, if logs may contain its instances, in its newest definition; None if no such class
+    is allowed.
 
     The newest definition is the class that the module has under this name now. It differs from the class passed to
     `allow` if the class was defined again since.
@@ -170,7 +174,8 @@ def _required(name: str) -> type:
 
 
 def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | None:
-    """Return the recorded form of an instance; None if its class is not of a kind that can be recorded.
+    """Return the recorded form of a dataclass, pydantic model, named tuple or enum member; None for an instance of any
+    other kind of class.
 
     Raises
     ------
@@ -222,7 +227,7 @@ def _record_model(name: str, value: Any, path: str, normalize: Normalize) -> Rec
 
 
 def _private(value: Any, path: str, normalize: Normalize) -> dict[str, Any]:
-    """Return the recorded private attributes of a pydantic model that differ from their defaults.
+    """Return the private attributes of a pydantic model, in recorded form, that differ from their defaults.
 
     An attribute that cannot be stored, such as a lock or a connection, has its default when the instance is opened.
     """
@@ -284,7 +289,9 @@ class Instance(Recorded):
         self.private = dict(private or {})
 
     def data(self) -> Any:
-        """Return class name and fields; for a model also unset fields, private attributes and extra values, if any."""
+        """Return the class name and the fields of the instance as plain data; for a pydantic model also the names of
+        unset fields, private attributes and extra values, if any.
+        """
         data: dict[str, Any] = {"class": self.cls, "fields": self.fields}
         if self.unset:
             data["unset"] = self.unset
@@ -293,7 +300,7 @@ class Instance(Recorded):
         return data if self.extra is None else {**data, "extra": self.extra}
 
     def open(self) -> Any:
-        """Build the instance without running its constructor or validators.
+        """Build the instance from its recorded form, without running its constructor or validators.
 
         Raises
         ------
@@ -341,7 +348,8 @@ class Instance(Recorded):
         return instance
 
     def _values(self, defaults: Mapping[str, Callable[[], Any] | None]) -> dict[str, Any]:
-        """Return the value of each field of the class: the recorded value, or the default of a field added later.
+        """Return a value for each field that the class has now: the recorded value, or the default if the field was
+        added after the recording.
 
         `defaults` has a function that returns the default of each field, or None for a field without one.
         """
@@ -361,11 +369,13 @@ class Instance(Recorded):
         return default()
 
     def plain(self) -> Any:
-        """Return the recorded fields as a mapping; the class need not be allowed."""
+        """Return the recorded fields as a mapping. This works even if the class is not allowed in this process."""
         return {**self.fields, **(self.extra or {})}
 
     def summary(self) -> str:
-        """Return the class name and the fields, shortened; only a note if the class is not allowed."""
+        """Return the name of the class with the instance's fields, shortened; for a class that is not allowed, a note
+        instead of the fields.
+        """
         short = self.cls.rpartition(".")[2]
         if find(self.cls) is None:
             return f"<{short}: not allowed in this process>"
@@ -373,17 +383,21 @@ class Instance(Recorded):
         return f"{short}({text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'})"
 
     def inside(self) -> Any:
-        """Return the recorded values of the fields, by name."""
+        """Return the values of the recorded fields by field name, in recorded form."""
         return self.plain()
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
-        """Return a copy in which `change` was applied to each field and each private attribute."""
+        """Return a copy of the recorded instance in which each field and private attribute is replaced by the result of
+        `change`.
+        """
         fields = {name: change(value) for name, value in self.fields.items()}
         private = {name: change(value) for name, value in self.private.items()}
         return Instance(self.tag, self.cls, fields, self.unset, self.extra, private=private)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError, with a message that this is a recorded form, and why its class is not available."""
+        """Raise AttributeError for attributes of the original instance. The message says that this is a recorded form,
+        or why its class is not available.
+        """
         if name.startswith("__"):
             raise AttributeError(name)
         try:
@@ -421,11 +435,13 @@ class Member(Recorded):
         self.value = value
 
     def data(self) -> Any:
-        """Return the class name, the member's name and its value; the name is empty for a combination of flags."""
+        """Return the class name, the name and the value of the enum member. The name is empty for a combination of
+        flags.
+        """
         return {"class": self.cls, "name": self.name, "value": self.value}
 
     def open(self) -> Any:
-        """Return the enum member, or the combination of flags."""
+        """Return the enum member, or the combination of flags, from its recorded form."""
         cls: Any = _required(self.cls)
         if self.name in getattr(cls, "__members__", ()):
             return cls.__members__[self.name]
@@ -441,6 +457,8 @@ class Member(Recorded):
         return self.value
 
     def summary(self) -> str:
-        """Return the class and the member's name, such as ``Color.RED``; a note if the class is not allowed."""
+        """Return the name of the enum class and of the member, such as ``Color.RED``; a note if the class is not
+        allowed.
+        """
         short = self.cls.rpartition(".")[2]
         return f"{short}.{self.name or self.value}" if find(self.cls) else f"<{short}: not allowed in this process>"

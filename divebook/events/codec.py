@@ -43,7 +43,7 @@ TAGGED = f'"{TAG}"'.encode()
 
 
 def encode(data: Any, path: str = "data") -> bytes:
-    """Encode normalized data as JSON; `path` names the data in errors.
+    """Encode normalized data (plain data and recorded forms) as JSON; `path` names the data in errors.
 
     Raises
     ------
@@ -69,7 +69,8 @@ def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[
 
 
 def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
-    """Encode data of any size as JSON; `plain` converts each part that is not JSON when the encoder reaches it.
+    """Encode data of any size as JSON. `plain` converts each part that JSON cannot represent, when the encoder reaches
+    this part.
 
     `plain` returns a part itself to leave it to `tag`.
     """
@@ -82,7 +83,8 @@ def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
 
 
 def encode_shown(data: Any, *, tagged: bool = False) -> bytes:
-    """Encode normalized data as JSON for people, with short descriptions of frames, instances and bytes.
+    """Encode normalized data as JSON to be shown to people. Frames, instances and bytes are replaced by short
+    descriptions.
 
     Parameters
     ----------
@@ -128,7 +130,7 @@ def _encode_limited(data: Any, path: str, option: int, tagged: Callable[[Any], A
 
 
 def check_size(size: int, path: str = "data") -> None:
-    """Raise UnstorableValueError if a number of bytes is more than one event can contain."""
+    """Raise UnstorableValueError if `size`, the size of encoded data in bytes, is more than one event can contain."""
     if size > MAX_PAYLOAD_BYTES:
         raise UnstorableValueError(
             path,
@@ -138,7 +140,7 @@ def check_size(size: int, path: str = "data") -> None:
 
 
 def storable(value: Any, path: str) -> Any:
-    """Return a value as normalized data after a check that an event can contain it.
+    """Return a value in normalized form (plain data and recorded forms), after a check that an event can contain it.
 
     Raises
     ------
@@ -152,7 +154,7 @@ def storable(value: Any, path: str) -> Any:
 
 
 def locate_surrogate(value: Any, path: str) -> str | None:
-    """Return the path of the first string in a value that UTF-8 cannot encode, or None."""
+    """Return the path to the first string in a value that UTF-8 cannot encode; None if all strings can be encoded."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -173,19 +175,24 @@ def locate_surrogate(value: Any, path: str) -> str | None:
 
 
 def decode(raw: bytes | str) -> Any:
-    """Decode JSON that `encode` wrote, and convert tagged forms to values."""
+    """Decode JSON that `encode` wrote, and convert tagged forms (dicts with the key ``$type``) to the values that they
+    represent.
+    """
     mark: bytes | str = TAGGED if isinstance(raw, bytes) else TAGGED.decode()
     value = orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
     return untag(value) if mark in raw else value  # type: ignore[operator]
 
 
 def parse(raw: bytes | str) -> Any:
-    """Parse JSON, and leave tagged forms as dicts; raise ValueError for invalid JSON."""
+    """Parse JSON and return plain data, in which tagged forms remain dicts with the key ``$type``. Raise ValueError for
+    invalid JSON.
+    """
     return orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
 
 
 def _check_depth(value: Any, raw: bytes | str) -> Any:
-    """Return a value decoded from `raw`; raise ValueError if it is nested deeper than `encode` writes.
+    """Return `value`, which was decoded from the JSON `raw`. Raise ValueError if it is nested deeper than any value
+    that `encode` writes.
 
     Each level needs an opening bracket, so few brackets in `raw` prove that the value is not too deep.
     """
@@ -201,7 +208,8 @@ def _check_depth(value: Any, raw: bytes | str) -> Any:
 
 
 def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str:
-    """Return the SHA-256 (hexadecimal) of normalized data, independent of the order of keys.
+    """Return the SHA-256 (hexadecimal) of plain data and recorded forms. The order of the keys in dicts does not
+    matter.
 
     Raises the errors of `encode`.
 
@@ -213,12 +221,12 @@ def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str
 
 
 def short_hash(data: Any, path: str = "data") -> str:
-    """Return the first 16 digits of the hash of a value, enough to compare the operations of one execution."""
+    """Return the first 16 digits of the SHA-256 of a value, enough to compare the operations of one execution."""
     return canonical_hash(data, path)[:16]
 
 
 def _hash_form(value: Any) -> Any:
-    """Return a value in the form in which it is hashed: the form that older versions recorded.
+    """Return a value in the form that is hashed, which is the form that older versions of divebook recorded.
 
     Older versions recorded a tuple as a list, a mapping of the standard library as a dict, and a datetime in a named
     zone at its offset. Their hashes must still match, so those forms are hashed. The fields of an instance kept tuples
@@ -242,7 +250,7 @@ def _field_hash_form(value: Any) -> Any:
 
 
 def by_hash(value: Any, path: str = "value") -> ByHash:
-    """Return the recorded form of a value that a store keeps only once, under its hash.
+    """Return a value as `ByHash`, the recorded form of a value that a store keeps only once, under the value's hash.
 
     Raises `UnstorableValueError`.
     """
@@ -252,19 +260,21 @@ def by_hash(value: Any, path: str = "value") -> ByHash:
 
 
 def content_of(recorded: ByHash, path: str = "value") -> bytes:
-    """Return the JSON of a value that is stored by its hash. The value is encoded only once."""
+    """Return the JSON of a `ByHash` value, which the store keeps under the hash of this JSON. The value is encoded only
+    once.
+    """
     if recorded.content is None:
         recorded.content = encode(recorded.value, path)
     return recorded.content
 
 
 def digest_of(recorded: ByHash) -> str:
-    """Return the SHA-256 (hexadecimal) under which a store keeps a value."""
+    """Return the SHA-256 (hexadecimal) of the JSON of a `ByHash` value, under which a store keeps the value."""
     return hashlib.sha256(content_of(recorded)).hexdigest()
 
 
 def decode_payload(event_type: str, raw: bytes | str) -> Payload:
-    """Decode the payload of an event type from JSON; convert data in older formats.
+    """Decode the payload of an event from JSON. Data in the format of an older version are converted first.
 
     Raises
     ------
@@ -280,7 +290,9 @@ def decode_payload(event_type: str, raw: bytes | str) -> Payload:
 
 
 def payload_from_store(event_type: str, data: Any) -> Payload:
-    """Build a payload from plain data that a store contains; raises the errors of `decode_payload`."""
+    """Build the payload of an event type from plain data that were read from a store. Raise CorruptStoreError if they
+    are not valid, as `decode_payload` does.
+    """
     try:
         return payload_from(event_type, data)
     except (ValueError, KeyError, TypeError, InvalidEventError) as error:
@@ -288,7 +300,7 @@ def payload_from_store(event_type: str, data: Any) -> Payload:
 
 
 def payload_from(event_type: str, data: Any) -> Payload:
-    """Build a payload from plain data, after conversion from older formats.
+    """Build the payload of an event type from plain data. Data in the format of an older version are converted first.
 
     Raises
     ------
@@ -323,7 +335,8 @@ def valid_data(payload: Payload) -> dict[str, Any]:
 
 
 def checked_data(payload: Payload) -> dict[str, Any]:
-    """Return the plain data of a payload after a check that interprets the declared types (slow, for errors).
+    """Return the plain data of a payload after a check of all fields. This slow check follows the declared types, so
+    that its errors describe the wrong field.
 
     The errors describe the wrong field.
     """
@@ -358,7 +371,7 @@ _CONDITIONS: Mapping[Any, str] = {
 
 
 def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFunction:
-    """Return a compiled function from a payload of one class to its plain data, which also checks all fields.
+    """Return a compiled function that converts payloads of one class to plain data and checks all their fields.
 
     The compiled function calls `fallback` if a field is wrong or not of a plain type.
 
@@ -393,7 +406,9 @@ def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFu
 
 
 def _field_lines(name: str, hint: Any) -> str:
-    """Return the source lines that check one field and copy it into `data`, or return the result of the fallback."""
+    """Return Python source lines for a compiled data function: they check one field of a payload and copy it into
+    `data`, or call the fallback if the field is wrong.
+    """
     read = f" v = payload.{name}"
     copy = f"data[{name!r}] = v"
     if hint is Any:
@@ -406,7 +421,9 @@ def _field_lines(name: str, hint: Any) -> str:
 
 
 def _state_mutated_data(fallback: DataFunction) -> DataFunction:
-    """Return the data function for `StateMutated`, whose field contains `Mutation` objects."""
+    """Return the function that converts `StateMutated` payloads to plain data. It is not compiled, because the field
+    contains `Mutation` objects.
+    """
 
     def plain(payload: StateMutated) -> dict[str, Any]:
         mutations = payload.mutations
@@ -423,7 +440,9 @@ def _state_mutated_data(fallback: DataFunction) -> DataFunction:
 
 
 class _DataFunctions(dict[type, DataFunction]):
-    """Compiled data functions by payload class, each compiled when the first payload of its class is checked."""
+    """Functions that convert payloads to plain data, by payload class. Each is compiled when the first payload of its
+    class is checked.
+    """
 
     def __missing__(self, kind: type) -> DataFunction:
         if not issubclass(kind, Payload):
@@ -436,7 +455,7 @@ DATA_FUNCTIONS = _DataFunctions()
 
 
 def checked(payload: P) -> P:
-    """Return a payload with values from user code after a check that it can be encoded.
+    """Return a payload that contains values from user code, after a check that it can be encoded.
 
     The check runs where user code passes the values, so that only the step fails. A payload that the journal refuses
     later ends the whole run.
@@ -454,7 +473,7 @@ def checked(payload: P) -> P:
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """Return an event as plain data with the keys of exported logs; an empty path or step is left out."""
+    """Return an event as plain data with the keys of exported logs, without path or step if these are empty."""
     record: dict[str, Any] = {
         "id": event.id,
         "execution_id": event.execution_id,
@@ -474,8 +493,8 @@ _REQUIRED_KEYS = {"id": "event id", "execution_id": "execution id", "timestamp":
 
 
 def event_from_dict(record: dict[str, Any]) -> Event:
-    """Build an event from the data of `event_to_dict`, or from data with the legacy keys ``path_id`` and
-    ``step_name``.
+    """Build an event from plain data as `event_to_dict` returns them. The legacy keys ``path_id`` and ``step_name`` are
+    accepted as well.
     """
     for key, name in _REQUIRED_KEYS.items():
         if not record.get(key) and record.get(key) != {}:
@@ -498,7 +517,8 @@ def event_from_dict(record: dict[str, Any]) -> Event:
 
 
 def _path_and_step(record: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the path and the step in the plain data of an event; both are empty for facts about the execution.
+    """Return the path and the step in the plain data of an event. Both are empty for an event about the whole
+    execution.
 
     The legacy Dive dialect wrote the execution id in place of a missing path, and the operation id in place of a
     missing step.
@@ -517,7 +537,7 @@ def encode_line(event: Event) -> bytes:
 
 
 def decode_line(line: bytes | str) -> Event:
-    """Decode an event from one line of JSON; raise InvalidEventError for any other line."""
+    """Decode an event from one line of JSON; raise InvalidEventError if the line is not a valid event."""
     try:
         record = parse(line)
     except ValueError as error:
@@ -526,7 +546,7 @@ def decode_line(line: bytes | str) -> Event:
 
 
 def decode_record(record: Any) -> Event:
-    """Build an event from one parsed line of JSON; raise InvalidEventError for any other data."""
+    """Build an event from a parsed line of JSON; raise InvalidEventError if the data are not a valid event."""
     if not isinstance(record, dict):
         raise InvalidEventError("an event is a JSON object")
     try:
@@ -539,7 +559,8 @@ def decode_record(record: Any) -> Event:
 
 
 def readable(value: Any, *, indent: int | None = None) -> str:
-    """Return a recorded value as text for people: strings unchanged, frames as a description, other values as JSON.
+    """Return a recorded value as text for people: a string unchanged, a frame as a short description, any other value
+    as JSON.
 
     >>> readable({"big": 10**30, "small": [1]})
     '{"big": 1000000000000000000000000000000, "small": [1]}'

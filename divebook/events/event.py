@@ -28,7 +28,7 @@ def to_microseconds(moment: datetime) -> int:
 
 
 class Timed:
-    """Base class of objects with a start and an end, which adds both times as aware datetimes in UTC."""
+    """Base class of objects with a start and an end in microseconds; it adds both times as aware datetimes in UTC."""
 
     __slots__ = ()
     started_us: int | None
@@ -86,7 +86,8 @@ class Event:
 
 
 def validate(event: Event) -> None:
-    """Raise InvalidEventError unless all fields of an event, except those of its payload, are complete and valid.
+    """Check all fields of an event except those of its payload. Raise InvalidEventError unless they are complete and
+    valid.
 
     The fields of its payload are not checked, see `divebook.events.codec.valid_data`.
     """
@@ -95,7 +96,9 @@ def validate(event: Event) -> None:
 
 
 def check_place(entry: Any) -> None:  # an event, or a record
-    """Raise InvalidEventError unless id, execution, path, step, sequence and time of an event or record are valid."""
+    """Raise InvalidEventError unless the id, execution, path, step, sequence number and time of an event or record are
+    valid.
+    """
     is_text = type(entry.id) is type(entry.execution_id) is type(entry.path) is type(entry.step) is str
     if not is_text or type(entry.sequence) is not int or type(entry.recorded_at) is not int:
         wrong = wrong_field(Event, {name: getattr(entry, name) for name in Event.__slots__ if name != "data"})
@@ -150,7 +153,7 @@ def type_id(prefix: str, milliseconds: int, chance: int) -> str:
 
 
 def successor(identifier: str, places: int) -> str:
-    """Return the identifier that is `places` after an identifier; only the last two letters change.
+    """Return the identifier that comes `places` after `identifier` in order; only the last two letters change.
 
     Raises
     ------
@@ -169,7 +172,7 @@ def successor(identifier: str, places: int) -> str:
 
 
 def place_of(identifier: str) -> tuple[str | tuple[str], int]:
-    """Return the prefix that an identifier shares with its successors, and its position among them, from 0.
+    """Split an identifier into the prefix that it shares with its successors, and its position among these, from 0.
 
     An identifier without successors is returned in a tuple, at place 0, so that it cannot equal such a prefix.
 
@@ -184,7 +187,9 @@ def place_of(identifier: str) -> tuple[str | tuple[str], int]:
 
 @functools.lru_cache(maxsize=4)
 def _time_letters(milliseconds: int) -> str:
-    """Return the first ten letters of an identifier, which all identifiers of one millisecond share."""
+    """Return the first ten letters of an identifier, which encode the time. All identifiers of one millisecond share
+    them.
+    """
     return "".join([PAIRS[milliseconds >> shift & 0x3FF] for shift in (40, 30, 20, 10, 0)])
 
 
@@ -255,7 +260,9 @@ class Record:
         return [self._event(place, data) for place, data in enumerate(self.facts)]
 
     def step_of(self, data: Payload) -> str:
-        """Return the step of the event for one of the record's payloads; empty for an event about a whole path."""
+        """Return the step of the event with the payload `data` in this record; empty if the event is about a whole
+        path.
+        """
         return "" if len(self.facts) > 1 and type(data) in ON_NO_STEP else self.step
 
     def events_above(self, after: int, last: int) -> list[Event]:

@@ -31,7 +31,7 @@ _set_class = object.__dict__["__class__"].__set__
 
 
 def fast_init(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
-    """Replace the ``__init__`` of a frozen dataclass with slots by one that takes a third of the time.
+    """Replace the ``__init__`` of a frozen dataclass with slots by a compiled one, which takes a third of the time.
 
     The class must not have subclasses.
 
@@ -60,14 +60,17 @@ def fast_init(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
 
 
 def _post_init_lines(needed: Sequence[str] | None) -> list[str]:
-    """Return the source lines with which a compiled ``__init__`` calls ``__post_init__``."""
+    """Return the source lines with which a compiled ``__init__`` calls ``__post_init__``, if necessary only under a
+    condition.
+    """
     if needed is None:
         return ["self.__post_init__()"]
     return [f"if not ({' and '.join(needed)}): self.__post_init__()"] if needed else []
 
 
 def compile_init(cls: type[Any], ending: Sequence[str] = ()) -> Callable[..., None]:
-    """Return a compiled ``__init__`` that sets all fields, by position or name, and then freezes the object.
+    """Return a compiled ``__init__`` for a frozen dataclass, which sets all fields, by position or name, and then
+    freezes the object.
 
     A dataclass whose hand-written ``__init__`` checks its arguments first calls the result afterwards. `ending` has
     source lines that run after the object is frozen.
@@ -81,7 +84,9 @@ def compile_init(cls: type[Any], ending: Sequence[str] = ()) -> Callable[..., No
 
 
 def _source(entries: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequence[str]) -> str:
-    """Return the source text of a compiled ``__init__``; add the values that the source refers to to `names`."""
+    """Return the source text of a compiled ``__init__``. Add the objects to which the source refers to `names`, its
+    global variables.
+    """
     parameters = ["self"]
     lines = ["set_class(self, open_class)"]
     for entry in entries:
@@ -120,7 +125,7 @@ HOLDS = "holds"
 
 
 class _Check(NamedTuple):
-    """Type check of one field of a payload."""
+    """Type check of one field of a payload: the classes that are always valid, and a function for all other values."""
 
     exact: frozenset[type]
     """Classes whose instances are valid without a further check."""
@@ -158,7 +163,8 @@ def wrong_field(kind: type, data: Mapping[str, Any]) -> str | None:
 
 
 def missing_field(payload: Any) -> str | None:
-    """Return a description of the first field that is None although its type does not allow None, or None.
+    """Return a description of the first field that is None although its type does not allow None. Return None if no
+    field is missing.
 
     None is not written, so a reader would get the default of the field instead.
     """
@@ -196,7 +202,7 @@ def _build_checks(kind: type) -> _Checks:
 
 
 def declared(kind: Any) -> dict[str, Any]:
-    """Return the type of the plain data of each field of a dataclass, by field name."""
+    """Return the type that each field of a dataclass has when it is converted to plain data, by field name."""
     hints = get_type_hints(kind)
     return {entry.name: entry.metadata.get(HOLDS, hints[entry.name]) for entry in fields(kind)}
 

@@ -65,15 +65,19 @@ class BigInt(int):
 
 
 class NonFinite(float):
-    """Float that JSON cannot represent: NaN or an infinity."""
+    """Float that JSON cannot represent: NaN, infinity or minus infinity."""
 
 
 class TaggedDict(dict[str, Any]):
-    """Dict of user data that has the key ``$type``. The log stores it as pairs, to tell it from a tagged value."""
+    """Dict of user data that has the key ``$type``. The log stores it as pairs of key and value, so that it is not
+    mistaken for a recorded form, which has the same key.
+    """
 
 
 class Recorded(ABC):
-    """Base class of recorded forms: a description of a value as plain data, from which `open` builds the value."""
+    """Base class of recorded forms. A recorded form describes a Python value as plain data, and its `open` builds the
+    value again.
+    """
 
     __slots__ = ()
     tag: ClassVar[str]
@@ -81,11 +85,11 @@ class Recorded(ABC):
 
     @abstractmethod
     def data(self) -> Any:
-        """Return the plain data that describe the value, which the log stores under the key ``value``."""
+        """Return the plain data that describe the recorded value. The log stores them under the key ``value``."""
 
     @abstractmethod
     def open(self) -> Any:
-        """Build a new Python value from the recorded form.
+        """Build a new Python value, equal to the original, from the recorded form.
 
         Raises
         ------
@@ -95,22 +99,26 @@ class Recorded(ABC):
 
     @abstractmethod
     def summary(self) -> str:
-        """Return a short description of the value for people."""
+        """Return a short description of the recorded value for people."""
 
     @abstractmethod
     def plain(self) -> Any:
-        """Return the value as plain data for scripts and JSON; raise ValueError with advice if no such form exists."""
+        """Return the value as plain data for scripts and JSON. Raise ValueError with advice if it has no such form."""
 
     def least_bytes(self) -> int:
         """Return a lower bound of the encoded size in bytes, computed without encoding the value."""
         return 0
 
     def inside(self) -> Any:
-        """Return the contained values as a list or mapping, in recorded form; None if there are none."""
+        """Return the values that the recorded value contains as a list or mapping, in recorded form; None if it
+        contains none.
+        """
         return None
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:  # noqa: ARG002 - for those that have parts
-        """Return a copy with `change` applied to each contained value; the same object if no parts are recorded."""
+        """Return a copy of the recorded form in which each contained value is replaced by the result of `change`; the
+        same object if it contains none.
+        """
         return self
 
     def __repr__(self) -> str:
@@ -137,41 +145,41 @@ class Container(Recorded):
 
     @property
     def is_mapping(self) -> bool:
-        """True for a mapping, whose items are pairs of key and value."""
+        """True if the container is a mapping. Its items are then pairs of key and value."""
         return self.tag not in SEQUENCES
 
     def data(self) -> Any:
-        """Return the recorded items; for a mapping, pairs of key and value."""
+        """Return the items of the recorded container; for a mapping, pairs of key and value."""
         return self.items
 
     def open(self) -> Any:
-        """Build the tuple, set or mapping, with opened items."""
+        """Build the tuple, set or mapping; recorded forms among its items are opened as well."""
         try:
             return CONTAINERS[self.tag](opened(self.items))
         except TypeError as error:  # an unhashable part, in a log that was edited by hand
             raise UnopenableValueError(self.tag, f"it cannot be made again: {error}") from error
 
     def plain(self) -> Any:
-        """Return the items as a list; for a mapping, a dict with hashable keys."""
+        """Return the items of the container as a list, or for a mapping as a dict, whose keys are hashable."""
         if not self.is_mapping:
             return self.items
         pairs = (pair.items for pair in self.items)
         return {_plain_key(key): item for key, item in pairs}
 
     def summary(self) -> str:
-        """Return the kind and the number of items: ``tuple of 3``."""
+        """Return the kind of the container and its number of items: ``tuple of 3``."""
         return f"{self.tag} of {len(self.items):,}"
 
     def inside(self) -> Any:
-        """Return the recorded items; for a mapping, pairs of key and value."""
+        """Return the items of the recorded container; for a mapping, pairs of key and value."""
         return self.items
 
     def least_bytes(self) -> int:
-        """Return a lower bound of the encoded size: each item takes at least a character and a comma."""
+        """Return a lower bound of the encoded size in bytes: each item takes at least a character and a comma."""
         return 2 * len(self.items)
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
-        """Return a copy in which `change` was applied to the list of items."""
+        """Return a copy of the recorded container whose list of items is replaced by ``change(items)``."""
         return Container(self.tag, change(self.items))
 
 
@@ -204,7 +212,8 @@ CONTAINERS: dict[str, Callable[[Iterable[Any]], Any]] = {
 
 
 def opened(value: Any, *, lenient: bool = False) -> Any:
-    """Return a copy of recorded data for user code, in which recorded forms are replaced by newly built values.
+    """Return a copy of data from a log for user code, in which recorded forms are replaced by newly built Python
+    values.
 
     Parameters
     ----------
@@ -248,7 +257,9 @@ def _opened_or_recorded(value: Recorded) -> Any:
 
 
 def _builtin(value: Any) -> Any:
-    """Return a number of the log as a plain int or float, without the marker class."""
+    """Return a number from the log as a plain int or float, if it is an instance of the marker classes `BigInt` or
+    `NonFinite`; other values unchanged.
+    """
     if isinstance(value, BigInt):
         return int(value)
     return float(value) if isinstance(value, NonFinite) else value
@@ -283,11 +294,11 @@ class StandardValue(Recorded):
         self.content = content
 
     def data(self) -> Any:
-        """Return the strings and integers from which the value is built."""
+        """Return the strings and integers from which the standard-library value is built again."""
         return self.content
 
     def open(self) -> Any:
-        """Build the standard-library value."""
+        """Build the standard-library value from its recorded form."""
         try:
             return KINDS[self.tag].make(*self.content)
         # NotImplementedError: a path of another operating system. KeyError: a time zone that this machine lacks.
@@ -295,7 +306,7 @@ class StandardValue(Recorded):
             raise UnopenableValueError(self.tag, f"{self.content} cannot be opened on this machine: {error}") from error
 
     def plain(self) -> Any:
-        """Return the value as the string, list or datetime that scripts and JSON get."""
+        """Return the value in the form in which scripts and JSON get it: a string, list or datetime."""
         return KINDS[self.tag].plain(*self.content)
 
     def summary(self) -> str:
@@ -304,7 +315,8 @@ class StandardValue(Recorded):
 
 
 class _Kind(NamedTuple):
-    """Functions for one kind of standard-library value, each called with the recorded content.
+    """Functions for one kind of standard-library value (path, UUID, ...). Each is called with the recorded content of a
+    value.
 
     `make` builds the value, `plain` returns its form for scripts, and `text` returns its text.
     """
@@ -315,7 +327,9 @@ class _Kind(NamedTuple):
 
 
 def _of(module: str, name: str, allowed_names: frozenset[str], text: str) -> Any:
-    """Return an instance of a standard-library class, built from a string; raise ValueError for a class not allowed."""
+    """Build an instance of the class `name` of a standard-library module from a string. Raise ValueError for a class
+    not in `allowed_names`.
+    """
     if name not in allowed_names:
         raise ValueError(f"unknown class {name!r} of {module}")
     return getattr(importlib.import_module(module), name)(text)
@@ -423,7 +437,8 @@ def _fixed_zone_content(value: timezone) -> list[Any]:
 
 
 def custom_zone_name(offset: timedelta, name: str | None) -> str | None:
-    """Return the name that was passed to a fixed time zone; None if `timezone` derives the same name from the offset.
+    """Return the name of a fixed time zone if it was chosen by user code; None if `timezone` derives the same name from
+    the offset.
 
     `timezone` does not store whether a name was passed.
     """
@@ -452,7 +467,8 @@ def record_standard(value: Any, path: str) -> StandardValue | None:
 
 
 def record_moment(value: datetime | time, path: str) -> StandardValue | None:
-    """Return the recorded form of a datetime or time, or None if ISO text represents it exactly.
+    """Return the recorded form of a datetime or time, in which a log stores it. Return None if ISO text represents the
+    value exactly.
 
     ISO text has neither the key nor the name of a zone, and no `fold`, which distinguishes the two hours at the end
     of summer time. A time in a `ZoneInfo` such as Europe/Berlin has no offset either.
@@ -475,7 +491,9 @@ def record_moment(value: datetime | time, path: str) -> StandardValue | None:
 
 
 def key_of(zone: Any, path: str) -> str:
-    """Return the database key of a `ZoneInfo`, such as ``Europe/Berlin``; raise UnstorableValueError without a key."""
+    """Return the key of a `ZoneInfo` in the time zone database, such as ``Europe/Berlin``. Raise UnstorableValueError
+    if it has no key.
+    """
     if zone.key is None:
         raise UnstorableValueError(path, f"{zone!r} has no key; use ZoneInfo('Area/City')")
     try:

@@ -30,7 +30,7 @@ def upcast(
     data: Any,
     changes: Mapping[str, Sequence[Change]] | None = None,
 ) -> tuple[str, Any]:
-    """Return the type and the data of an event, converted to the present format.
+    """Convert an event of any older version to the present format; return its type and its data.
 
     `changes` replaces `CHANGES`, for tests.
 
@@ -54,7 +54,8 @@ def upcast(
 
 
 def apply_changes(data: Data, version: int, changes: Sequence[Change], source: str) -> Data:
-    """Return data of the given version after all later changes, without the key `FORM`.
+    """Convert the data of an event of format `version` to the present format, by all later changes; the result lacks
+    the key `FORM`.
 
     `source` names the data in the error; raises `NewerStoreError` for a version above the number of changes.
     """
@@ -90,7 +91,8 @@ def _lower_case_paths(data: Data) -> Data:
 
 
 def _change_id_of_dive_dialect(data: Data) -> Data:
-    """Return the data of a version decision with numbers in place of the version names of the Dive dialect.
+    """Convert the data of a version decision of the Dive dialect, which names versions, to the present format, which
+    numbers them.
 
     A name such as ``v3`` becomes its number, any other name its position in the list of versions, from 1.
     """

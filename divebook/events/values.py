@@ -1,4 +1,5 @@
-"""Conversion of Python values to data that a log can contain (`normalize`), and to and from tagged JSON.
+"""Conversion of Python values to data that a log can contain (`normalize`), and to and from JSON with tagged values
+(dicts with the key ``$type``).
 
 `normalize` runs once, when a value is recorded. It copies the value into plain lists and dicts, so that running code
 gets exactly the same value as a later reader. It raises an error with the path to the first part that cannot be stored.
@@ -79,19 +80,19 @@ class ByHash(Recorded):
         """JSON of the value; None until `divebook.events.codec.content_of` encodes it."""
 
     def data(self) -> Any:
-        """Return the normalized value."""
+        """Return the wrapped value, in normalized form."""
         return self.value
 
     def open(self) -> Any:
-        """Return a newly built copy of the value (`opened`)."""
+        """Build a new copy of the wrapped value, in which recorded forms are opened."""
         return opened(self.value)
 
     def plain(self) -> Any:
-        """Return the normalized value."""
+        """Return the wrapped value, in normalized form."""
         return self.value
 
     def summary(self) -> str:
-        """Return the type and the length of the value, such as ``dict of 12, kept by its hash``."""
+        """Return the type and the length of the wrapped value, such as ``dict of 12, kept by its hash``."""
         length = f" of {len(self.value):,}" if isinstance(self.value, str | list | dict) else ""
         return f"{type(self.value).__name__}{length}, kept by its hash"
 
@@ -131,12 +132,16 @@ class StoredFile(Recorded):
 
     @classmethod
     def of(cls, content: bytes) -> Self:
-        """Return the recorded form of a file whose content the store has yet to save."""
+        """Return the recorded form of a file from its content. The content is attached, since the store has yet to save
+        it.
+        """
         return cls(sha256(content).hexdigest(), len(content), content)
 
     @staticmethod
     def all_in(payload: object) -> Iterator[StoredFile]:
-        """Return an iterator over the recorded files in the payload of an event."""
+        """Return an iterator over the `StoredFile` objects in the payload of an event; it yields nothing for events
+        that are not about files.
+        """
         # Only events about the files of a workspace have this field: a list of rows, one for each file.
         rows: Sequence[Any] = getattr(payload, "files", None) or ()
         return (part for row in rows if isinstance(row, list) for part in row if type(part) is StoredFile)
@@ -154,7 +159,7 @@ class StoredFile(Recorded):
         raise ValueError("the content of a file lies in the store, not in its log: read it with files(...)")
 
     def summary(self) -> str:
-        """Return a description with the size of the file in bytes."""
+        """Return a description of the file for people, with its size in bytes."""
         return f"file of {self.size:,} bytes"
 
 
@@ -185,7 +190,7 @@ A pair is converted to text only for an error.
 
 
 def normalize(value: Any, path: str = "value", recorded_ids: Collection[int] = ()) -> Any:
-    """Return a value as data that a log can contain exactly: plain data and `Recorded` values.
+    """Convert a value to data that a log can contain without loss: plain data and recorded forms (`Recorded`).
 
     Parameters
     ----------
@@ -274,7 +279,9 @@ def _normalize_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> Any
 
 
 def _normalize_pairs(tag: str, value: Mapping[Any, Any], path: str, depth: int) -> Container:
-    """Return a mapping as a recorded list of pairs, because JSON cannot represent its class or its keys."""
+    """Convert a mapping to the recorded form of a list of pairs, because JSON cannot represent the mapping's class or
+    its keys.
+    """
     within = depth + PAIRS_DEPTH
     pairs = (
         (key, item, f"{path}.{key}" if type(key) is str else f"{path}[{key!r:.60}]") for key, item in value.items()
@@ -295,7 +302,9 @@ def _normalize_other_mapping(value: Mapping[Any, Any], path: str, depth: int) ->
 
 
 def _tag_of_mapping(value: Mapping[Any, Any], path: str) -> str:
-    """Return the tag of a standard-library mapping; raise `UnstorableValueError` for a mapping of another class."""
+    """Return the tag under which the log stores a standard-library mapping, such as ``Counter``. Raise
+    `UnstorableValueError` for a mapping of another class.
+    """
     kind = type(value)
     if kind is OrderedDict or kind is Counter:
         return kind.__name__
@@ -343,7 +352,9 @@ def _normalize_foreign(value: Any, path: str, depth: int) -> Any:
 
 
 def _scalar(value: Any, path: str) -> Any:
-    """Return a date, time, decimal or bytes as an instance of the base class, or in recorded form for a named zone."""
+    """Return a date, time, decimal or bytes object as an instance of the base class, so that no subclass is recorded. A
+    time in a named zone is returned in recorded form.
+    """
     if type(value) is datetime and not value.fold and (value.tzinfo is None or value.tzinfo is UTC):
         return value
     if isinstance(value, datetime | time) and (recorded := record_moment(value, path)) is not None:
@@ -407,7 +418,9 @@ _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
 
 
 def _as(kind: type[T], value: Any) -> T:
-    """Return a part of a tagged value after a check of its class; raise TypeError for another class."""
+    """Return `value`, read from the JSON of a recorded value, if it is an instance of `kind`; otherwise raise
+    TypeError.
+    """
     if not isinstance(value, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
     return value
@@ -420,7 +433,9 @@ def _container(name: str) -> Callable[[Any], Container]:
 
 
 def _pair(pair: Any) -> Container:
-    """Return an entry of a recorded mapping after a check that it is a tuple of key and value."""
+    """Return `pair`, an entry of a recorded mapping, if it is a tuple of two items (key and value); otherwise raise
+    TypeError or ValueError.
+    """
     key, value = _as(Container, pair).items
     return Container("tuple", [key, value])
 
@@ -489,7 +504,8 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def tag(value: Any) -> dict[str, Any]:
-    """Return the tagged form of a value that JSON cannot represent; orjson calls this function while it encodes.
+    """Convert a value that JSON cannot represent to a dict with the keys ``$type`` and ``value`` (its tagged form).
+    orjson calls this function while it encodes.
 
     ``b"ab"`` becomes ``{"$type": "bytes", "value": "YWI="}``.
     """
@@ -502,7 +518,8 @@ def tag(value: Any) -> dict[str, Any]:
 
 
 def untag(value: Any) -> Any:
-    """Return decoded JSON with tagged forms converted to values, at any depth.
+    """Return decoded JSON in which tagged forms (dicts with the key ``$type``) are converted to the values that they
+    represent, at any depth.
 
     Raises ValueError for an unknown or invalid tagged form.
     """

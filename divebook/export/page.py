@@ -47,8 +47,8 @@ LEAST_PACKED = 16
 
 
 def clean_log(events: Sequence[Event], redactor: Redactor) -> list[dict[str, Any]]:
-    """Return the data of each event as plain JSON data from which secrets were removed. Events can be rebuilt from the
-    data.
+    """Return the payload of each event as plain JSON data from which secrets were removed, so that valid events can
+    still be built from them.
 
     The redactor first learns the secrets of all events.
 
@@ -64,7 +64,7 @@ def clean_log(events: Sequence[Event], redactor: Redactor) -> list[dict[str, Any
 
 
 def _clean(event: Event, data: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
-    """Return the data of one event with its secrets removed."""
+    """Return `data`, the plain data of an event's payload, without its secrets."""
     clean = {}
     for name, part in data.items():
         if name in MADE_BY_THE_ENGINE:
@@ -77,8 +77,8 @@ def _clean(event: Event, data: dict[str, Any], redactor: Redactor) -> dict[str, 
 
 
 def _check(event: Event, data: dict[str, Any]) -> None:
-    """Raise InvalidEventError if no valid event can be built from cleaned data, because then the page could not be
-    opened as a run.
+    """Check that a valid event can still be built from data without secrets. If not, raise InvalidEventError, because
+    the page could not be opened as a run.
     """
     try:
         decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without the secrets in it")
@@ -87,7 +87,7 @@ def _check(event: Event, data: dict[str, Any]) -> None:
 
 
 def _opaque(value: Any, redactor: Redactor) -> Any:
-    """Hide encoded values (bytes, frames) whose content contains a secret."""
+    """Return plain data in which encoded values (bytes, frames) are hidden if their content contains a secret."""
     if isinstance(value, list):
         return [_opaque(part, redactor) for part in value]
     if not isinstance(value, dict):
@@ -166,7 +166,9 @@ def write_page(
 
 
 def page_of(execution: Execution, events: Iterable[Event], *, log: bool, known_secrets: Iterable[str]) -> bytes:
-    """Return the HTML page of a run, as bytes, built from its events."""
+    """Build the HTML page of a run from its events, and return it as bytes. With `log`, the page contains the events,
+    so that it can be opened as a run.
+    """
     redactor = shared().fresh(known_secrets)
     events = [*events]
     clean_events = clean_log(events, redactor) if log else []
@@ -180,7 +182,9 @@ def page_of(execution: Execution, events: Iterable[Event], *, log: bool, known_s
 
 
 def _fitting(run: CleanRun, saved: PackedRun) -> tuple[Recording, LongTexts, dict[str, str]]:
-    """Return the largest recording of a run that fits into a page, with its long texts and the encoded parts."""
+    """Return the largest recording of a run that fits into a page. The recording has the events that the page shows;
+    its long texts and the encoded parts of the page are returned with it.
+    """
     for longest, count in attempts(run.length, LONGEST_TEXTS):
         recording = run.recording(events=count, texts=longest)
         shown = {**_described(saved, recording, longest), "view": recording}

@@ -135,8 +135,8 @@ class WorkflowServer:
         return ListToolsResult(tools=[*tools, status_tool()])
 
     async def _call_tool(self, context: Context, params: CallToolRequestParams) -> Result:
-        """Handle a tool call of a client. A `DivebookError` becomes an error result, which the client's model
-        can read.
+        """Handle the tool call of a client. A `DivebookError` becomes an error result, so that the model that uses the
+        client can read it.
         """
         try:
             return await self._handle_call(context, params)
@@ -144,8 +144,8 @@ class WorkflowServer:
             return shown_result(f"{type(error).__name__}: {error}", is_error=True)
 
     async def _handle_call(self, context: Context, params: CallToolRequestParams) -> Result:
-        """Start the execution for a tool call. A call with answers, or of the status tool, continues an existing
-        execution.
+        """Handle a tool call: start an execution of the tool's workflow. A call with answers to questions, or a call of
+        the status tool, continues an existing execution instead.
         """
         arguments = params.arguments or {}
         if params.name != STATUS_TOOL and params.name not in self._workflows:
@@ -165,7 +165,9 @@ class WorkflowServer:
         return await self._wait_and_report(context, execution)
 
     def _execution(self, execution_id: str) -> Execution:
-        """Return an execution by id; raises `DivebookError` if this server does not publish its workflow."""
+        """Return the execution with an id; raise `DivebookError` if it is not an execution of a workflow that this
+        server publishes.
+        """
         execution = self._environment.execution(execution_id)
         if execution.workflow.name not in {workflow.name for workflow in self._workflows.values()}:
             raise DivebookError(f"execution {execution_id} is not one of a workflow that this server offers")
@@ -180,7 +182,9 @@ class WorkflowServer:
     # --- waiting for the end or for a question ---------------------------------------------------------------------
 
     async def _wait_and_report(self, context: Context, execution: Execution) -> Result:
-        """Wait until an execution ends, asks or takes too long, and return the tool result."""
+        """Wait until an execution ends, asks a question, or the waiting time of a call is over. Return the result of
+        the tool call.
+        """
         asks_by_result = context.protocol_version >= ASKED_BY_RESULT
         asks_within = can_ask(context) and not asks_by_result
         unsubscribe = execution.subscribe(_Progress(context).on_events)
@@ -195,7 +199,7 @@ class WorkflowServer:
         return self._questions_of(execution) if asks_by_result and can_ask(context) else result_of(execution)
 
     async def _wait_until_idle(self, execution: Execution) -> None:
-        """Wait until an execution has ended, asks a question, or cannot continue here.
+        """Wait until an execution has ended, asks a question, or cannot continue in this process.
 
         Raises TimeoutError after the waiting time of a call.
 
@@ -215,8 +219,8 @@ class WorkflowServer:
             await _until_driven(execution)
 
     def _questions_of(self, execution: Execution, complaints: Mapping[str, str] | None = None) -> Result:
-        """Return the open questions of an execution as an `input_required` result with the execution id as its state.
-        Without open questions, return the result of the execution.
+        """Return the open questions of an execution as a tool result of type `input_required`, so that the client sends
+        answers in a later call. If there are none, return the result of the execution.
         """
         complaints_by_id = complaints or {}
         requests: dict[str, Any] = {
@@ -228,7 +232,9 @@ class WorkflowServer:
         return InputRequiredResult(input_requests=requests, request_state=execution.id)
 
     async def _handle_answers(self, context: Context, execution: Execution, responses: Mapping[str, Any]) -> Result:
-        """Record the answers that a client has sent, and wait for the execution again."""
+        """Record the answers to questions of an execution that a client has sent, and wait for the execution again. If
+        an answer is not valid, ask the questions again.
+        """
         questions = {question.id: question for question in execution.interrupts}
         accepted = {name: result for name, result in responses.items() if name in questions and is_accepted(result)}
         complaints = {}
@@ -243,7 +249,8 @@ class WorkflowServer:
         return await self._wait_and_report(context, execution)
 
     def _answer(self, execution: Execution, question: Question, result: ElicitResult) -> str | None:
-        """Answer a question with a filled form. Return the error text if the answer is not valid, else None.
+        """Answer a question with the form that a person has filled in. Return the error text if the answer is not
+        valid, otherwise None.
 
         If the question was answered elsewhere first, the first answer counts.
         """
@@ -256,8 +263,8 @@ class WorkflowServer:
         return None
 
     async def _ask_within_call(self, context: Context, execution: Execution) -> bool:
-        """Ask the first open question during the tool call. Return whether it was answered, by the client or
-        elsewhere.
+        """Ask the client the first open question of an execution during the tool call. Return whether the question was
+        answered, by the client or elsewhere.
         """
         question = execution.interrupts[0]
         complaint = ""
@@ -278,7 +285,7 @@ class WorkflowServer:
 
 
 async def _until_driven(execution: Execution) -> None:
-    """Wait until an execution has ended, asks a question or is paused, in whichever process drives it."""
+    """Wait until an execution has ended, asks a question or is paused. Another process may drive it."""
     sequence = execution.refresh().state.last_sequence
     if not _is_idle(execution):
         async with aclosing(follow(execution.store, execution.id, sequence)) as events:
@@ -288,7 +295,9 @@ async def _until_driven(execution: Execution) -> None:
 
 
 def _is_idle(execution: Execution) -> bool:
-    """Return whether an execution has ended, asks a question, or waits for something that has not arrived."""
+    """Return whether an execution has ended, asks a question, or waits for something (such as a timer) that has not
+    arrived.
+    """
     if execution.state.is_over or execution.status != WAITING:
         return execution.state.is_over
     is_answered = execution.is_live or has_news(execution.state, execution.store)
@@ -296,7 +305,7 @@ def _is_idle(execution: Execution) -> bool:
 
 
 async def _until_answered(execution: Execution, question: Question) -> None:
-    """Wait until a question is answered in any process, or is withdrawn."""
+    """Wait until a question was answered, in any process, or was withdrawn."""
     async with aclosing(follow(execution.store, execution.id, execution.state.last_sequence)) as events:
         async for _ in events:
             if not any(other.id == question.id for other in execution.refresh().interrupts):
@@ -304,7 +313,7 @@ async def _until_answered(execution: Execution, question: Question) -> None:
 
 
 class _Progress:
-    """Reporter that sends a client the number of completed operations of its execution."""
+    """Reporter that sends an MCP client the number of completed operations of the client's execution."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -312,7 +321,9 @@ class _Progress:
         self._loop = asyncio.get_running_loop()
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Count completed operations in new events, and report the total. Called on the engine's thread."""
+        """Count the completed operations in new events, and report the total to the client. The engine calls this in
+        its own thread.
+        """
         count = sum(isinstance(event.data, OperationCompleted) for event in events)
         if count:
             self._done += count
@@ -320,7 +331,7 @@ class _Progress:
 
 
 async def _first(work: Awaitable[T], other: Coroutine[Any, Any, None]) -> T | None:
-    """Return the result of `work`, or None if `other` ends first. The task that is still running is cancelled."""
+    """Return the result of `work`, or None if `other` ends before it. The one that is still running is cancelled."""
     tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(work), asyncio.ensure_future(other)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -346,7 +357,8 @@ _LENGTH = 32
 
 
 def key_beside(location: str) -> bytes:
-    """Return the key that seals the state of questions. It is kept in a file next to the store, and created if missing.
+    """Return the key with which the server protects the state of questions, which clients send back, against changes.
+    The key is in a file next to the store, which is created if missing.
 
     Parameters
     ----------
@@ -368,7 +380,9 @@ def key_beside(location: str) -> bytes:
 
 
 def _create_key(path: Path) -> bytes:
-    """Create the file with the key. If two servers start at the same time, both use the key that was written first."""
+    """Create the file with the server's key, and return the key. If two servers create it at the same time, both use
+    the key that was written first.
+    """
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
     with os.fdopen(descriptor, "wb") as file:
@@ -416,7 +430,8 @@ _RESULT: Mapping[str, Any] = {
 
 
 def tool_names(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
-    """Return workflows by tool name. Characters that tool names cannot contain are replaced in the names of workflows.
+    """Return the workflows by the names of their tools. In a tool name, characters that MCP does not allow are
+    replaced.
 
     Raises
     ------
@@ -438,7 +453,7 @@ def tool_names(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
 
 
 def tool_of(name: str, workflow: Workflow) -> Tool:
-    """Return the description of the tool that runs a workflow, with its input schema."""
+    """Return the description of the MCP tool that runs a workflow, with the JSON schema of its inputs."""
     description = workflow.description or f"Run the workflow {workflow.name!r}."
     schema = {
         **combine({entry.name: _input_schema(workflow, entry) for entry in workflow.inputs}),
@@ -455,7 +470,7 @@ def tool_of(name: str, workflow: Workflow) -> Tool:
 
 
 def status_tool() -> Tool:
-    """Return the description of the tool with which a client waits for an execution again."""
+    """Return the description of the MCP tool with which a client waits again for an execution that it has started."""
     return Tool(
         name=STATUS_TOOL,
         description="Wait for a run that a tool of this server has begun, and return what has become of it.",
@@ -491,7 +506,9 @@ def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
 
 
 def result_of(execution: Execution) -> CallToolResult:
-    """Return the outputs of an execution as a tool result. If it has not completed, the text describes its status."""
+    """Return the outputs of an execution as the result of a tool call. If the execution has not completed, the text
+    describes its status.
+    """
     data = {"execution": execution.id, "status": execution.status, "outputs": json_form(dict(execution.state.outputs))}
     if execution.error:
         data["error"] = execution.error
@@ -505,7 +522,7 @@ def result_of(execution: Execution) -> CallToolResult:
 
 
 def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: bool = False) -> CallToolResult:
-    """Return a tool result from which secrets are removed."""
+    """Build the result of a tool call from a text and data, and remove secrets from both."""
     cleaned = None if data is None else shared().value(dict(data))
     return CallToolResult(
         content=[TextContent(type="text", text=shared().text(text))], structured_content=cleaned, is_error=is_error
@@ -513,7 +530,7 @@ def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: 
 
 
 def _status_text(execution: Execution) -> str:
-    """Describe the status of an execution that has not completed, for the client's model."""
+    """Describe the status of an execution that has not completed, in a text for the model that uses the client."""
     if execution.state.is_over:
         return f"The run {execution.id} is {execution.status}: {execution.error or 'no reason was given'}"
     questions = "; ".join(
@@ -537,7 +554,7 @@ _KEPT = frozenset(
 
 
 def can_ask(context: ServerRequestContext[Any, Any]) -> bool:
-    """Return whether a client has declared that it can show forms.
+    """Return whether an MCP client has declared that it can show forms to a person.
 
     In older protocol versions, forms are the only kind of question, and a client declares them by an empty `{}`.
     """
@@ -560,7 +577,7 @@ def form_of(question: Question, complaint: str = "") -> ElicitRequestFormParams:
 
 
 def answer_of(question: Question, content: Mapping[str, Any]) -> Any:
-    """Return the answer to a question from the fields of a filled form."""
+    """Return the answer to a question from `content`, the fields of the form that a person has filled in."""
     if _is_form(question) or question.kind == CONFIRMATION:
         return dict(content)
     value = content.get(ANSWER, "")
@@ -568,12 +585,12 @@ def answer_of(question: Question, content: Mapping[str, Any]) -> Any:
 
 
 def is_accepted(result: ElicitResult | None) -> bool:
-    """Return whether a person filled in a form. False if the person declined or closed it."""
+    """Return whether a person filled in a form and sent it. Return False if the person declined or closed it."""
     return result is not None and result.action == "accept"
 
 
 def _fields(question: Question) -> dict[str, Any]:
-    """Return the JSON schema of the form for a question. Form fields can only have plain values (text, number,
+    """Return the JSON schema of the form for a question. The fields of a form can only have plain values (text, number,
     boolean).
     """
     if question.kind == CONFIRMATION:
@@ -594,8 +611,8 @@ def _object(fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
 
 
 def _is_form(question: Question) -> bool:
-    """Return whether the answer to a question is a mapping of plain values, so that the form can have one field for
-    each.
+    """Return whether a question expects a mapping of plain values as its answer, so that its form has one field for
+    each value.
     """
     schema = question.schema or {}
     properties = schema.get("properties")
@@ -629,7 +646,7 @@ _LEAST_TOKEN: Final = 16
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Parse a listening address such as ``127.0.0.1:8000`` or ``[::1]:8000`` into host and port; raises
+    """Parse an address to listen on, such as ``127.0.0.1:8000`` or ``[::1]:8000``, into host and port; raises
     `SetupError`.
     """
     host, colon, port = text.rpartition(":")
@@ -639,7 +656,9 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def require_token(host: str, token: str | None) -> None:
-    """Raise `SetupError` if a token is too short, or is missing although other machines could connect."""
+    """Raise `SetupError` if the token of the server is too short, or if it is missing although other machines could
+    connect.
+    """
     if token is not None and len(token) < _LEAST_TOKEN:
         raise SetupError(f"the token has {len(token)} characters: give one of at least {_LEAST_TOKEN}")
     if token is None and not _is_here(host):
@@ -686,8 +705,8 @@ async def serve_http(environment: Environment, address: str, *, token: str | Non
 
 
 async def _require_free(host: str, port: int) -> None:
-    """Raise `SetupError` if the server cannot listen on an address. Without this check, uvicorn would end the
-    process.
+    """Raise `SetupError` if the server cannot listen on an address. Without this check, the web server uvicorn would
+    end the process.
     """
     try:
         server = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
@@ -701,7 +720,9 @@ async def _require_free(host: str, port: int) -> None:
 
 
 def app_of(server: WorkflowServer, host: str) -> Starlette:
-    """Return the ASGI application of a server. On the loopback, it refuses requests of web pages from other hosts."""
+    """Return the ASGI application of a server. If the server listens on the loopback address, it refuses requests of
+    web pages from other hosts.
+    """
     from mcp.server.transport_security import TransportSecuritySettings
 
     names = [*_HERE, f"[{host}]" if ":" in host else host]

@@ -126,7 +126,7 @@ class Batch:
         return [event for record in self.records for event in record.events()]
 
     def without(self, count: int) -> Batch:
-        """Return a copy of the batch without its first `count` records, which the log already has."""
+        """Return a copy of the batch without its first `count` records, for a log that already has those records."""
         token = FIRST_TOKEN if count and self.acquire is not None else self.token
         return replace(
             self,
@@ -192,16 +192,18 @@ class PreparedBatch:
 
     @property
     def ends(self) -> bool:
-        """True if the execution has ended after the batch."""
+        """True if the batch ends the execution."""
         return self.status_change is not None and self.status_change.status in TERMINAL
 
     def checksums(self, previous: int) -> list[int]:
-        """Return the checksum of each record, if the record before the batch has the checksum `previous`."""
+        """Return the checksum of each record of the batch. `previous` is the checksum of the last record before the
+        batch.
+        """
         return chain(previous, self.heads, self.payloads)
 
     def check_may_follow(self, status: str) -> None:
-        """Raise `ExecutionEndedError` if the execution has ended and its status does not allow an event of
-        the batch.
+        """Raise `ExecutionEndedError` if the execution has ended, and an event of the batch may not follow its final
+        status.
         """
         for record in self.records if status in TERMINAL else ():
             for fact in record.facts:
@@ -210,13 +212,17 @@ class PreparedBatch:
                     return  # `prepare` has checked the events after a new status
 
     def fenced_error(self, current: int) -> FencedError:
-        """Return the error for a writer whose token is not `current`, the token of the execution's latest lease."""
+        """Return the error for a writer that no longer has the lease: its token differs from `current`, the token of
+        the execution's latest lease.
+        """
         return FencedError(self.execution_id, self.token or None, current)
 
 
 @dataclass(frozen=True, slots=True)
 class StatusColumns:
-    """Columns of an execution's row that change together when its status changes; times in microseconds since 1970."""
+    """Status, end time and error of an execution, which change together in its summary row; times in microseconds since
+    1970.
+    """
 
     status: str
     ended_at: int | None
@@ -224,7 +230,7 @@ class StatusColumns:
 
 
 class Appending(NamedTuple):
-    """Append that `EventStore.append_in_a_moment` has started, and that may not be complete yet."""
+    """Append that `EventStore.append_in_a_moment` has started. If it is not complete yet, `finish` completes it."""
 
     finish: Callable[[], list[Refusal | None]]
     """Function that returns the answers for all batches; it writes batches that were not sent yet, and may block for
@@ -309,7 +315,7 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
 
 
 class _Drafts:
-    """Collector of the checked and encoded records of one batch, for `prepare`."""
+    """Collector of the records of one batch in checked and encoded form. `prepare` builds a `PreparedBatch` from it."""
 
     __slots__ = (
         "are_long",
@@ -346,7 +352,7 @@ class _Drafts:
         """True if the record that is being encoded contains a value that is stored by its hash."""
 
     def add(self, record: Record) -> None:
-        """Check and encode the next record of the batch, and collect the results.
+        """Check and encode the next record of the batch, and add the results to the lists of this collector.
 
         Only the data of rare records are visited twice: if a fact changes the execution's row, and if a value is large
         or stored by its hash.
@@ -391,7 +397,8 @@ class _Drafts:
             self.are_long = True
 
     def _tag(self, value: Any) -> Any:
-        """Return the tagged plain form of a value (`tag`), and add contents that are stored by their hash to `blobs`.
+        """Convert a value that JSON lacks to its tagged form (`tag`). A value or file that is stored by its hash is
+        added to `blobs`.
 
         The encoder calls this only for values that JSON lacks.
         """
@@ -409,7 +416,9 @@ class _Drafts:
             self.effects.add(fact, sequence, record.recorded_at)
 
     def encode_long_values(self) -> dict[bytes, bytes]:
-        """Encode long records again with references in place of repeated and large values; return the blobs."""
+        """Encode the records that contain long values again. References replace repeated and large values; return the
+        contents of these (blobs) by hash.
+        """
         try:
             return encode_repeats(self.bodies, self.payloads)
         except UnstorableValueError as error:  # a value in a record with `LARGE` in place of its payload
@@ -420,8 +429,8 @@ class _Drafts:
 
 @dataclass(slots=True)
 class _Effects:
-    """Changes of the execution's row, questions and queue that the events of a batch cause, collected event
-    by event.
+    """Changes that the events of a batch cause in the execution's row, questions and queue entry. The events are added
+    one by one.
     """
 
     execution_id: str
@@ -434,7 +443,8 @@ class _Effects:
     withheld: bool | None = None
 
     def add(self, fact: Payload, sequence: int, recorded_at: int) -> None:
-        """Update the effects with the payload of the next event of the batch.
+        """Add the changes that the payload of the batch's next event causes in the execution's row, questions and
+        queue.
 
         Raises
         ------
@@ -465,7 +475,9 @@ _NO_EFFECTS = _Effects("")
 
 
 def note_questions(questions: dict[str, bool], fact: Payload) -> None:
-    """Record in `questions` the question that an event asks (True) or settles (False); a fork removes all questions."""
+    """Update `questions` by one event: True for a question that it asks, False for a question that it settles; a fork
+    event removes all questions.
+    """
     if isinstance(fact, QUESTIONS):
         questions[fact.interrupt_id] = isinstance(fact, InterruptRaised)
     elif isinstance(fact, ExecutionForked):
@@ -473,7 +485,9 @@ def note_questions(questions: dict[str, bool], fact: Payload) -> None:
 
 
 def status_change_of(fact: Payload, recorded_at: int) -> StatusColumns | None:
-    """Return the status, end time and error that an event gives to its execution; None if it changes no status."""
+    """Return the status, end time and error that an event gives its execution, or None if the event does not change the
+    status.
+    """
     status = STATUS_AFTER.get(type(fact))
     if status is None:
         return None
@@ -482,7 +496,7 @@ def status_change_of(fact: Payload, recorded_at: int) -> StatusColumns | None:
 
 
 def records_of(events: Iterable[Event]) -> list[Record]:
-    """Return a list of records that contain one event each.
+    """Return a list of records, one record for each of the given events.
 
     Raises
     ------
@@ -498,12 +512,14 @@ def records_of(events: Iterable[Event]) -> list[Record]:
 
 
 def invalid(index: int, error: Exception) -> InvalidEventError:
-    """Return the error for the invalid event at an index of a batch."""
+    """Return the error that says that the event at `index` of a batch is invalid, and why (`error`)."""
     return InvalidEventError(f"invalid event at index {index}: {error}")
 
 
 def fork_point_error(batch: PreparedBatch) -> StoreError:
-    """Return the error for a fork at an event that does not end a record of the source's log."""
+    """Return the error for a fork at an event that is not the last event of a record in the log of the source
+    execution.
+    """
     return StoreError(
         f"execution {batch.source} has no record that ends with event {batch.expected_sequence}, so that no other log "
         "can share what comes before; fork at the end of a record"
@@ -511,7 +527,7 @@ def fork_point_error(batch: PreparedBatch) -> StoreError:
 
 
 def durability_called(name: str | None) -> Durability | None:
-    """Return a durability name (``full``, ``relaxed``) after a check that the name is known; None for None.
+    """Return `name` if it is the name of a durability (``full`` or ``relaxed``) or None.
 
     Raises
     ------
@@ -524,7 +540,8 @@ def durability_called(name: str | None) -> Durability | None:
 
 
 def _check_record(record: Record, execution_id: str, sequence: int) -> str:
-    """Check that a record fits its position in a log; return the id of the record's last event.
+    """Check that a record fits its position in a log. Return the id of the record's last event, or raise
+    InvalidEventError.
 
     Raises
     ------
@@ -561,7 +578,9 @@ def _check_beginning(fact: Payload, *, is_first: bool) -> None:
 
 
 def _check_source(batch: Batch, beginning: Beginning | None) -> None:
-    """Raise InvalidEventError if the first batch of a fork names no source execution, or another batch names one."""
+    """Raise InvalidEventError if a batch that begins the log of a fork names no source execution, or if any other batch
+    names one.
+    """
     is_fork = bool(batch.expected_sequence) and beginning is not None
     if is_fork is not (batch.source is not None):
         raise InvalidEventError(
@@ -572,7 +591,7 @@ def _check_source(batch: Batch, beginning: Beginning | None) -> None:
 
 
 def _index_of_wrong_fact(record: Record, bodies: Sequence[Body]) -> int:
-    """Return the index of the event in a record whose payload could not be encoded.
+    """Return the index of the event in a record whose payload cannot be encoded.
 
     `bodies` are the data of the facts before it, or of all facts.
     """
@@ -601,7 +620,9 @@ def _first_lease(batch: Batch, owner: Owner) -> Lease:
 
 
 def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[StatusColumns | None, str | None]:
-    """Return the status change of a batch's events, combined with the status that the writer has set, and that status.
+    """Merge the status change that a batch's events cause with the status that the batch itself states, and return
+    both. The stated status counts, unless the events end the execution. It is returned as None if the batch states none
+    or a final status.
 
     The second value is None if the events determine the status.
     """
@@ -623,7 +644,7 @@ def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[Sta
 
 
 class KnownIds:
-    """Event ids of one log, to detect that a new event has an id which the log already has.
+    """Event ids that one log contains, used to refuse a new event whose id is in the log already.
 
     Parameters
     ----------
@@ -639,7 +660,8 @@ class KnownIds:
         """All ids of the log; None as long as the comparison with the highest id was sufficient."""
 
     def refuse(self, records: Sequence[Record], bounds: Bounds, load: Callable[[], Iterable[Ids]]) -> None:
-        """Raise `InvalidEventError` for the first id of some records that the log already has.
+        """Raise `InvalidEventError` if the log already has an id of the given new records. The error names the first
+        such id.
 
         `load` returns the ids of the log. It is called only if the highest id does not prove that the new ids are new.
         """
@@ -655,11 +677,13 @@ class KnownIds:
             index += len(record.facts)
 
     def are_below(self, bounds: Bounds) -> bool:
-        """Return True if all ids of the log are certainly lower than the ids of records with the given bounds."""
+        """Return True if all ids of the log are certainly lower than the ids of new records, whose lowest and highest
+        id are `bounds`.
+        """
         return self._highest is not None and bounds[0] > self._highest
 
     def add(self, records: Sequence[Record], bounds: Bounds) -> None:
-        """Add the ids of appended records to the known ids."""
+        """Add the ids of events that were appended to the log."""
         if self._highest is not None and bounds[1] > self._highest:
             self._highest = bounds[1]
         if self._all is not None:
@@ -668,7 +692,7 @@ class KnownIds:
 
 
 def bounds_of(records: Sequence[Record]) -> Bounds:
-    """Return the lowest and the highest event id of some records, whose order does not matter.
+    """Return the lowest and the highest event id in some records. The ids need not be in order.
 
     Raises
     ------
@@ -691,7 +715,9 @@ def last_id(record: Record) -> str:
 
 
 class _IdSet:
-    """Compact set of event ids: for each common prefix, an integer with one bit for each id."""
+    """Compact set of event ids. For each prefix that ids share, it stores an integer in which each bit stands for one
+    id.
+    """
 
     __slots__ = ("_bits",)
 
@@ -699,13 +725,13 @@ class _IdSet:
         self._bits: dict[Hashable, int] = {}
 
     def add(self, first_id: str, width: int) -> None:
-        """Add `width` consecutive ids, beginning with `first_id`."""
+        """Add `width` consecutive event ids to the set, beginning with `first_id`."""
         common, first = place_of(first_id)
         self._bits[common] = self._bits.get(common, 0) | ((1 << width) - 1) << first
 
     def refuse(self, record: Record, index: int) -> None:
-        """Raise `InvalidEventError` if the set contains an id of the record; `index` of its first event is for the
-        error.
+        """Raise `InvalidEventError` if the set already contains an id of the record. `index`, the position of the
+        record's first event in its batch, is for the error message.
         """
         common, first = place_of(record.id)
         duplicates = self._bits.get(common, 0) >> first & ((1 << len(record.facts)) - 1)
@@ -755,13 +781,13 @@ class ExecutionRecord:
     """Sequence number of the latest event that opened the log: 1, or that of the latest `ExecutionForked`."""
 
     def is_due(self, moment: datetime) -> bool:
-        """Return True if the execution continues by itself at a moment."""
+        """Return True if the execution has a timer that is due at `moment`, so that it continues without input."""
         return self.wake_at is not None and self.wake_at <= moment
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Conditions for a list of executions; a condition that is None matches all executions."""
+    """Conditions by which a list of executions is filtered. A condition that is None holds for all executions."""
 
     status: str | None = None
     workflow: str | None = None
@@ -775,7 +801,9 @@ class RecordFilter:
     """True to include books: executions that store conversations (`divebook.steps.conversations`)."""
 
     def __contains__(self, status_and_beginning: tuple[str, Beginning]) -> bool:
-        """Return True if an execution with that status and the data of its opening event matches the filter."""
+        """Return True if the filter matches an execution, given as a pair of its status and the data of its opening
+        event.
+        """
         status, beginning = status_and_beginning
         if beginning.origin == BOOK and not self.with_books:
             return False
@@ -796,7 +824,9 @@ def _matches(required: str | None, value: str | None) -> bool:
 
 
 class Beginning(NamedTuple):
-    """Data of an execution's opening event that lists show or filter by. Tags and note may change later."""
+    """Data of the event that opened an execution's log, as far as lists show it or filter by it. Tags and note may
+    change later.
+    """
 
     workflow_name: str
     fingerprint: str | None = None
@@ -812,14 +842,14 @@ class Beginning(NamedTuple):
 
     @classmethod
     def of(cls, opening: ExecutionStarted | ExecutionForked, sequence: int) -> Self:
-        """Return the listed data of an opening event, which has the sequence number `sequence`."""
+        """Return the listed data of `opening`, the event that opened a log; its number is `sequence`."""
         # The names of the fields are those of the opening event; `opened` is the number of that event and not part of
         # it.
         facts = {name: getattr(opening, name) for name in cls._fields[:-1]}
         return cls(**{**facts, "origin": opening.came_from, "tags": tuple(opening.tags or ())}, opened=sequence)
 
     def annotated(self, annotations: Iterable[ExecutionAnnotated]) -> Self:
-        """Return a copy with the tags and the note after some annotations."""
+        """Return a copy with the tags and the note as they are after the given annotations of the execution."""
         tags = self.tags
         note = self.note
         for fact in annotations:
@@ -835,7 +865,9 @@ class Beginning(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Row of an execution in a database table: an `ExecutionRecord` with times in microseconds and tags as JSON."""
+    """Row of an execution in the database table of executions: the data of an `ExecutionRecord`, with times in
+    microseconds and tags as JSON.
+    """
 
     id: str
     status: str
@@ -859,13 +891,13 @@ class Line(NamedTuple):
     opened: int = 1
 
     def seal(self) -> int:
-        """Return the checksum of the row."""
+        """Return the checksum of this table row."""
         # Without `opened` unless it is a fork, so that rows from before the introduction of forks keep their checksums.
         return of_row(self if self.opened > 1 else self[:-1])
 
 
 def record_of(line: Line) -> ExecutionRecord:
-    """Return the row of a database table as an `ExecutionRecord`."""
+    """Convert an execution's row in the database table of executions (`Line`) to an `ExecutionRecord`."""
     created = to_datetime(line.created_at)
     return ExecutionRecord(
         execution_id=line.id,
@@ -884,7 +916,7 @@ def record_of(line: Line) -> ExecutionRecord:
 
 
 def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durability) -> Line:
-    """Return the table row of a new execution before its first events are counted."""
+    """Return the row of a new execution for the database table of executions, before its first events are counted."""
     created = batch.began_at
     counters = (0, None, 0, None, 0, durability)
     name, fingerprint, key, origin, parent, tags, note, notebook, cell, opened = beginning
@@ -894,7 +926,7 @@ def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durabilit
 
 
 def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
-    """Return an execution's table row updated by a batch; `size` is the new size of the log in bytes."""
+    """Return an execution's table row as it is after a batch of events; `size` is the new size of the log in bytes."""
     status = batch.status or line.status
     ended_at = line.ended_at
     error = line.error
@@ -930,7 +962,8 @@ def _beginning(line: Line) -> Beginning:
 def load_sound_records(
     rows: Iterable[tuple[Any, ...]], load: Callable[[tuple[Any, ...]], ExecutionRecord | None], warned: set[str]
 ) -> list[ExecutionRecord]:
-    """Return the decoded records of table rows; omit rows for which `load` returns None or raises CorruptStoreError.
+    """Convert table rows to `ExecutionRecord` objects with `load`. Rows for which `load` returns None or raises
+    CorruptStoreError are left out.
 
     Each error is logged as a warning, once for each set `warned`.
     """

@@ -1,4 +1,5 @@
-"""Interface of an event store (`EventStore`), and the undecoded rows that its implementations return.
+"""Interface of an event store (`EventStore`), and the classes of rows that its implementations return without decoding
+them.
 
 Every store passes ``tests/store/conformance.py``.
 
@@ -144,7 +145,8 @@ class EventStore(ABC):
             raise refusal
 
     def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append many batches in one transaction; return for each batch the error that refused it, or None.
+        """Append many batches in one transaction. Return for each batch the error with which it was refused, or None if
+        it was appended.
 
         A refused batch does not affect the others. If the transaction itself fails (disk full, read-only), the error is
         raised and nothing is written. After a `ConnectionLostError` everything may have been written: a retry with the
@@ -160,7 +162,8 @@ class EventStore(ABC):
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
-        """Start to append batches, and block for at most `seconds`; another thread may complete the append (`finish`).
+        """Start to append batches, and block for at most `seconds`. If that does not suffice, `finish` of the result
+        completes the append, in any thread.
 
         A store that cannot limit the time of a commit leaves all of it to `finish`. A store on a server sends batches
         that only extend logs it has cached, and waits up to `seconds` for the answer. Raises as `append_all` does.
@@ -170,25 +173,29 @@ class EventStore(ABC):
 
     @property
     def syncs_apart(self) -> bool:
-        """True if `append_unsynced` returns sooner than `append_all`."""
+        """True if it is worth calling `append_unsynced` and then `sync`, because `append_unsynced` returns sooner than
+        `append_all`.
+        """
         return False
 
     def append_unsynced(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append batches as `append_all` does, but do not wait for the disk: they survive a power failure after `sync`.
+        """Append batches as `append_all` does, but do not wait for the disk. The events survive a power failure only
+        after `sync`.
 
         Readers see the events at once. Later appends never survive a power failure without these events.
         """
         return self.append_all(batches)
 
     def sync(self) -> None:
-        """Wait until all earlier appends survive a power failure, as far as their durability requires it.
+        """Wait until all earlier appends would survive a power failure, as far as their durability requires it.
 
         Another thread may append during the call.
         """
         self._check_open()
 
     def check_key(self, execution_id: str) -> None:
-        """Check that this store has the key of an execution's log, by decrypting the last record of the log.
+        """Check that this process has the encryption key of an execution's log, by decrypting the last record of the
+        log.
 
         Every write to an existing execution needs this check.
 
@@ -217,7 +224,7 @@ class EventStore(ABC):
             self._subscribers.notify(execution_id, ())
 
     def cleanup(self, before: datetime) -> int:
-        """Delete the executions that ended before a moment, with whatever status; return the number of deleted
+        """Delete the executions, of whatever status, that ended before a moment; return the number of deleted
         executions.
         """
         self._check_open()
@@ -230,7 +237,9 @@ class EventStore(ABC):
         return len(deleted)
 
     def _prepare_batch(self, batch: Batch) -> PreparedBatch | Refusal | None:
-        """Return a batch checked and encoded, or the error that refuses it; None if nothing remains to be written."""
+        """Check and encode a batch, and return the result. Return the error if the batch is refused, or None if the log
+        already has all its records.
+        """
         if batch.again:
             batch = self._without_written(batch)
         if not batch.records:
@@ -246,7 +255,9 @@ class EventStore(ABC):
         return prepared
 
     def _is_readable(self, execution_id: str) -> bool:
-        """Return True if this process has already decrypted the end of a log with the present codec."""
+        """Return True if this process has already decrypted the end of the execution's log with the present codec, so
+        that `check_key` can be skipped.
+        """
         # None is a valid codec (plain text), so the default must be another object.
         return self._readable.get(execution_id, self) is self.sealing.codec
 
@@ -256,7 +267,8 @@ class EventStore(ABC):
             self._readable.pop(next(iter(self._readable)), None)
 
     def _without_written(self, batch: Batch) -> Batch:
-        """Return a batch without the records that the log already has, and notify listeners of the omitted records.
+        """Return a batch without the records that the log already has, because an earlier attempt to append them
+        succeeded. Listeners are notified of the omitted records.
 
         Record ids are unique, so comparing them with the end of the log is exact
         (test_a_batch_whose_commit_nobody_knows_of_is_written_once).
@@ -279,8 +291,8 @@ class EventStore(ABC):
         return answers
 
     def _notify(self, batches: Sequence[PreparedBatch], answers: Sequence[Refusal | None]) -> None:
-        """Notify listeners of the records of accepted batches, and mark new executions as readable in `check_key`'s
-        cache.
+        """Notify listeners of the events of accepted batches. Mark the executions that these batches begin as readable,
+        so that `check_key` skips them.
         """
         has_listeners = bool(self._subscribers.listeners)
         for batch, answer in zip(batches, answers, strict=True):
@@ -309,7 +321,8 @@ class EventStore(ABC):
         return self._read(id_of(execution_id), max(after, 0), limit)
 
     def read_records(self, execution_id: str, after: int = 0, last: int = sys.maxsize) -> list[Record]:
-        """Return the records (events written together) that contain the events above `after` up to `last`.
+        """Return the records of a log that contain the events above `after` up to `last`. A record is a group of events
+        that were written together.
 
         Raises the errors of `read`. For callers that fold a log: a record creates its `Event` objects only on access.
         The first and the last record may also contain events outside of the range.
@@ -321,7 +334,8 @@ class EventStore(ABC):
         return records[1:] if records and records[0].last_sequence <= after else records
 
     def history(self, execution_id: str, after: int = 0) -> History:
-        """Return the events of a log after event number `after`, as a sequence that reads the store on access.
+        """Return the events of a log after event number `after` as a sequence, which reads events from the store when
+        they are accessed.
 
         Raises
         ------
@@ -332,7 +346,8 @@ class EventStore(ABC):
         return History(self, execution_id, max(after, 0), self._last_sequence(execution_id))
 
     def page(self, execution_id: str, after: int, limit: int) -> EventPage:
-        """Return at most `limit` events of a log as columns, with payloads as JSON that is not decoded yet.
+        """Return at most `limit` events of a log after event number `after` as columns. Their payloads are JSON that is
+        not decoded yet.
 
         Raises
         ------
@@ -343,8 +358,8 @@ class EventStore(ABC):
         return self._page(execution_id, after, limit)
 
     def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
-        """Return the payloads of some events of one log, by sequence number, in one read; raises the errors
-        of `read`.
+        """Return the payloads of the events with the given sequence numbers, by number, in a single query. Raises the
+        errors of `read`.
         """
         self._check_open()
         return self._facts(execution_id, sequences) if sequences else {}
@@ -425,7 +440,7 @@ class EventStore(ABC):
         return [self._decrypted(record) for record in self._unended() if record.origin != BOOK]
 
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
-        """Return the summary rows of the executions that can continue but that no process drives, newest first.
+        """Return the summary rows of the executions that could continue but that no process drives, newest first.
 
         A waiting execution can continue when its timer is due, when it has a message that is not in its log, or when
         its driver has not released the lease (it died, or the lease expired). Enqueued executions are excluded, because
@@ -444,7 +459,7 @@ class EventStore(ABC):
         return self._descendants(execution_id)
 
     def asking(self, question_id: str | None = None) -> list[tuple[str, str]]:
-        """Return the open questions of executions that have not ended, as pairs of execution id and question id.
+        """Return the open questions of all executions that have not ended, as pairs of execution id and question id.
 
         The newest execution comes first. No log is read.
 
@@ -499,7 +514,7 @@ class EventStore(ABC):
         now: int | None = None,
         instead_of: Lease | None = None,
     ) -> Lease:
-        """Take the lease of an execution, also from an owner that has died or has not renewed the lease in time.
+        """Take the lease of an execution. A lease whose owner has died or has not renewed it in time is replaced.
 
         The owner may drive the execution until the lease expires. Its token is one higher than that of any earlier
         lease; the store refuses appends with an earlier token.
@@ -524,7 +539,8 @@ class EventStore(ABC):
             return self._acquire(execution_id, owner, moment, moment.plus(ttl_seconds), instead_of)
 
     def renew(self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None) -> list[bool]:
-        """Renew leases in one transaction; return for each lease True if its holder still has it.
+        """Renew leases, each for `ttl_seconds`, in one transaction. Return for each True if its holder still has it,
+        False if it was released or replaced.
 
         The holder of an expired lease still has it as long as no other process acquired the execution.
         """
@@ -534,7 +550,7 @@ class EventStore(ABC):
             return self._renew(leases, until) if leases else []
 
     def release(self, lease: Lease) -> None:
-        """End a lease before it expires; has no effect if the execution has a newer lease."""
+        """Release a lease before it expires. If the execution has a newer lease, do nothing."""
         self._check_open()
         with self._lock:
             self._release(lease)
@@ -547,14 +563,16 @@ class EventStore(ABC):
         return sorted(self._leases(), key=lambda lease: lease.execution_id)
 
     def lease_of(self, execution_id: str) -> Lease | None:
-        """Return the lease of an execution, live or expired, or None; raise ExecutionNotFoundError for an
-        unknown id.
+        """Return the lease of an execution, live or expired; None if it has no lease. Raise ExecutionNotFoundError for
+        an unknown id.
         """
         self._check_open()
         return self._lease_of(execution_id)
 
     def live_lease_of(self, execution_id: str, now: int | None = None) -> Lease | None:
-        """Return the lease of an execution if it is live, or None; raise ExecutionNotFoundError for an unknown id."""
+        """Return the lease of an execution if it is live, otherwise None. Raise ExecutionNotFoundError for an unknown
+        id.
+        """
         lease = self.lease_of(execution_id)
         if lease is None or not lease.keeps_out(self._moment(now)):
             return None
@@ -609,14 +627,16 @@ class EventStore(ABC):
         return self._queued(withheld=withheld)
 
     def withhold(self, execution_id: str) -> None:
-        """Mark a queued execution so that workers skip it until it is resumed; has no effect outside of a queue."""
+        """Mark a queued execution so that workers skip it until it is resumed. If the execution is not in a queue, do
+        nothing.
+        """
         self._check_open()
         with self._lock:
             self._withhold(execution_id)
 
     def seen_to(self, schedule: str, moment: int) -> int:
-        """Return the time up to which the due times of a schedule have been handled; for a new schedule, store
-        `moment`.
+        """Return the time up to which the due times of a schedule have been handled. For a new schedule, store `moment`
+        as this time.
 
         Both are microseconds since 1970. Two processes that ask at once about a new schedule both get the moment of the
         first one.
@@ -632,14 +652,16 @@ class EventStore(ABC):
             self._see_to(schedule, moment)
 
     def announce(self, worker: WorkerRecord, now: int | None = None) -> None:
-        """Write the record of a running worker, valid for `WORKER_SECONDS`; delete records that expired an hour ago."""
+        """Write the record of a running worker, valid for `WORKER_SECONDS`. Delete the records of workers that expired
+        an hour ago.
+        """
         self._check_open()
         moment = self._moment(now)
         with self._lock:
             self._announce(worker, moment.plus(WORKER_SECONDS).wall, moment.plus(-WORKER_RECORD_SECONDS).wall)
 
     def retire(self, worker_id: str) -> None:
-        """Delete the record of a worker that stops."""
+        """Delete the record of a worker, because the worker stops."""
         self._check_open()
         with self._lock:
             self._retire(worker_id)
@@ -712,7 +734,7 @@ class EventStore(ABC):
         self._news_counter.add()
 
     def inbox(self, execution_id: str, after: int = 0) -> list[Message]:
-        """Return an execution's messages with numbers above `after`, ascending.
+        """Return the messages that an execution has received, with numbers above `after`, ascending.
 
         Raises
         ------
@@ -732,24 +754,27 @@ class EventStore(ABC):
             return self._new_messages(after)
 
     def last_message(self) -> int:
-        """Return the highest number that a message ever had; 0 before the first message."""
+        """Return the highest number that a message in this store ever had; 0 if there was none."""
         self._check_open()
         return self._last_message()
 
     def untaken(self) -> set[str]:
-        """Return the ids of the unended executions that have received messages which are not in their logs yet."""
+        """Return the ids of the executions that have not ended and have received messages which are not in their logs
+        yet.
+        """
         self._check_open()
         return self._untaken()
 
     def has_untaken(self, execution_id: str) -> bool:
-        """Return True if an unended execution has messages that are not in its log; ExecutionNotFoundError
-        if unknown.
+        """Return True if an execution has not ended and has received messages that are not in its log yet. Raise
+        ExecutionNotFoundError for an unknown id.
         """
         self._check_open()
         return self._has_untaken(execution_id)
 
     def last_addressee(self, kind: str, key: str) -> str | None:
-        """Return the id of the execution that received the latest message of a kind and key, or None.
+        """Return the id of the execution that received the latest message with a kind and a key; None if none has
+        received one.
 
         The execution may have ended.
         """
@@ -759,7 +784,8 @@ class EventStore(ABC):
     # --- checkpoints and summaries: caches ----------------------------------------------------------------------------
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Store the encoded state of an execution after an event as its checkpoint, unless a newer one exists.
+        """Store the encoded state of an execution after an event as its checkpoint. If it has a newer checkpoint, do
+        nothing.
 
         A checkpoint is a cache: deleting it changes nothing but the time it takes to fold the log again.
 
@@ -778,7 +804,9 @@ class EventStore(ABC):
             self._put_checkpoint(execution_id, sequence, self.sealing.seal_packed(data))
 
     def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        """Return sequence number and data of an execution's checkpoint; None if it is missing or damaged."""
+        """Return the checkpoint of an execution, its cached state, as sequence number and data; None if it is missing
+        or damaged.
+        """
         self._check_open()
         stored = self._checkpoint(execution_id)
         if stored is None:
@@ -792,7 +820,9 @@ class EventStore(ABC):
         return sorted(self._checkpoints())
 
     def drop_checkpoints(self, execution_ids: Sequence[str] | None = None) -> int:
-        """Delete the checkpoints of some executions, or of all; return the number of deleted checkpoints."""
+        """Delete the checkpoints of the given executions, or of all executions; return the number of deleted
+        checkpoints.
+        """
         self._check_open()
         with self._lock:
             return self._drop_checkpoints(self._checkpoints() if execution_ids is None else execution_ids)
@@ -830,7 +860,7 @@ class EventStore(ABC):
         return self._blobs(without)
 
     def blob(self, digest: bytes) -> bytes | None:
-        """Return the content of the large value with a SHA-256 hash; None if the store does not have it.
+        """Return the content of the large value that has a SHA-256 hash; None if the store does not have it.
 
         Raises
         ------
@@ -859,14 +889,14 @@ class EventStore(ABC):
         return self._stored_log(execution_id)
 
     def faults(self) -> list[str]:
-        """Return descriptions of faults in the store as a whole, such as damaged pages or rows that
+        """Return descriptions of faults that do not belong to a single log, such as damaged pages or rows that
         contradict others.
         """
         self._check_open()
         return self._faults()
 
     def discard(self, execution_ids: Sequence[str], now: int | None = None) -> list[str]:
-        """Delete the executions among `execution_ids` that have ended and that no process resumes; return their ids."""
+        """Delete those of the given executions that have ended and that no process resumes; return their ids."""
         self._check_open()
         with self._lock:
             discarded = self._discard(execution_ids, self._moment(now))
@@ -877,7 +907,8 @@ class EventStore(ABC):
     # --- notifications ------------------------------------------------------------------------------------------------
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call ``listener(execution_id, events)`` after each commit; return a function that removes the listener.
+        """Call ``listener(execution_id, events)`` after each commit of this process; return a function that removes the
+        listener.
 
         The appending thread makes the calls, in commit order, and they block other writers: pass the events on and
         return. For a deleted execution `events` is empty. Appends of other processes cause no call; see `on_news`.
@@ -889,7 +920,7 @@ class EventStore(ABC):
         listener: NewsListener,
         execution_id: str | None = None,  # noqa: ARG002 - a server's store asks for it
     ) -> Callable[[], None]:
-        """Call ``listener()`` once soon, and then whenever there are new messages or appends of other processes.
+        """Call ``listener()`` once soon, and then whenever a message arrives or another process has appended events.
 
         The calls happen in a thread of the store; see `wait_for_news`.
 
@@ -899,7 +930,8 @@ class EventStore(ABC):
         return self._news_listeners.add(listener, self.wait_for_news)
 
     def wait_for_news(self, seen: int, seconds: float) -> int:
-        """Wait for a new message or an append of another process; return the number of such changes so far.
+        """Wait until a message arrives or another process has appended events. Return the number of such changes so
+        far.
 
         Parameters
         ----------
@@ -913,18 +945,20 @@ class EventStore(ABC):
 
     @property
     def in_place(self) -> bool:
-        """True if the location still refers to the open store. If it does not, the store can be read but
-        not written.
+        """True if the store's location still refers to the open store. It is False if the store file was deleted or
+        replaced; then the store can be read but not written.
         """
         return True
 
     @property
     def closed(self) -> bool:
-        """True if `close` was called."""
+        """True if the store was closed with `close`."""
         return self._closed
 
     def close(self) -> None:
-        """Release all resources, and wait for the thread that `on_news` started. A second `close` changes nothing."""
+        """Release all resources, and wait until the thread that `on_news` started has ended. If the store is closed
+        already, do nothing.
+        """
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -951,19 +985,21 @@ class EventStore(ABC):
 
     @abstractmethod
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
-        """Write batches in one transaction; return for each batch the error that refused it, or None."""
+        """Write batches in one transaction. Return for each batch the error with which it was refused, or None if it
+        was written.
+        """
 
     @abstractmethod
     def _delete(self, execution_id: str) -> None: ...
 
     @abstractmethod
     def _cleanup(self, before: int) -> list[str]:
-        """Delete the executions that ended before a moment, in microseconds since 1970; return their ids."""
+        """Delete the executions that ended before `before`, in microseconds since 1970; return their ids."""
 
     @abstractmethod
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
-        """Return the records that contain the events above `after` up to `last`, perhaps with one record
-        before them.
+        """Return the records of a log that contain the events above `after` up to `last`. The record before them may be
+        included.
         """
 
     @abstractmethod
@@ -988,7 +1024,7 @@ class EventStore(ABC):
 
     @abstractmethod
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
-        """Return the executions without a live lease that can continue; the caller filters them by origin
+        """Return the executions that can continue and have no live lease. The caller (`orphans`) filters them by origin
         and status.
         """
 
@@ -1000,12 +1036,15 @@ class EventStore(ABC):
 
     @abstractmethod
     def _candidates(self, prefix: str) -> list[str]:
-        """Return the execution ids that begin with `prefix`, sorted, at most ``MAX_CANDIDATES + 1`` ids."""
+        """Return the ids of executions that begin with `prefix`, sorted, for `resolve`; at most ``MAX_CANDIDATES + 1``
+        ids.
+        """
 
     # --- implemented by each store: leases and queues -----------------------------------------------------------------
 
     def _moment(self, now: int | None) -> Moment:
-        """Return the time by the store's clock, or the moment `now` if given. A store on a server asks the server.
+        """Return the present time by the store's clock, or the moment `now` if it is not None. A store on a server asks
+        the server.
 
         The clocks of machines differ. If each used its own, a machine whose clock is ahead would take live leases from
         the others.
@@ -1046,7 +1085,9 @@ class EventStore(ABC):
 
     @abstractmethod
     def _announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
-        """Write a worker's record, valid up to `until`; delete the records that expired before `delete_before`."""
+        """Write the record of a running worker, valid up to `until`. Delete the records of workers that expired before
+        `delete_before`.
+        """
 
     @abstractmethod
     def _retire(self, worker_id: str) -> None: ...
@@ -1058,7 +1099,8 @@ class EventStore(ABC):
 
     @abstractmethod
     def _post(self, message: Message, payload: bytes) -> Message:
-        """Store a message unless its execution already has one of the same kind and key; return the stored message.
+        """Store a message and return it; if its execution already has a message of the same kind and key, return that
+        one.
 
         `payload` is the encoded payload.
 
@@ -1067,8 +1109,8 @@ class EventStore(ABC):
 
     @abstractmethod
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
-        """Store pairs of message and encoded payload; the numbers of the messages ascend and exceed all earlier
-        numbers.
+        """Store messages, each with its encoded payload, under their own numbers, which ascend and exceed the numbers
+        of all stored messages.
         """
 
     @abstractmethod
@@ -1162,11 +1204,14 @@ class StoredRecord:
         return self.sequence + width_of(self.type) - 1
 
     def checksum_after(self, previous: int) -> int:
-        """Return the checksum that the record must have if the record before it has the checksum `previous`."""
+        """Return the checksum that this record must have if the record before it in the log has the checksum
+        `previous`.
+        """
         return chain(previous, [head(self.recorded_at, self.type, self.id, self.path, self.step)], [self.payload])[0]
 
     def record(self, execution_id: str, payload: bytes) -> Record:
-        """Return the record decoded, from its decrypted `payload` with the large values inserted.
+        """Decode this record. `payload` is its decrypted payload, in which large values were inserted in place of their
+        references.
 
         Raises
         ------
@@ -1179,7 +1224,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """Row and undecoded log of one execution, read at one moment."""
+    """Row of one execution and the records of its log, not decoded, all read at one moment."""
 
     record: ExecutionRecord
     """Row as it was stored. The log of a running execution may be longer."""
@@ -1205,7 +1250,7 @@ class StoredLog:
 
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
-    """Size and use of one large value in the store."""
+    """Size of one large value (blob) in the store, and whether an execution uses it."""
 
     digest: bytes
     stored: int
@@ -1215,7 +1260,7 @@ class StoredBlob:
 
 
 class StoredSummary(NamedTuple):
-    """Cached summary of an execution, computed from the log up to one of its events."""
+    """Cached summary of an execution, computed from the events of its log up to one of them."""
 
     sequence: int
     """Sequence number of the last summarized event."""
@@ -1226,7 +1271,9 @@ class StoredSummary(NamedTuple):
 
 
 def check_reached(execution_id: str, sequence: int, last: int) -> None:
-    """Raise StoreError unless a log that ends at event `last` contains the event `sequence` of a new checkpoint."""
+    """Raise StoreError if a log whose last event is number `last` does not contain event `sequence`, for which a
+    checkpoint is to be stored.
+    """
     if not 0 < sequence <= last:
         raise StoreError(
             f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
@@ -1235,7 +1282,7 @@ def check_reached(execution_id: str, sequence: int, last: int) -> None:
 
 
 def first_sorted(ids: Iterable[str]) -> list[str]:
-    """Return the first ``MAX_CANDIDATES + 1`` of some ids in sorted order, for `EventStore._candidates`."""
+    """Sort execution ids and return the first ``MAX_CANDIDATES + 1`` of them, for `EventStore._candidates`."""
     return sorted(ids)[: MAX_CANDIDATES + 1]
 
 

@@ -70,7 +70,9 @@ class HashChain:
         self._last = ""
 
     def after(self, record: Mapping[str, Any]) -> str:
-        """Return the hash of the next line, and remember the hash for the line after that."""
+        """Return the hash for the next line of the exported log, `record`. It is remembered, because the hash of the
+        following line covers it.
+        """
         self._last = canonical_hash({**record, HASH: self._last}, whole=True)[:_DIGITS]
         return self._last
 
@@ -89,7 +91,9 @@ class LineWriter:
         self._files: set[str] = set()
 
     def events(self, events: Iterable[Event]) -> None:
-        """Write the lines of the next events; write the header line before the first event."""
+        """Write a line for each of the next events of the log, after lines with the contents of files that the event
+        names. A header line precedes the first event.
+        """
         for event in events:
             if not self.count:
                 self._write(_header(event))
@@ -99,15 +103,17 @@ class LineWriter:
             self.count += 1
 
     def _file(self, digest: str) -> None:
-        """Write a line with the content of a file, unless the content is missing or was written before."""
+        """Write a line with the content of the file that has the SHA-256 `digest`, unless the content is missing or was
+        written before.
+        """
         content = None if digest in self._files else self._get_file(digest)
         if content is not None:
             self._files.add(digest)
             self._write({LOG_KIND: FILE, "digest": digest, "content": base64.b64encode(content).decode()})
 
     def end(self, status: str, *, moved: bool = False, damage: str | None = None) -> None:
-        """Write the end line: status of the execution, whether the execution moves to the importing store,
-        and damage.
+        """Write the end line of the exported log. It contains the status of the execution, whether the execution moves
+        to the importing store, and a description of damage, if any.
         """
         facts: dict[str, Any] = {LOG_KIND: END, "events": self.count, "status": status}
         if moved:
@@ -156,7 +162,7 @@ def read_sound_lines(stream: BinaryIO, name: str) -> tuple[LogFile, InvalidEvent
 
 
 def read_records(records: Iterable[Any], name: str) -> LogFile:
-    """Return the log in parsed event entries that have no header line, after a check of each entry.
+    """Return the log that consists of already parsed event entries without a header line, after a check of each entry.
 
     Raises
     ------
@@ -171,7 +177,8 @@ def read_records(records: Iterable[Any], name: str) -> LogFile:
 
 
 def _numbered(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the parsed entries of a file, each with its place for errors (``FILE, line 3``).
+    """Yield the parsed entries of a file (events, header and others), each with its place for error messages (``FILE,
+    line 3``).
 
     A file has one entry in each line, or one JSON array of all entries.
     """
@@ -200,7 +207,9 @@ def _parsed(raw: bytes, place: str, expected: str) -> Any:
 
 
 class _Reader:
-    """Builder of a `LogFile` from the entries of a file, which are checked in order."""
+    """Builder of a `LogFile` from the lines of an exported file or the entries of an embedded log. The entries are
+    added and checked in order.
+    """
 
     def __init__(self, name: str) -> None:
         self.log = LogFile(name)
@@ -320,7 +329,9 @@ def _brief(value: Any) -> str:
 
 
 def decoded(record: Any, place: str) -> Event:
-    """Decode the event in a parsed entry, and check its workflow definition; errors begin with `place`."""
+    """Decode an exported log's parsed entry to an event, and check the workflow definition that it may contain. Error
+    messages begin with `place`.
+    """
     try:
         event = decode_record(record)
     except (NewerStoreError, InvalidEventError) as error:
@@ -388,33 +399,35 @@ _BORDER = re.compile(r"(\n|^#+ [^\n:]{1,60}: )", re.MULTILINE)
 
 
 def pack(data: bytes) -> str:
-    """Return bytes as the string of a part: deflated, in base64."""
+    """Return bytes, deflated and in base64, as the string of a part, as in a page or notebook that contains a log."""
     return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
 
 
 def part_of(value: Any) -> str:
-    """Return plain data as the string of a part: JSON, deflated, in base64."""
+    """Return plain data as the string of a part in a page or notebook: JSON, deflated, in base64."""
     return pack(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode())
 
 
 def checksum(text: str) -> str:
-    """Return the CRC-32 of a part's string as eight hexadecimal digits."""
+    """Return the CRC-32 of the string of an embedded log's part as eight hexadecimal digits."""
     return f"{zlib.crc32(text.encode('ascii', 'replace')):08x}"
 
 
 def script_of(name: str, part: str) -> str:
-    """Return the HTML script element that contains a part in a page."""
+    """Return the HTML script element with which a page contains a part of an embedded log."""
     return f'<script type="{KIND}" data-name="{name}" data-crc32="{checksum(part)}">{part}</script>\n'
 
 
 def sealed(page: str) -> bytes:
-    """Return a page as bytes, with a last line that contains the checksum of all bytes before it."""
+    """Return the HTML page as bytes, with an added last line that contains the checksum of all bytes before it."""
     content = page.encode()
     return content + f"<!-- divebook 1 crc32 {zlib.crc32(content):08x} -->\n".encode()
 
 
 def metadata_of(parts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata that contain parts in a notebook, stored there under the key `METADATA`."""
+    """Return the data with which a notebook contains the parts of an embedded log, stored in its metadata under the key
+    `METADATA`.
+    """
     return {
         "form": FORM,
         "parts": {name: {"crc32": checksum(part), "data": part} for name, part in parts.items()},
@@ -424,7 +437,7 @@ def metadata_of(parts: Mapping[str, str]) -> dict[str, Any]:
 def columns_of(
     events: Sequence[Event], data: Sequence[Any], status: str, shown_data: Mapping[int, Any], texts: LongTexts
 ) -> dict[str, Any]:
-    """Return the plain data of the part ``log``: the events as one list for each column.
+    """Return the plain data of the part ``log`` of an embedded log: its events, as one list for each of their fields.
 
     Times are differences to the event before. Types, paths and steps are numbers in a list of names.
 
@@ -465,7 +478,7 @@ def columns_of(
 
 
 def _beginning(ids: Sequence[str]) -> str:
-    """Return the longest common prefix of some ids."""
+    """Return the longest string with which all of the given ids begin."""
     first = min(ids)
     last = max(ids)
     for index, (letter, other_letter) in enumerate(zip(first, last, strict=False)):
@@ -479,7 +492,7 @@ def _beginning(ids: Sequence[str]) -> str:
 
 @dataclass(slots=True)
 class EmbeddedParts:
-    """Parts of a page or a notebook that match their checksums."""
+    """Parts of the log that a page or a notebook contains, as far as they match their checksums."""
 
     name: str
     """Name of the file, for errors."""
@@ -489,7 +502,8 @@ class EmbeddedParts:
     """Description of the damage of the file; empty if the file is intact."""
 
     def data(self, part: str) -> Any:
-        """Return the decoded plain data of a part, with references in place of long strings.
+        """Decode a part and return its plain data. In these, references (numbers in the list of long strings) still
+        take the place of long strings.
 
         Raises
         ------
@@ -508,12 +522,13 @@ class EmbeddedParts:
 
 
 def may_embed_log(file: object) -> TypeGuard[str | Path]:
-    """Return True if a file may contain an embedded log, judged by the suffix of its name (``.html``, ``.ipynb``)."""
+    """Return True if a file may contain the log of a run, judged by the suffix of its name (``.html``, ``.ipynb``)."""
     return isinstance(file, str | Path) and Path(file).suffix.lower() in (*PAGE, NOTEBOOK)
 
 
 def embedded_parts_of(path: Path) -> EmbeddedParts:
-    """Return the parts of a page or a notebook; the result has no parts if the file has no embedded log.
+    """Return the parts of the log that a page or a notebook contains. The result has no parts if the file contains no
+    log.
 
     Raises
     ------
@@ -577,7 +592,9 @@ def _of_metadata(name: str, content: Any) -> EmbeddedParts:
 
 
 def _intact_parts(name: str, parts: Mapping[str, tuple[str, str]]) -> EmbeddedParts:
-    """Return the parts that match their checksums; `parts` has the expected checksum and the string of each part."""
+    """Return the parts of an embedded log that match their checksums. `parts` has the expected checksum and the string
+    of each part, by name.
+    """
     embedded = EmbeddedParts(name)
     for part, (expected, text) in parts.items():
         actual = checksum(text)
@@ -595,7 +612,8 @@ def _newer(name: str, form: int) -> str:
 
 
 def read_embedded(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
-    """Return the log that is embedded in a page or a notebook, and the fault of the file, or None.
+    """Return the log that a page or a notebook contains, and a description of the file's damage, or None if the file is
+    intact.
 
     If the file is damaged, but the log is not, return both. With `whole`, return an empty log for a damaged file, and
     decode nothing.
@@ -615,7 +633,9 @@ def read_embedded(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidE
 
 
 def log_of(name: str, metadata: Mapping[str, Any]) -> LogFile:
-    """Return the log in metadata from `metadata_of`; raise InvalidEventError if the log is damaged."""
+    """Return the log that a notebook's metadata contain (as written by `metadata_of`); raise InvalidEventError if it is
+    damaged.
+    """
     return _log_of(_of_metadata(name, metadata))
 
 
@@ -668,7 +688,8 @@ def _records(
 
 
 class LongTexts:
-    """List of the distinct long strings in plain data, and the conversion of the data to references into this list.
+    """List of the distinct long strings in plain data. `without` replaces the strings in the data by references, their
+    numbers in this list.
 
     For example, ``without(["a long string that occurs twice"] * 2)`` returns two marks with the same number. Strings
     with the same beginning are neighbours in the list, so that deflate finds the repetition.
@@ -700,11 +721,13 @@ class LongTexts:
         """List of long strings as written: each entry is a string, or a list of pieces that may be references."""
 
     def places(self) -> dict[str, int]:
-        """Return the number of each long string, by string."""
+        """Return a copy of the dict that has the number of each long string in the list."""
         return {**self._places}
 
     def without(self, value: Any) -> Any:
-        """Return plain data with references in place of long strings."""
+        """Return plain data in which each long string is replaced by a reference, its number in this list; `with_texts`
+        restores the strings.
+        """
         if isinstance(value, str):
             return self._short(value)
         if isinstance(value, list):
@@ -730,14 +753,17 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 
 def _pieces(text: str) -> list[str]:
-    """Split a string into lines, line breaks and names of headings; return an empty list for a single line."""
+    """Split a string of several lines into lines, line breaks and labels of headings, for the list of long strings.
+    Return an empty list for a single line.
+    """
     if "\n" not in text:
         return []
     return [piece for piece in _BORDER.split(text) if piece]
 
 
 def whole_texts(new: Sequence[Any], earlier: Sequence[str] = ()) -> list[str]:
-    """Return the list of long strings with pieces joined: the strings of `earlier`, then the strings of `new`.
+    """Return the list of long strings for `with_texts`. It has the strings of `earlier`, then those of `new`, in which
+    a string of several lines is stored as its pieces.
 
     Raises the errors of `with_texts`.
     """
@@ -746,7 +772,8 @@ def whole_texts(new: Sequence[Any], earlier: Sequence[str] = ()) -> list[str]:
 
 
 def with_texts(value: Any, texts: Sequence[str]) -> Any:
-    """Return plain data with long strings in place of references.
+    """Return plain data in which each reference that `LongTexts.without` inserted is replaced by the long string with
+    that number in `texts`.
 
     Raises IndexError, TypeError or ValueError for an invalid reference.
     """
@@ -767,15 +794,15 @@ T = TypeVar("T")
 
 
 class Closable(Protocol):
-    """Object with a method `close`, such as a database connection."""
+    """Protocol of an object with a method `close`, such as a database connection."""
 
     def close(self) -> None:
-        """Release all resources."""
+        """Release all resources of the object, such as files and sockets."""
         ...
 
 
 def close_when_dropped(owner: object, connection: Closable) -> None:
-    """Close a connection when Python drops its owner.
+    """Close a connection when its owner is garbage-collected.
 
     At the end of the process the connection stays open, because a thread may still use it.
     """
@@ -783,7 +810,7 @@ def close_when_dropped(owner: object, connection: Closable) -> None:
 
 
 def weak_method(method: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that calls a bound method but holds no reference to the method's object.
+    """Return a function that calls a method of an object without keeping the object alive.
 
     A store passes its methods to its parts in this way. Without the reference cycle, Python drops the store, and closes
     its files, as soon as nothing else refers to it.

@@ -1,4 +1,5 @@
-"""Encryption at rest: codecs, and the conversion between values and their stored, encrypted form (`Sealing`).
+"""Encryption at rest: codecs, which encrypt and decrypt, and the conversion of values to their stored form and back
+(`Sealing`).
 
 A store encrypts ("seals") values before it writes them, and decrypts ("opens") them on reading.
 
@@ -30,10 +31,12 @@ class Codec(Protocol):
     """Interface of an encryption algorithm with its keys. Both methods may be called from several threads."""
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return data in encrypted form."""
+        """Return data in encrypted form, from which `decrypt` restores them."""
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return the data that `encrypt` encrypted; raise DecryptionError for another key or changed data."""
+        """Return the data that `encrypt` encrypted. Raise DecryptionError if they were encrypted with another key, or
+        changed.
+        """
 
 
 class FernetCodec:
@@ -63,7 +66,9 @@ class FernetCodec:
 
     @classmethod
     def from_environment(cls, variable: str = KEY_VARIABLE) -> Self:
-        """Return a codec with the keys of an environment variable, which are separated by commas."""
+        """Return a codec with the encryption keys in an environment variable, separated by commas; raise SetupError if
+        it has none.
+        """
         keys = [key.strip() for key in os.environ.get(variable, "").split(",") if key.strip()]
         if not keys:
             raise SetupError(f"no key for encryption: the environment variable {variable} is not set")
@@ -75,11 +80,13 @@ class FernetCodec:
         return str(_fernet().Fernet.generate_key().decode())
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return the data encrypted with the first key."""
+        """Return data encrypted with the first key of the codec."""
         return urlsafe_b64decode(self._fernet.encrypt(data))
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return the decrypted data; raise DecryptionError if the data were encrypted with none of the keys."""
+        """Return data decrypted with any key of the codec. Raise DecryptionError if they were encrypted with another
+        key.
+        """
         try:
             return bytes(self._fernet.decrypt(urlsafe_b64encode(data)))
         except _fernet().InvalidToken:
@@ -97,7 +104,7 @@ def _fernet() -> ModuleType:
 
 
 class Sealing:
-    """Conversion of values between plain form and stored form: compression and encryption.
+    """Conversion of values to the form in which a store keeps them, compressed and encrypted, and back.
 
     Parameters
     ----------
@@ -110,18 +117,20 @@ class Sealing:
         self.compresses = compresses
 
     def seal(self, data: bytes) -> bytes:
-        """Return data encrypted if there is a codec, otherwise unchanged."""
+        """Return data in encrypted form if there is a codec, otherwise unchanged."""
         # A JSON object, since messages, errors and notes are in columns of text.
         return data if self.codec is None else _SEALED_MARK + b64encode(self.codec.encrypt(data)) + _END
 
     def seal_packed(self, data: bytes) -> bytes:
-        """Return the data of a record or a checkpoint in stored form: compressed, then encrypted."""
+        """Return the data of a record or a checkpoint in the form in which the store keeps them: compressed, then
+        encrypted.
+        """
         # Encrypted data cannot be compressed, so the order matters.
         packed = pack(data) if self.compresses else data
         return packed if self.codec is None else self.seal(packed)
 
     def open_packed(self, data: bytes) -> bytes:
-        """Return the plain data of a record or a checkpoint from their stored form.
+        """Return the data of a record or a checkpoint as they were before `seal_packed`: decrypted and decompressed.
 
         Raises
         ------
@@ -131,14 +140,15 @@ class Sealing:
         return unpack(self.open(data))
 
     def open_whole(self, data: bytes, fetch: Fetch) -> bytes:
-        """Return the plain data of a record with its large values inserted.
+        """Return the decrypted data of a record, in which references to large values are replaced by the values (loaded
+        with `fetch`).
 
         Raises the errors of `open_packed` and `embed`.
         """
         return embed(self.open_packed(data), fetch)
 
     def open(self, data: bytes) -> bytes:
-        """Return data decrypted if they are encrypted, otherwise unchanged.
+        """Return data in decrypted form if they are encrypted, otherwise unchanged.
 
         Raises
         ------
@@ -155,14 +165,14 @@ class Sealing:
         return self.codec.decrypt(b64decode(data[len(_SEALED_MARK) : -len(_END)]))
 
     def seal_content(self, content: bytes) -> bytes:
-        """Return a large value compressed and encrypted; without a codec unchanged, since the store itself compresses
-        it.
+        """Return a large value compressed and encrypted. Without a codec, return it unchanged, because the store then
+        compresses it itself.
         """
         return content if self.codec is None else self.seal(zlib.compress(content, 1))
 
     def open_content(self, digest: bytes, data: bytes | None) -> bytes | None:
-        """Return a large value decrypted; None for None. Raise CorruptStoreError if the value does not
-        match its hash.
+        """Return the content of a large value, decrypted; None for None. Raise CorruptStoreError if the content does
+        not match its hash.
         """
         if data is None:
             return None
@@ -171,11 +181,13 @@ class Sealing:
         return verified(digest, decrypted if decrypted is data else zlib.decompress(decrypted))
 
     def seal_text(self, text: str | None) -> str | None:
-        """Return a string column of a row (an error or a note) encrypted; None for None."""
+        """Return the error or the note of an execution's row in encrypted form; None for None."""
         return None if text is None else self.seal(text.encode()).decode()
 
     def open_text(self, text: str | None) -> str | None:
-        """Return a string column of a row decrypted; None for None, `UNREADABLE` if decryption fails."""
+        """Return the error or the note of an execution's row decrypted; None for None, and `UNREADABLE` if it cannot be
+        decrypted.
+        """
         try:
             return None if text is None else self.open(text.encode()).decode()
         except DecryptionError:

@@ -90,7 +90,9 @@ def _has_ended_after(event: Event, has_ended: bool) -> bool:  # noqa: FBT001 - t
 
 
 async def _call(store: EventStore, call: Callable[[], T]) -> T:
-    """Call a function that uses the store and return its result; run it in a thread if the store is on a server."""
+    """Return the result of `call`, a function that uses the store. If the store is on a server, `call` runs in a
+    thread, so that the event loop is not blocked.
+    """
     return call() if store.local else await asyncio.to_thread(call)
 
 
@@ -100,7 +102,7 @@ async def _has_ended(store: EventStore, execution_id: str, last: int) -> bool:
 
 
 class _Inbox:
-    """Queue of live events from the thread that appends them to the event loop of the reader."""
+    """Queue that passes new events of one execution from the thread that appends them to the event loop of `follow`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, execution_id: str) -> None:
         self._loop = loop
@@ -114,7 +116,9 @@ class _Inbox:
         """True if a wake-up of the reader is already scheduled, so that many events cause only one."""
 
     def on_events(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Add appended events. The appending thread calls this."""
+        """Add events that were just appended to the followed execution; ignore other executions. The thread that
+        appends them calls this.
+        """
         if execution_id != self._execution_id:
             return
         self._events.extend(events)
@@ -122,7 +126,7 @@ class _Inbox:
         self._schedule()
 
     def on_news(self) -> None:
-        """Record that another process may have appended events, so that the reader looks into the store."""
+        """Record that another process may have appended events. `follow` then reads the new events from the store."""
         self._has_news = True
         self._schedule()
 
@@ -133,7 +137,7 @@ class _Inbox:
                 self._loop.call_soon_threadsafe(self._wake_up.set)
 
     async def wait(self, seconds: float | None) -> bool:
-        """Wait until events or news were added; return False if nothing was added within `seconds`."""
+        """Wait until this process or another one appends events. Return False if none did so within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._wake_up.wait()
@@ -144,7 +148,9 @@ class _Inbox:
         return True
 
     def pop_events(self, last: int) -> tuple[list[Event], bool]:
-        """Remove all events; return those that continue after event `last`, and True if no event can be missing."""
+        """Remove all events from the queue. Return those that directly continue after event `last`, and True if the
+        store has no further events that are missing here.
+        """
         events: list[Event] = []
         has_news = self._has_news
         self._has_news = False

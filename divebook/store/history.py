@@ -20,17 +20,18 @@ MAX_PAGES = 32
 
 
 class EventReader(Protocol):
-    """Interface of the store methods that `History` uses."""
+    """Interface of the store methods with which `History` reads events."""
 
     def read(self, execution_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
         """Return the events of a log with sequence numbers above `after`, at most `limit` events."""
 
     def page(self, execution_id: str, after: int, limit: int) -> EventPage:
-        """Return the same events as `read`, as columns."""
+        """Return the events of a log with sequence numbers above `after`, at most `limit` events, as columns."""
 
 
 class History(Sequence[Event]):
-    """Events of one log as a read-only sequence, which reads pages of events from the store on access.
+    """Events of one log as a read-only sequence. Accessing the sequence reads events from the store, one page at a
+    time.
 
     It behaves like a list: it can be indexed, sliced, iterated and compared. Its length is known without reading.
     ``list(history)`` is a copy that remains valid after the store is closed or the execution is deleted.
@@ -95,7 +96,7 @@ class History(Sequence[Event]):
             yield self.store.page(self.execution_id, self.after + start, min(COLUMN_PAGE, self._length - start))
 
     def at_once(self) -> list[Event]:
-        """Return all events as a list, with empty ids. Takes a third of the time of an iteration."""
+        """Return all events as a list, three times as fast as by iteration. The ids of these events are empty."""
         with garbage_collection_paused():
             return [event for page in self.pages() for event in page.events(self.execution_id)]
 

@@ -36,7 +36,7 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Exclusive right of a process to append to one execution, as it was when acquired or listed."""
+    """Exclusive right of a process to append to the log of one execution, as it was when it was acquired or listed."""
 
     execution_id: str
     token: int
@@ -52,7 +52,8 @@ class Lease:
     """True if the previous owner had not released its lease. Only leases that were just acquired state this."""
 
     def keeps_out(self, moment: Moment, instead_of: Lease | None = None) -> bool:
-        """Return True if the lease is live at a moment: it has not expired, and its owner is not known to be dead.
+        """Return True if the lease is live at a moment, so that other processes may not acquire the execution: it has
+        not expired, and its owner is not known to be dead.
 
         False for `instead_of`, the lease that the caller wants to replace although it is live.
         """
@@ -63,7 +64,7 @@ class Lease:
         return not moment.is_past(self) and not self.owner.has_died()
 
     def held_error(self) -> LeaseHeldError:
-        """Return the error for another process that wants to acquire the execution while this lease is live."""
+        """Return the error for a process that wants to acquire the execution while another process has this lease."""
         owner = self.owner
         until = to_datetime(self.expires_at)
         return LeaseHeldError(self.execution_id, host=owner.host, pid=owner.pid, name=owner.name, until=until)
@@ -71,7 +72,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """Point in time by two clocks, in microseconds: the wall clock and the monotonic clock of the machine.
+    """Point in time in microseconds, measured by two clocks: the wall clock and the monotonic clock of the machine.
 
     Between processes of one machine the monotonic clock decides. It cannot be set, and it stops while the machine
     sleeps, so that neither ends a lease early nor extends it.
@@ -82,24 +83,26 @@ class Moment:
 
     @classmethod
     def at(cls, now: int | None) -> Self:
-        """Return the present by both clocks; for a given `now`, that wall-clock time without a monotonic time."""
+        """Return the present time by both clocks. If `now` is given, return this wall-clock time without a time of the
+        monotonic clock.
+        """
         if now is not None:
             return cls(now, None)
         return cls(time.time_ns() // 1000, time.monotonic_ns() // 1000)
 
     def is_past(self, lease: Lease) -> bool:
-        """Return True if a lease has expired at this point in time."""
+        """Return True if this point in time is at or after the expiry of the lease."""
         if self.uptime is None or lease.expires_uptime is None or lease.owner.boot != this_boot():
             return lease.expires_at <= self.wall
         return lease.expires_uptime <= self.uptime
 
     def plus(self, seconds: float) -> Moment:
-        """Return the moment that is some seconds later, or earlier for a negative number."""
+        """Return the moment that is `seconds` later than this one, or earlier if `seconds` is negative."""
         microseconds = round(seconds * 1_000_000)
         return Moment(self.wall + microseconds, None if self.uptime is None else self.uptime + microseconds)
 
     def lease(self, execution_id: str, token: int, owner: Owner) -> Lease:
-        """Return a new lease that expires at this moment."""
+        """Return a new lease of an execution for an owner, which expires at this moment."""
         return Lease(execution_id, token, owner, self.wall, self.uptime)
 
 
@@ -130,7 +133,7 @@ class Owner:
 
     @classmethod
     def current(cls, name: str | None = None) -> Self:
-        """Return the owner for the present process; `name` replaces the name of its program."""
+        """Return the identity of the current process; `name` replaces the name of its program."""
         pid = os.getpid()
         return cls(socket.gethostname(), pid, _start_of_this_process(pid), name or _program(sys.argv[0]), this_boot())
 
@@ -139,8 +142,8 @@ class Owner:
         return (self.host, self.pid, self.started, self.boot) == (other.host, other.pid, other.started, other.boot)
 
     def has_died(self) -> bool:
-        """Return True if the process has certainly ended; False if it runs or if its state cannot be observed from
-        here.
+        """Return True if the owner's process has certainly ended. Return False if it runs or cannot be observed from
+        here, as on another machine.
         """
         boot = this_boot()
         if self.host != socket.gethostname():
@@ -152,7 +155,7 @@ class Owner:
 
 
 class _ThisProcess:
-    """Cached process id of the present process. `os.getpid` is a system call, and stores need the id at every call."""
+    """Cached id of the current process. Stores need it at each call, and `os.getpid` is a slower system call."""
 
     def __init__(self) -> None:
         self._update()
@@ -168,7 +171,9 @@ THIS_PROCESS = _ThisProcess()
 
 @lru_cache(maxsize=1)
 def this_boot() -> str:
-    """Return an identifier of the machine's present boot and of the container; empty if the system has none."""
+    """Return an identifier of the machine's current boot and of the container of this process; empty if the operating
+    system provides none.
+    """
     try:
         machine = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{machine} {(_PROC / 'self/ns/pid').readlink()}"
@@ -232,7 +237,7 @@ class QueuedExecution:
 
 
 class Claim(NamedTuple):
-    """Request of a worker for queued executions that it can run."""
+    """Request of a worker for queued executions that the worker is able to run."""
 
     queues: tuple[str, ...]
     """Names of queues, in the order in which they are searched."""
@@ -245,7 +250,7 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """State of a worker as it last reported it, valid until `expires_at`."""
+    """State of a worker process as the worker last reported it, valid until `expires_at`."""
 
     id: str
     owner: Owner
@@ -262,7 +267,9 @@ class WorkerRecord:
     """Reason for each execution id that the worker could not start or resume."""
 
     def can_run(self, queued: QueuedExecution) -> bool:
-        """Return True if the worker can claim a queued execution."""
+        """Return True if the worker can claim a queued execution: the worker takes from its queue, has the same
+        definition of its workflow, and has not refused it before.
+        """
         return self.why_not(queued) is None
 
     def why_not(self, queued: QueuedExecution) -> str | None:
@@ -277,7 +284,7 @@ class WorkerRecord:
 
 
 def worker_to_data(worker: WorkerRecord) -> dict[str, Any]:
-    """Return a worker's record as plain data, without the worker id and the expiry."""
+    """Return the record of a worker as plain data, without its id and its expiry."""
     data = asdict(worker)
     del data["id"], data["expires_at"]
     mappings = {"workflows": dict(worker.workflows), "refused": dict(worker.refused)}
@@ -285,6 +292,8 @@ def worker_to_data(worker: WorkerRecord) -> dict[str, Any]:
 
 
 def worker_from(worker_id: str, data: Mapping[str, Any], expires_at: int) -> WorkerRecord:
-    """Build a worker's record from plain data; raise ValueError, TypeError or KeyError for data of another form."""
+    """Build the record of a worker from plain data. Raise ValueError, TypeError or KeyError if the data are not those
+    of a worker.
+    """
     fields = {**data, "owner": Owner(**data["owner"]), "queues": tuple(data["queues"])}
     return WorkerRecord(id=worker_id, expires_at=expires_at, **fields)

@@ -1,4 +1,5 @@
-"""Listeners of a store: to events that this process appends, and to messages and writes of other processes.
+"""Listeners of a store. They are called for events that this process appends, and for messages and writes of other
+processes.
 
 - `Subscribers` calls listeners with the events of each commit, in the thread that appended them.
 - `NewsCounter` counts news (new messages, and writes of other processes), so that threads can wait for the next one.
@@ -41,7 +42,7 @@ class Subscribers:
         self._is_notifying = False
 
     def add(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener; return a function that removes the listener."""
+        """Add a listener for the events of commits; return a function that removes it."""
         entry = (listener,)
         with self._lock:
             self.listeners = (*self.listeners, entry)
@@ -78,27 +79,27 @@ class Subscribers:
 
 
 class NewsCounter:
-    """Counter of new messages and of writes of other processes, on which threads wait for the next increment."""
+    """Counter of news: new messages, and writes of other processes to the store. Threads can wait for the next one."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._count = 0
 
     def add(self) -> None:
-        """Increase the count by one, and wake the waiting threads."""
+        """Increase the count of news by one, and wake the threads in `wait`."""
         with self._condition:
             self._count += 1
             self._condition.notify_all()
 
     def wait(self, last_count: int, seconds: float) -> int:
-        """Wait until the count differs from `last_count`, at most for `seconds`; return the count."""
+        """Wait until the count of news differs from `last_count`, at most for `seconds`; return the present count."""
         with self._condition:
             self._condition.wait_for(lambda: self._count != last_count, seconds)
             return self._count
 
 
 class NewsListeners:
-    """Listeners that one thread of a store calls at new messages and at writes of other processes.
+    """Listeners that a thread of a store calls when there are new messages or another process has written to the store.
 
     One thread waits, however many executions and views listen
     (test_news_are_waited_for_by_one_thread_however_many_listen). It starts with the first listener, and ends when it
@@ -167,7 +168,9 @@ class NewsListeners:
                 _log.exception("a listener to the store's news failed")
 
     def _has_listeners(self) -> bool:
-        """Return True if there are listeners. Otherwise record, under the same lock, that the thread ends."""
+        """Return True if there are listeners. If there are none, forget the thread under the same lock, because it
+        ends; `add` then starts another one.
+        """
         with self._lock:
             if not self._listeners:
                 self._thread = None

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One fault that `check` reports."""
+    """One fault that `check` reports: its description, and the execution and event that it concerns."""
 
     text: str
     execution_id: str | None = None
@@ -46,7 +46,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class CheckedExecution:
-    """Result of `check` for one execution: counts of events, and faults."""
+    """Result of `check` for one execution: numbers of events in its log, and the faults that were found."""
 
     execution_id: str
     events: int
@@ -117,14 +117,16 @@ def _try(read: Callable[[], list[T]], faults: list[str]) -> list[T]:
 
 
 class _Contents:
-    """Reader of a store's large values, which caches the errors of damaged values."""
+    """Reader of the large values of one store. The error of a damaged value is cached."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._damaged: dict[bytes, CorruptStoreError] = {}
 
     def fetch(self, digest: bytes) -> bytes | None:
-        """Return the content of a large value; None if it is missing. Raise CorruptStoreError for a wrong hash."""
+        """Return the content of the large value with the hash `digest`, or None if it is missing. Raise
+        CorruptStoreError if the content does not match the hash.
+        """
         if digest in self._damaged:
             raise self._damaged[digest]
         try:
@@ -138,11 +140,13 @@ class _Contents:
         return len(self._store.blob(digest) or b"")
 
     def absent_files(self, payload: bytes) -> set[bytes]:
-        """Return the digests of the files that a payload refers to but that the store does not have."""
+        """Return the hashes of the files that a payload refers to but that the store does not have."""
         return {digest for digest in files_in(payload, self.fetch) if self._store.blob(digest) is None}
 
     def reached(self, payload: bytes) -> dict[bytes, int]:
-        """Return the digest and size of each large value that a payload refers to, directly or indirectly."""
+        """Return the hash and size of each large value that a payload refers to, directly or through another large
+        value.
+        """
         return {digest: self.size(digest) for digest in reached(payload, self.fetch)}
 
 
@@ -171,7 +175,8 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
 def _check_values(
     store: EventStore, log: StoredLog, contents: _Contents, fold: Fold | None, *, intact: bool
 ) -> list[Finding]:
-    """Return faults in the payloads of a log. If the log is not `intact`, return only undecodable payloads.
+    """Return the faults in the payloads of a log, and in the data that the store derives from them. If the log is not
+    `intact`, return only payloads that cannot be decoded.
 
     Each group of checks runs only if the ones before found nothing, since one fault would cause others.
     """
@@ -191,7 +196,7 @@ def _check_values(
 
 
 def _first_of_each_event(findings: Sequence[Finding]) -> list[Finding]:
-    """Return only the first finding of each event, and all findings that do not belong to an event.
+    """Return the first fault of each event in `findings`, and all faults that do not concern a single event.
 
     Later findings of an event have the same cause as the first.
     """
@@ -207,7 +212,8 @@ def _by_sequence(finding: Finding) -> int:
 
 
 def _check_rows(log: StoredLog) -> Iterator[Finding]:
-    """Yield a finding for each record that is missing, changed or in the wrong position.
+    """Yield a finding (number and text of a fault) for each record of a log that is missing, changed or in the wrong
+    position.
 
     A checksum continues from the preceding one. If a record does not match, either it or the preceding checksum was
     changed. Two candidates for the preceding checksum therefore remain: the stored one, and the one that the content of
@@ -248,7 +254,8 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
 
 
 def _fault_of_first_event(log: StoredLog) -> str | None:
-    """Return the fault of a log whose first event belongs to another execution, or None.
+    """Return a description of the fault if the first event of a log was not recorded when the execution began, for
+    example because it belongs to another execution; otherwise None.
 
     Checksums do not reveal it, since the chain of every log begins with 0.
     """
@@ -282,7 +289,9 @@ def _name_of(record: StoredRecord) -> str:
 def _check_payloads(
     store: EventStore, log: StoredLog, contents: _Contents, results: tuple[list[bytes], list[Event]]
 ) -> Iterator[Finding]:
-    """Decode all payloads of a log into `results`; yield a finding for each record that cannot be read."""
+    """Decode all payloads of a log, and append them and their events to the lists in `results`. Yield a finding for
+    each record that cannot be read.
+    """
     payloads, events = results
     for record in log.records:
         try:
@@ -295,7 +304,7 @@ def _check_payloads(
 
 
 def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield differences of status, end time and error between an execution's row and its events."""
+    """Yield a finding if the status, end time or error in an execution's row differs from that of its events."""
     all_changes = [status_change_of(event.data, event.recorded_at) for event in events]
     changes = [status_change for status_change in all_changes if status_change is not None]
     if not changes:
@@ -310,7 +319,9 @@ def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[
 
 
 def _check_beginning(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield differences between an execution's row and the event that opened its log, with later annotations."""
+    """Yield a finding for each difference between an execution's row and the event that opened its log, with later
+    annotations.
+    """
     if not isinstance(events[0].data, ExecutionStarted):
         return
     openings = (event for event in reversed(events) if isinstance(event.data, ExecutionStarted | ExecutionForked))
@@ -328,7 +339,8 @@ def _compare(name: str, by_record: object, by_events: object) -> Iterator[Findin
 
 
 def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:
-    """Yield large values of a log that the store does not list as used, and a wrong log size in the row.
+    """Yield a finding for each large value of a log that the store does not list as used, and for a wrong log size in
+    the execution's row.
 
     Files of a log that was imported from a page or a notebook are absent, which is not a fault.
     """
@@ -352,7 +364,9 @@ def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents)
 
 
 def _check_questions(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield questions that the store lists as open although the events settle them, and the opposite."""
+    """Yield a finding for each question that the store lists as open although the events of the log settle it, or does
+    not list although the events leave it open.
+    """
     states: dict[str, bool] = {}
     for event in events:
         note_questions(states, event.data)
@@ -395,7 +409,8 @@ def gc(
     dry_run: bool = False,
     now: int | None = None,
 ) -> GcReport:
-    """Delete ended executions by age or number, then unused large values and checkpoints of ended executions.
+    """Delete ended executions that are old or exceed a number. Then delete unused large values and the checkpoints of
+    ended executions.
 
     Without `older_than` and `keep_last`, no execution is deleted. Executions that have not ended, or that a process is
     resuming, stay.
@@ -465,7 +480,7 @@ def _finish(store: EventStore, deleted: list[ExecutionRecord], *, dry_run: bool)
 
 
 def file_content(store: EventStore, digest: str) -> bytes:
-    """Return the content of a file in a store by its SHA-256 (hexadecimal).
+    """Return the content of a workspace file from the store, by the file's SHA-256 (hexadecimal).
 
     Raises
     ------

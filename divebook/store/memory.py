@@ -120,7 +120,8 @@ class MemoryStore(EventStore):
         return source.forked(batch.expected_sequence, log, self._reached)
 
     def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
-        """Append a batch to a log, and update the execution's status, lease, questions and other columns.
+        """Append a batch to the log of an execution, and update the execution's status, lease, questions and other
+        columns.
 
         `_log_for` has made all checks before.
         """
@@ -195,7 +196,7 @@ class MemoryStore(EventStore):
             return [self._logs[name].line(name) for name in page]
 
     def _newest(self, names: list[str]) -> list[str]:
-        """Return execution ids sorted from the newest to the oldest execution."""
+        """Return the given execution ids, sorted by the creation of the executions, newest first."""
         return sorted(names, key=lambda name: (self._logs[name].created_at, self._logs[name].number), reverse=True)
 
     def _unended(self) -> list[ExecutionRecord]:
@@ -329,7 +330,9 @@ class MemoryStore(EventStore):
         return [self._acquire(execution_id, owner, moment, until, None) for execution_id in claimed]
 
     def _claimable(self, claim: Claim, moment: Moment) -> Iterator[str]:
-        """Yield the ids of the executions that a worker may claim, queue by queue, in the order of each queue."""
+        """Yield the ids of the executions that a worker may claim. Queues come in the worker's order, executions in the
+        order of their queue.
+        """
         for queue in claim.queues:
             for queued in self._in_queues():
                 if queued.queue != queue or queued.execution_id in claim.without:
@@ -348,7 +351,9 @@ class MemoryStore(EventStore):
         return log.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
 
     def _in_queues(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
-        """Yield the queue entries by queue, in the order of claims; with `withheld`, only those that workers skip."""
+        """Yield the queue entries of executions that have not ended, queue by queue, in the order of claims: with
+        `withheld` the entries that workers skip, otherwise the others.
+        """
         with self._lock:
             entries = [
                 (-log.enqueued.priority, log.number, execution_id, log.enqueued.queue, log.beginning)
@@ -515,7 +520,7 @@ class MemoryStore(EventStore):
 
 @dataclass(slots=True)
 class MemoryLog:
-    """Log and row of one execution in a `MemoryStore`."""
+    """Log of one execution in a `MemoryStore`, with the columns of the execution's row."""
 
     beginning: Beginning
     created_at: int
@@ -548,18 +553,19 @@ class MemoryLog:
 
     @property
     def status(self) -> str:
-        """Present status of the execution."""
+        """Status of the execution at present."""
         return self.status_columns.status
 
     def stored(self, after: int, last: int) -> list[StoredRecord]:
-        """Return the records that contain the events above `after` up to `last`, undecoded."""
+        """Return the records that contain the events of this log above `after` up to `last`, with encoded payloads."""
         first = max(bisect_right(self.heads, after + 1, key=itemgetter(0)) - 1, 0)
         selection = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
         rows = zip(self.heads[selection], self.payloads[selection], self.checksums[selection], strict=True)
         return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
 
     def forked(self, at: int, new_log: MemoryLog, digests_in: Callable[[bytes], Iterable[bytes]]) -> MemoryLog:
-        """Return a copy of `new_log` that begins with the events of this log up to event `at`.
+        """Return a copy of `new_log`, the empty log of a fork, that begins with the events of this log up to event
+        `at`.
 
         `digests_in` returns the digests of the large values that a payload refers to.
         """
@@ -583,16 +589,16 @@ class MemoryLog:
         )
 
     def ends_record(self, sequence: int) -> bool:
-        """Return True if the event with that sequence number is the last one of its record."""
+        """Return True if the event with a sequence number is the last event of its record."""
         stored = self.stored(sequence - 1, sequence)
         return bool(stored) and stored[0].last_sequence == sequence
 
     def all_ids(self) -> list[Ids]:
-        """Return the event ids of each record of the log."""
+        """Return the event ids of each record of the log, as pairs of the first id and the number of events."""
         return [(first_id, width_of(record_type)) for _, _, record_type, first_id, _, _ in self.heads]
 
     def open_questions(self) -> list[str]:
-        """Return the ids of the open questions, sorted."""
+        """Return the ids of the execution's open questions, sorted."""
         return sorted(question for question, is_open in self.questions.items() if is_open)
 
     def is_over(self, moment: Moment) -> bool:
@@ -600,12 +606,12 @@ class MemoryLog:
         return self.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
 
     def ended_before(self, moment: int) -> bool:
-        """Return True if the execution ended before a moment, in microseconds since 1970."""
+        """Return True if the execution ended before `moment`, in microseconds since 1970."""
         columns = self.status_columns
         return columns.status in TERMINAL and columns.ended_at is not None and columns.ended_at < moment
 
     def line(self, execution_id: str) -> ExecutionRecord:
-        """Return the execution's summary row, as lists show it."""
+        """Return the summary row of the execution, as lists of executions show it."""
         created = to_datetime(self.created_at)
         return ExecutionRecord(
             execution_id=execution_id,
@@ -624,5 +630,5 @@ class MemoryLog:
 
 
 def head_of_record(record: Record, record_type: str) -> Head:
-    """Return the columns of a record without its payload."""
+    """Return the stored columns of a record except its payload: sequence number, time, type, id, path and step."""
     return record.sequence, record.recorded_at, record_type, record.id, record.path, record.step

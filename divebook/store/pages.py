@@ -41,14 +41,14 @@ _WITHOUT_STEP = frozenset(kind.event_type for kind in ON_NO_STEP)
 
 
 class MismatchError(Exception):
-    """Error for columns of stored rows that do not fit each other.
+    """Error for rows of the table of events whose columns, read together, contradict each other.
 
     The caller then reads the rows one by one, which reveals the fault.
     """
 
 
 class EventPage(NamedTuple):
-    """Consecutive events of one log, as columns of numpy and Arrow."""
+    """Consecutive events of one log, as one numpy or Arrow array for each field of the events."""
 
     sequences: Numbers
     recorded_at: Numbers
@@ -61,7 +61,7 @@ class EventPage(NamedTuple):
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> EventPage:
-        """Return a page that contains some events."""
+        """Return a page that contains the given events."""
         return cls(
             np.array([event.sequence for event in events], dtype=np.int64),
             np.array([event.recorded_at for event in events], dtype=np.int64),
@@ -72,14 +72,16 @@ class EventPage(NamedTuple):
         )
 
     def between(self, after: int, last: int) -> EventPage:
-        """Return the part of the page with the sequence numbers above `after` up to `last`."""
+        """Return the part of this page with the sequence numbers above `after` up to `last`; the page itself if these
+        are all events.
+        """
         selection = slice(*np.searchsorted(self.sequences, [after, last], side="right"))
         return (
             self if selection == slice(0, len(self.sequences)) else EventPage(*[column[selection] for column in self])
         )
 
     def events(self, execution_id: str) -> list[Event]:
-        """Return the page as `Event` objects with empty ids.
+        """Return the events of the page as `Event` objects, whose ids are empty.
 
         All payloads are decoded as one JSON list, which takes a third of the time.
 
@@ -106,7 +108,7 @@ class EventPage(NamedTuple):
         return events
 
     def lines(self) -> Any:
-        """Return the payloads as JSON lines, in one Arrow buffer."""
+        """Return the payloads of the page as lines of JSON in one Arrow buffer."""
         return content_of(pc.binary_join_element_wise(self.payloads, pa.scalar(b""), pa.scalar(b"\n")))
 
 
@@ -115,21 +117,21 @@ def _texts(values: Sequence[str]) -> Any:
 
 
 def content_of(texts: Any) -> Any:
-    """Return the concatenated items of an Arrow array of bytes as one buffer, without a copy."""
+    """Return the items of an Arrow array of bytes, joined in one buffer, without copying them."""
     starts = places_of(texts)
     content = texts.buffers()[2] or pa.py_buffer(b"")
     return content.slice(int(starts[0]), int(starts[-1] - starts[0]))
 
 
 def places_of(texts: Any) -> Numbers:
-    """Return the offset at which each item of an Arrow array of bytes begins, and the end of the last item."""
+    """Return the offsets at which the items of an Arrow array of bytes begin, and the end of the last item."""
     starts: Numbers = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
     return starts
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedColumns:
-    """Consecutive rows of the table of events, with each column joined into one string.
+    """Consecutive rows of the table of events, read from SQLite with all values of a column joined into one string.
 
     SQLite joins columns faster than it returns rows.
     """
@@ -152,7 +154,9 @@ class JoinedColumns:
 
 
 class Rows(NamedTuple):
-    """Consecutive rows of the table of events as Arrow arrays, in the order in which a checksum covers the columns."""
+    """Consecutive rows of the table of events as Arrow arrays: one array for each column that the checksum of a row
+    covers, in the same order.
+    """
 
     recorded_at: Any
     """Times in microseconds, as strings."""
@@ -165,7 +169,8 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, joined_columns: JoinedColumns, name_of: Callable[[int], str]) -> Rows:
-        """Return the rows in joined columns; `name_of` returns the record type for a number.
+        """Split joined columns into rows. `name_of` returns the name of a record type for the number that the store
+        uses for it.
 
         Raises
         ------
@@ -189,20 +194,22 @@ class Rows(NamedTuple):
         return rows
 
     def checksum(self, previous: int) -> int:
-        """Return the checksum of the last row, if the row before the first one has the checksum `previous`."""
+        """Return the checksum that the last of these rows must have, if the row before the first one has the checksum
+        `previous`.
+        """
         # Each continues from the one before (`divebook.store.encoding`), so the last one covers all rows as one piece.
         covered = pc.binary_join_element_wise(*[column.cast(pa.binary()) for column in self], pa.scalar(b"\n"))
         return crc32(content_of(covered), previous)
 
     @property
     def widths(self) -> Numbers:
-        """Number of events in each row."""
+        """Number of events in each row of the table of events."""
         kinds = [width_of(name) for name in self.types.dictionary.to_pylist()]
         widths: Numbers = np.array(kinds, dtype=np.int64)[self.types.indices]
         return widths
 
     def page(self, first: int, split_record: SplitRecord) -> EventPage:
-        """Return the events of all rows as a page, numbered from `first`.
+        """Return the events of all rows as a page; `first` is the sequence number of the first event.
 
         `split_record` is called for rows that are compressed, encrypted, have references, or do not have one line for
         each event.
@@ -230,7 +237,7 @@ class Rows(NamedTuple):
         )
 
     def _payloads(self, widths: Numbers, split_record: SplitRecord) -> Any:
-        """Return the JSON of each event in the rows.
+        """Return the JSON payload of each event in the rows, as an Arrow array.
 
         Most payloads are split at their line breaks, all at once. Only the odd ones (see `page`) are split one by one.
         """
@@ -252,7 +259,9 @@ class Rows(NamedTuple):
         return lines.flatten()
 
     def _of_events(self, row: Numbers, place: Numbers) -> tuple[Any, Any]:
-        """Return the type and the step of each event; event i is event number ``place[i]`` of row ``row[i]``."""
+        """Return the type and the step of each event. Event i is number ``place[i]`` among the events of row
+        ``row[i]``.
+        """
         rows_steps = self.steps.dictionary_encode().take(row)
         # Two tables with a row for each record type and a column for each place in a record: the number of the event
         # type, and True if the event has no step. Indexing the tables gives the values for all events at once.
@@ -273,7 +282,9 @@ class Rows(NamedTuple):
 
 
 def _lines(payloads: Any, is_wide: Numbers) -> Any:
-    """Return the lines of each payload as a list. Payloads of several events are enclosed in brackets (`joined`)."""
+    """Split the payload of each row into lines, one for each event. `is_wide` is true for rows of several events, whose
+    payloads are enclosed in brackets.
+    """
     bare = pc.if_else(pa.array(is_wide), pc.binary_slice(payloads, 1, -1), payloads)
     return pc.split_pattern(bare, b",\n")
 
@@ -297,7 +308,8 @@ def _cut(payloads: bytes, lengths: Numbers) -> Any:
 
 
 def _unpacked(packed: bytes) -> Any:
-    """Return the event ids for packed ids of 16 bytes, as `divebook.store.encoding.unpack_id` does for one id.
+    """Return the event ids for packed ids of 16 bytes each, all at once; `divebook.store.encoding.unpack_id` does it
+    for one id.
 
     An id has 128 bits, as two numbers of 64 bits here. Each pair of letters stands for ten bits. One of the pairs takes
     bits from both numbers.

@@ -59,7 +59,8 @@ def register_store(scheme: str, factory: Factory) -> None:
 
 
 def open_store(location: str | Path | None = None) -> EventStore:
-    """Return the store at a location; open it if this process has not opened it yet.
+    """Return the store at a location. If this process has it open already, return the shared store object; otherwise
+    open the store.
 
     With keys in the environment variable ``DIVEBOOK_KEY`` its values are encrypted (`FernetCodec`).
 
@@ -94,7 +95,7 @@ def open_store(location: str | Path | None = None) -> EventStore:
 
 
 def path_of(location: str) -> Path | None:
-    """Return the location of a store in a file as its path; None for the URL of a store on a server.
+    """Return the file path of a store from its location; None if the location is the URL of a store on a server.
 
     Raises
     ------
@@ -143,7 +144,7 @@ def _shared(name: str, factory: Factory) -> EventStore:
 
 
 def leave_open() -> None:
-    """Leave the shared stores of this process open at the end of the process, because a thread still uses them.
+    """Leave the shared stores of this process open when it ends, because a thread still uses them.
 
     Closing a connection that another thread is using crashes the process with a segmentation fault
     (test_a_process_that_ends_while_executions_run_leaves_its_store_open).

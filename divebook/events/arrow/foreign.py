@@ -1,4 +1,5 @@
-"""Recorded forms of values of pandas, polars, numpy and pyarrow, and the registry of functions that record them.
+"""Recorded forms (the forms in which a log stores values) of values of pandas, polars, numpy and pyarrow, and the
+registry of functions that record them.
 
 The modules that import these libraries are imported lazily: where a value exists, its library is loaded already.
 """
@@ -38,7 +39,8 @@ _PYTHON_NUMBERS = "biufSU"
 
 
 def record_foreign(value: Any, path: str, normalize: Normalize) -> Any:
-    """Return the recorded form of a value of one of the `LIBRARIES`; None if its class cannot be recorded.
+    """Return the recorded form of a value whose class is in one of the `LIBRARIES`; None if that class cannot be
+    recorded.
 
     Raises
     ------
@@ -62,8 +64,8 @@ def record_foreign(value: Any, path: str, normalize: Normalize) -> Any:
 
 
 def _python_number(value: Any, path: str, normalize: Normalize) -> Recorded | None:
-    """Return the recorded form of the Python value that equals a numpy scalar; raise UnstorableValueError if there is
-    none.
+    """Convert a numpy scalar to the equal Python value and return its recorded form. Raise UnstorableValueError if
+    Python has no equal value.
     """
     plain = value.item()
     if value.dtype.kind not in _PYTHON_NUMBERS or type(plain) is type(value):
@@ -123,25 +125,31 @@ class Arrow(Recorded):
 
     @property
     def stream(self) -> bytes:
-        """Arrow IPC stream as bytes, which must not be written to: a value recorded in this process is opened without a
-        copy.
+        """Arrow IPC stream of the value as bytes. Do not write to these bytes: `open` may build the value on the same
+        memory, without a copy.
         """
         return b64decode(self.content) if self._stream is None else self._stream
 
     def data(self) -> Any:
-        """Return kind, shape, layout and stream as plain data, the stream last."""
+        """Return the `kind`, `shape` and `layout` of the value and its Arrow IPC stream in base64 as plain data, the
+        stream last.
+        """
         return {"kind": self.kind, "shape": list(self.shape), "layout": self.layout, "data": self.content}
 
     def open(self) -> Any:
-        """Build the table, series, index or array."""
+        """Build the table, series, index or array from its recorded form."""
         return _open_checked(self.kind, lambda: _module_of(self.kind).open_value(self))
 
     def least_bytes(self) -> int:
-        """Return the length of the stream in its present form, a lower bound of the encoded size."""
+        """Return a lower bound of the encoded size in bytes: the length of the Arrow stream in base64 if it is already
+        computed, otherwise as bytes.
+        """
         return len(self._text or self._stream or "")
 
     def plain(self) -> Any:
-        """Return a table as a list of records, and any other value as a list."""
+        """Return the table as a list of records, or another value as a list. Raise ValueError if it has more cells than
+        `MOST_CELLS`.
+        """
         cells = math.prod(self.shape)
         if cells > MOST_CELLS:
             raise ValueError(
@@ -151,7 +159,7 @@ class Arrow(Recorded):
         return _module_of(self.kind).rows(self.open())
 
     def head(self, count: int) -> list[Any]:
-        """Return the first `count` rows or values in the same form as `plain`, for a value of any size."""
+        """Return the first `count` rows or values, in the same form as `plain` but for a value of any size."""
         return list(_module_of(self.kind).rows(self.open()[:count]))
 
     def summary(self) -> str:
@@ -179,11 +187,11 @@ class ForeignScalar(Recorded):
         self.parts_ = list(parts)
 
     def data(self) -> Any:
-        """Return the kind and the parts of the scalar as plain data."""
+        """Return the kind of the scalar (library and class) and the plain values from which it is built again."""
         return {"kind": self.kind, "parts": self.parts_}
 
     def open(self) -> Any:
-        """Build the scalar."""
+        """Build the scalar of pandas or numpy from its recorded form."""
         return _open_checked(self.kind, lambda: _scalars(self.kind).open_scalar(self.kind, self.parts_))
 
     def plain(self) -> Any:

@@ -1,4 +1,5 @@
-"""Recording and building of pandas' frames, numpy arrays, and scalars of both, with their exact dtypes.
+"""Recording of pandas' frames, numpy arrays, and scalars of both in a log, with their exact dtypes, and building them
+again.
 
 A frame consists of columns and indexes. Each column becomes one or several Arrow arrays in the stream of the value.
 Plain data describe the column: its dtype, and the numbers of its arrays in the stream, for example::
@@ -36,7 +37,7 @@ _MOMENTS = "Mm"
 
 
 def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a pandas DataFrame."""
+    """Return the recorded form of a pandas DataFrame, in which a log stores it."""
     writer = ColumnWriter(normalize)
     labels = [f"{path}[{label!r}]" for label in frame.columns]
     layout = {
@@ -50,7 +51,7 @@ def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
 
 
 def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a pandas Series."""
+    """Return the recorded form of a pandas Series, in which a log stores it."""
     writer = ColumnWriter(normalize)
     layout = {
         "name": writer.label(series.name, f"{path}.name"),
@@ -63,7 +64,7 @@ def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Ar
 
 
 def record_index(index: pd.Index[Any], path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a pandas Index of any class."""
+    """Return the recorded form of a pandas Index of any class, in which a log stores it."""
     writer = ColumnWriter(normalize)
     layout = {"index": _index(writer, index, path)}
     return Arrow("pandas.Index", index.shape, layout, write_arrays(writer.arrays))
@@ -92,7 +93,9 @@ def _index(writer: ColumnWriter, index: Any, path: str) -> Description:
 
 
 def open_value(stored: Arrow) -> Any:
-    """Build the DataFrame, Series, Index or numpy array of a recorded form."""
+    """Build a pandas DataFrame, Series or Index, or a numpy array, from its recorded form (the form in which a log
+    stores it).
+    """
     if stored.kind == "numpy.ndarray":
         return _open_array(stored)
     arrays = read_arrays(stored.stream)
@@ -137,7 +140,7 @@ def _read_index(described: Description, arrays: Sequence[Any]) -> Any:
 
 
 def rows(value: Any) -> Any:
-    """Return a DataFrame as a list of records, any other value as a list; missing values of pandas are None."""
+    """Return a DataFrame as a list of records, or another value as a list. Missing values of pandas become None."""
     if isinstance(value, np.ndarray):
         return _array_rows(value)
     if not isinstance(value, pd.DataFrame):
@@ -153,14 +156,17 @@ def rows(value: Any) -> Any:
 
 
 class ColumnWriter:
-    """Collector of the Arrow arrays that a recorded value consists of, with a description of each column."""
+    """Converter of the columns of a pandas object to Arrow arrays. It describes each column, so that `read_column` can
+    restore it.
+    """
 
     def __init__(self, normalize: Normalize) -> None:
         self.arrays: list[Any] = []
         self._normalize = normalize
 
     def add(self, values: Any, path: str) -> Description:
-        """Add a column to the arrays; return the description from which `read_column` restores it.
+        """Add a column to the collected Arrow arrays; return the description from which `read_column` restores the
+        column.
 
         `values` is an array as in `Series.array`.
 
@@ -206,7 +212,9 @@ class ColumnWriter:
         }
 
     def _add_extension_array(self, values: Any, dtype: Any, path: str) -> Description:
-        """Add a column of a pandas extension array that can be converted to Arrow; return its description."""
+        """Convert a pandas extension array to an Arrow array, add it to the collected arrays, and return its
+        description.
+        """
         if isinstance(dtype, pd.StringDtype):
             missing = "NA" if dtype.na_value is pd.NA else "nan"
             at = self._put(as_array(values, path, "large_string"))
@@ -218,7 +226,7 @@ class ColumnWriter:
         raise _unsupported_dtype(dtype, path)
 
     def label(self, value: Any, path: str) -> Any:
-        """Return a cell or a column name as plain data, from which `label_of` restores it."""
+        """Return a cell, or the name of a column, as plain data, from which `label_of` restores it."""
         if type(value) is tuple:
             return {"tuple": [self.label(item, path) for item in value]}
         plain = self._normalize(value, path)
@@ -230,14 +238,14 @@ def _unsupported_dtype(dtype: Any, path: str) -> UnstorableValueError:
 
 
 def label_of(recorded: Any) -> Any:
-    """Return the cell or column name that `ColumnWriter.label` converted to plain data."""
+    """Return the cell or column name for `recorded`, the plain data that `ColumnWriter.label` returned for it."""
     if not isinstance(recorded, dict):
         return opened(recorded)
     return tuple(map(label_of, recorded["tuple"])) if "tuple" in recorded else opened(recorded["value"])
 
 
 def zone_content(zone: Any, path: str) -> str | list[Any]:
-    """Return a time zone as plain data: a name, the key of a `ZoneInfo`, or a fixed offset and its name.
+    """Return a time zone as plain data: its name, the key of a `ZoneInfo`, or the offset and name of a fixed time zone.
 
     A fixed offset is not recorded by its name alone: pandas would read ``timezone(timedelta(hours=1), "CET")`` as the
     zone CET, which has a summer time.
@@ -266,7 +274,9 @@ def zone_content(zone: Any, path: str) -> str | list[Any]:
 
 
 def zone_of(content: str | list[Any]) -> Any:
-    """Return the time zone for the result of `zone_content`; a name remains a string, which pandas interprets."""
+    """Return the time zone that `zone_content` converted to plain data. A name is returned as a string, which pandas
+    accepts as a time zone.
+    """
     if isinstance(content, str):
         return content
     if len(content) == 1:
@@ -277,7 +287,7 @@ def zone_of(content: str | list[Any]) -> Any:
 
 
 def read_column(description: Description, arrays: Sequence[Any]) -> Any:
-    """Return the column for a description and the arrays of a stream, as an array that pandas accepts.
+    """Restore a pandas column from its description (by `ColumnWriter.add`) and the Arrow arrays of the recorded value.
 
     The memory of the result may be written to.
     """
@@ -327,7 +337,7 @@ def _arrow_dtype(description: Description, array: Any) -> Any:
 
 
 def index_of(values: Any) -> pd.Index[Any]:
-    """Return a pandas Index of some values that keeps their dtype, without inference by pandas."""
+    """Return a pandas Index with the given values and their dtype; pandas does not infer another dtype."""
     index: pd.Index[Any] = pd.Index(values, dtype=values.dtype, tupleize_cols=False, copy=False)
     return index
 
@@ -341,7 +351,7 @@ _TEXTS = "US"
 
 
 def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a numpy array."""
+    """Return the recorded form of a numpy array, in which a log stores it."""
     flat = array.ravel()
     dtype = array.dtype
     layout: dict[str, Any] = {"dtype": dtype.str}
@@ -365,7 +375,7 @@ def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -
 
 
 def _open_array(stored: Arrow) -> Any:
-    """Build the numpy array of a recorded form."""
+    """Build a numpy array from its recorded form (the form in which a log stores it)."""
     dtype = np.dtype(stored.layout["dtype"])
     if "objects" in stored.layout:
         return _object_array(stored).reshape(stored.shape)
@@ -419,7 +429,7 @@ def record_scalar(value: Any, path: str, normalize: Normalize) -> ForeignScalar:
 
 
 def open_scalar(kind: str, parts: Sequence[Any]) -> Any:
-    """Build the scalar of a recorded form."""
+    """Build a scalar of pandas or numpy from its recorded form (the form in which a log stores it)."""
     _, *rest = parts
     return _OPEN[kind](*rest)
 

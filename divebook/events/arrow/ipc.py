@@ -18,7 +18,7 @@ from divebook.events.recorded import Normalize
 
 
 def write_arrays(arrays: Sequence[Any]) -> bytes:
-    """Return the IPC stream that contains some Arrow arrays."""
+    """Write Arrow arrays, which may have different lengths, to one IPC stream, and return the stream."""
     columns = [pa.LargeListArray.from_arrays(pa.array([0, len(array)], pa.int64()), array) for array in arrays]
     batch = pa.RecordBatch.from_arrays(columns, names=[str(number) for number in range(len(columns))])
     return _ipc_stream(batch.schema, [batch])
@@ -48,7 +48,7 @@ def _read_table(stream: bytes) -> Any:
 
 
 def as_array(values: Any, path: str, type_: Any = None, mask: Any = None) -> Any:
-    """Return values as one contiguous Arrow array.
+    """Convert Python or numpy values to one Arrow array in contiguous memory.
 
     Raises
     ------
@@ -68,7 +68,9 @@ def in_one_piece(array: Any) -> Any:
 
 
 def without_residue(array: Any) -> Any:
-    """Return an array of numbers with zeros in the memory of missing values, so that equal arrays have equal bytes."""
+    """Return an Arrow array of numbers with zeros in the memory of its missing values, so that equal arrays have equal
+    bytes.
+    """
     if not array.null_count:
         return array
     filled = array.fill_null(pa.scalar(0).cast(array.type))
@@ -80,7 +82,7 @@ def without_residue(array: Any) -> Any:
 
 
 def record_table(table: Any, path: str, _normalize: Normalize) -> Arrow:
-    """Return the recorded form of a pyarrow table, including its metadata."""
+    """Return the recorded form of a pyarrow table, in which a log stores it, with the table's metadata."""
     try:
         content = _ipc_stream(table.schema, table.combine_chunks().to_batches())
     except pa.ArrowException as error:
@@ -89,7 +91,7 @@ def record_table(table: Any, path: str, _normalize: Normalize) -> Arrow:
 
 
 def open_value(stored: Arrow) -> Any:
-    """Build the pyarrow table of a recorded form."""
+    """Build a pyarrow table from its recorded form (the form in which a log stores it)."""
     return _read_table(stored.stream)
 
 

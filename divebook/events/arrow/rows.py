@@ -1,4 +1,5 @@
-"""Frames of row-wise calls: conversion of the input to columns, and of results to frames joined to the input.
+"""Frames of row-wise calls: conversion of the input frame to columns, and of the rows' results to a frame that can be
+joined to the input.
 
 `Each` with `Rows` makes one call per row of a frame. Results are recorded in parts. A part is a frame indexed by row
 position, with a column ``error`` if a row of the part failed. For a frame with the column ``text`` and three rows::
@@ -36,7 +37,8 @@ EndedRow: TypeAlias = tuple[int, Any, str | None]
 
 
 def columns_of(frame: Any) -> dict[str, list[Any]]:
-    """Return the columns of a DataFrame of pandas or polars, an Arrow table, or a list of mappings, as lists by name.
+    """Return the columns of a DataFrame of pandas or polars, an Arrow table, or a list of mappings: a list of cells for
+    each column name.
 
     Raises
     ------
@@ -64,7 +66,7 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
 
 
 def count_of(frame: Any) -> int:
-    """Return the number of rows of a frame, which may have no columns."""
+    """Return the number of rows of a frame, even if the frame has no columns."""
     return int(getattr(frame, "num_rows", None) or len(frame))
 
 
@@ -76,7 +78,7 @@ def records_of(frame: Any) -> list[dict[str, Any]]:
 
 
 def frame_of(ended: Sequence[EndedRow]) -> pd.DataFrame:
-    """Return the results of rows as a frame indexed by position, with a column ``error`` if a row failed.
+    """Return the results of row-wise calls as a frame indexed by row position, with a column ``error`` if a row failed.
 
     A row whose own result has a column ``error`` counts as failed.
     """
@@ -99,8 +101,8 @@ _ERROR_COLUMN_TAKEN = f"StepError: it gave a column {ERROR!r}, which says why a 
 
 
 def _by_column(value: Any) -> Mapping[str, Any]:
-    """Return the result of a row as values by column name: the items of a mapping, the fields of an instance, or
-    `RESULT`.
+    """Return the result of one row as values by column name: the items of a mapping, the fields of an instance, or any
+    other value under the name `RESULT`.
     """
     kind = None if isinstance(value, (str, int, float, Mapping)) else kind_of(type(value))
     if kind == "dataclass":
@@ -113,7 +115,7 @@ def _by_column(value: Any) -> Mapping[str, Any]:
 
 
 def _column(cells: list[Any]) -> Any:
-    """Return a column of values as a pandas array in which integers stay exact beside missing values and floats."""
+    """Convert a list of cells to a pandas array. Integers stay exact, even if other cells are missing or floats."""
     if any(cell is None for cell in cells):
         return pd.Series(cells, dtype=object).array
     column = pd.Series(cells)
@@ -123,7 +125,7 @@ def _column(cells: list[Any]) -> Any:
 
 
 def failures_by_position(parts: Sequence[Any]) -> dict[int, bool]:
-    """Return for each row in recorded parts, by position, True if the row failed."""
+    """Return a dict by row position: True if the row in the recorded frames of results failed, otherwise False."""
     has_failed: dict[int, bool] = {}
     for part in parts:
         frame = part.open()
@@ -133,7 +135,8 @@ def failures_by_position(parts: Sequence[Any]) -> dict[int, bool]:
 
 
 def outcome_of(length: int, rounds: Sequence[tuple[int, Sequence[Any]]]) -> pd.DataFrame:
-    """Return the combined results of all rounds as a frame by position, with the column ``error``.
+    """Return the results of all rows of a step as a frame by position, with the column ``error``; a repeated row has
+    its latest result.
 
     Rows that have not ended are missing.
 
@@ -163,7 +166,8 @@ def outcome_of(length: int, rounds: Sequence[tuple[int, Sequence[Any]]]) -> pd.D
 
 
 def _without_mixed_types(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Return frames with dtypes for which `pandas.concat` does not convert integers to floats.
+    """Return the frames with some dtypes changed to object, so that `pandas.concat` does not convert integers to
+    floats.
 
     Columns of different dtypes, and columns of integers that some frames lack, get the dtype object.
     """
@@ -179,7 +183,9 @@ def _without_mixed_types(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
 
 
 def _with_inferred_type(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column of objects with the dtype of its values; integers beside missing values become ``Int64``."""
+    """Convert a column of dtype object to the dtype of its values. Integers together with missing values become
+    ``Int64``.
+    """
     if column.dtype != object:
         return column
     present = column.dropna()
@@ -192,18 +198,22 @@ def _with_inferred_type(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def failed_in(outcome: pd.DataFrame) -> list[int]:
-    """Return the positions of the failed rows in a frame of results, ascending."""
+    """Return the positions of the failed rows in a frame of results, ascending; an empty list if no row failed."""
     return sorted(int(at) for at in outcome.index[outcome[ERROR].notna()]) if ERROR in outcome else []
 
 
 def certainly_failed_in(outcome: pd.DataFrame) -> list[int]:
-    """Return the positions of the failed rows except those with an unknown outcome, ascending."""
+    """Return the positions of the rows that certainly failed in a frame of results, ascending. Rows with an unknown
+    outcome are left out.
+    """
     failed = failed_in(outcome)
     return [at for at, why in zip(failed, outcome[ERROR].loc[failed], strict=True) if not why.startswith(UNKNOWN)]
 
 
 def joined(frame: Any, outcome: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the results of its rows as additional columns, which replace columns of equal names."""
+    """Return a frame with the results of its rows as additional columns. A column of results replaces a column with the
+    same name.
+    """
     base = _as_pandas(frame)
     results = outcome.copy() if len(outcome) == len(base) else outcome.reindex(range(len(base)))
     results.index = base.index  # join row by row, since index labels may occur more than once
@@ -212,7 +222,7 @@ def joined(frame: Any, outcome: pd.DataFrame) -> pd.DataFrame:
 
 
 def part_of(frame: Any, positions: Sequence[int]) -> pd.DataFrame:
-    """Return the rows of a frame at some positions, as a pandas DataFrame."""
+    """Return the rows of a frame at the given positions as a pandas DataFrame."""
     return _as_pandas(frame).iloc[list(positions)]
 
 
@@ -242,7 +252,8 @@ _UNIFORM_KINDS = _NUMBER_KINDS | {"string", "boolean"}
 
 
 def count_rows(recorded: Recorded, tallies: dict[str, ColumnTally]) -> None:
-    """Add the results in a recorded frame to tallies by column, without failed rows; ignore other recorded values.
+    """Count the cells of a recorded frame of results in `tallies`, by column name, without failed rows. Ignore a
+    recorded value that is not a frame.
 
     Raises
     ------
@@ -255,8 +266,8 @@ def count_rows(recorded: Recorded, tallies: dict[str, ColumnTally]) -> None:
 
 
 def count_frame(frame: pd.DataFrame, tallies: dict[str, ColumnTally]) -> None:
-    """Add the cells of a frame to tallies by column, without failed rows. At most `MOST_COUNTED` columns
-    are counted.
+    """Count the cells of a frame in `tallies`, by column name, without failed rows. At most `MOST_COUNTED` columns are
+    counted.
     """
     if ERROR in frame and (is_sound := frame[ERROR].isna().to_numpy()).sum() < len(frame):
         frame = frame[is_sound]
@@ -267,7 +278,7 @@ def count_frame(frame: pd.DataFrame, tallies: dict[str, ColumnTally]) -> None:
 
 
 def _count(column: pd.Series[Any], tally: ColumnTally) -> None:
-    """Add the cells of one column to a tally.
+    """Count the cells of one pandas column in its tally.
 
     Columns of one kind of values are counted with pandas and numpy; mixed objects are counted cell by cell.
     """
@@ -322,7 +333,9 @@ def _count_numbers(numbers: np.ndarray[Any, Any], tally: ColumnTally) -> None:
 
 
 def _counts_of_few(numbers: np.ndarray[Any, Any]) -> Mapping[int, int] | None:
-    """Return the count of each distinct integer; None if there are more than `MOST_WHOLE` distinct integers."""
+    """Return a mapping of each distinct integer to its count; None if there are more than `MOST_WHOLE` distinct
+    integers.
+    """
     values, counts = np.unique(numbers, return_counts=True)
     if len(values) > MOST_WHOLE:
         return None

@@ -1,4 +1,5 @@
-"""Tallies of columns: counts of single values, a histogram of numbers, and counts of all other cells.
+"""Tallies of columns, for summaries of frames: counts of single values, a histogram of the numbers, and counts of all
+other cells.
 
 A tally has bounded memory, and its result does not depend on how the cells were split into parts: the bins depend only
 on the least and the greatest number, and strings are counted one by one unless there are more than `MOST_DIFFERENT`
@@ -35,7 +36,9 @@ _MISSING = frozenset({"NAType", "NaTType"})
 
 
 class Bins:
-    """Histogram with bins of one width, a power of two; neighbours merge if the range needs more than `MOST_BINS`."""
+    """Histogram of numbers. All bins have the same width, a power of two; neighbours are merged if the range needs more
+    than `MOST_BINS` bins.
+    """
 
     __slots__ = ("counts", "exponent", "greatest", "least")
 
@@ -49,18 +52,20 @@ class Bins:
 
     @property
     def count(self) -> int:
-        """Number of all counted numbers."""
+        """Number of all numbers that were added to the histogram."""
         return sum(self.counts.values())
 
     def add(self, numbers: Iterable[float]) -> None:
-        """Count some finite numbers."""
+        """Add finite numbers to the counts of their bins."""
         finite = [*numbers]
         if finite:
             self.widen(min(finite), max(finite))
             self.add_counts(self.exponent, Counter(place_of(number, self.exponent) for number in finite))
 
     def widen(self, least: float, greatest: float) -> None:
-        """Increase the range of the bins to include two numbers, and merge bins if the range needs a larger width."""
+        """Increase the range of the bins so that it includes the numbers `least` and `greatest`. Merge bins if the
+        range needs a larger bin width.
+        """
         self.least = min(self.least, least)
         self.greatest = max(self.greatest, greatest)
         exponent = exponent_of(self.least, self.greatest)
@@ -69,7 +74,9 @@ class Bins:
             self.exponent = exponent
 
     def add_counts(self, exponent: int, counts: Mapping[int, int]) -> None:
-        """Add counts by bin number, of bins that are at most as wide as these and within their range."""
+        """Add the counts of another histogram, given by bin number. Its bins may not be wider than the bins of this
+        one, and must lie within this one's range.
+        """
         for place, count in _merge_bins(counts, self.exponent - exponent).items():
             self.counts[place] = self.counts.get(place, 0) + count
 
@@ -86,7 +93,8 @@ class Bins:
 
 
 def exponent_of(least: float, greatest: float) -> int:
-    """Return the exponent of the smallest bin width with which `MOST_BINS` bins cover a range and have distinct ends.
+    """Return the exponent (to base 2) of the smallest bin width with which `MOST_BINS` bins cover a range and have
+    distinct ends.
 
     >>> exponent_of(0.0, 10.0), exponent_of(-3.0, 1000.0)
     (-1, 6)
@@ -104,7 +112,7 @@ def exponent_of(least: float, greatest: float) -> int:
 
 
 def place_of(number: float, exponent: int) -> int:
-    """Return the number of the bin that contains a number."""
+    """Return the number of the histogram bin that contains `number`, for bins of the width ``2 ** exponent``."""
     place = math.floor(math.ldexp(number, -exponent))
     return -1 if number < 0 and not place else place  # a negative number that is scaled to -0.0 is still below 0
 
@@ -124,7 +132,7 @@ def _merge_bins(counts: Mapping[int, int], steps: int) -> dict[int, int]:
 
 
 class ColumnTally:
-    """Counts of the cells of one column, by value or by bin.
+    """Counts of the cells of one column: of single values, and for numbers also of bins.
 
     Examples
     --------
@@ -151,7 +159,7 @@ class ColumnTally:
         """Counts of missing cells, of infinite numbers, and of cells that are not single values."""
 
     def add(self, cells: Iterable[Any]) -> None:
-        """Count some cells of any types."""
+        """Count the given cells, which may have any types."""
         texts = Counter[str]()
         numbers = list[float]()
         truths = [0, 0]
@@ -172,7 +180,7 @@ class ColumnTally:
         self.add_numbers(numbers)
 
     def add_texts(self, counts: Mapping[str, int]) -> None:
-        """Add the counts of strings."""
+        """Add the counts of string cells, given by string."""
         self.text_count += sum(counts.values())
         if self.texts is None:
             return
@@ -184,11 +192,11 @@ class ColumnTally:
             self.texts[_key(text)] += count
 
     def add_truths(self, false: int, true: int) -> None:
-        """Add the number of cells that are False, and of those that are True."""
+        """Add the number of cells that are False and the number of cells that are True."""
         self.truths = self.truths[0] + false, self.truths[1] + true
 
     def add_numbers(self, numbers: Iterable[float]) -> None:
-        """Count some numbers; NaN counts as a missing cell, and infinite numbers are counted separately."""
+        """Count the given numbers. NaN counts as a missing cell; infinite numbers are counted separately."""
         finite = []
         for number in numbers:
             if math.isfinite(number):
@@ -203,11 +211,13 @@ class ColumnTally:
         self.add_whole(Counter(map(int, finite)) if self.are_whole else None)
 
     def add_whole(self, counts: Mapping[int, int] | None) -> None:
-        """Add the counts of integers, which the bins count as well; None ends the counting of single integers."""
+        """Add the counts of integer cells, given by integer. None means that the integers have too many distinct
+        values; from then on they are counted only in bins.
+        """
         self.whole = None if counts is None else _sum_if_few(self.whole, counts, MOST_WHOLE)
 
     def merge(self, other: ColumnTally) -> None:
-        """Add all counts of another tally."""
+        """Add all counts of the tally `other`, as for another part of the same column."""
         if other.bins.counts:
             self.bins.widen(other.bins.least, other.bins.greatest)
             self.bins.add_counts(other.bins.exponent, other.bins.counts)
@@ -222,7 +232,9 @@ class ColumnTally:
 
 
 def _sum_if_few(totals: dict[Any, int] | None, counts: Mapping[Any, int], most: int) -> dict[Any, int] | None:
-    """Add counts to totals in place and return the totals; None if there are more than `most` distinct keys."""
+    """Add `counts` to `totals` in place and return `totals`. Return None if `totals` is None, or if there are more than
+    `most` distinct keys.
+    """
     if totals is None or len(counts) > most:
         return None
     for key, count in counts.items():
@@ -235,7 +247,8 @@ def _key(text: str) -> str:
 
 
 def _plain_cell(cell: Any) -> Any:
-    """Return a cell as str, float, bool or None; return a cell unchanged that is not a single value.
+    """Convert a cell to str, float, bool or None. A cell that is not a single value, such as a list, is returned
+    unchanged.
 
     Enums count by their value, decimals and integers as floats, and missing values of the libraries as None.
     """

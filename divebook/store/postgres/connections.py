@@ -159,12 +159,14 @@ class Connections:
 
     @contextmanager
     def opened(self) -> Iterator[Link]:
-        """Open a connection for the block, and translate Postgres's errors into divebook's."""
+        """Open a connection for the block, and close it after the block. Errors of Postgres are raised as errors of
+        divebook.
+        """
         with translated(self.address.location), self.open() as link:
             yield link
 
     def statement(self, text: str) -> str:
-        """Return an SQL statement with this store's schema in place of the default schema."""
+        """Return an SQL statement with the schema of this store in place of the default schema ``divebook``."""
         return named(text, self.address.schema)
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -206,7 +208,7 @@ class Connections:
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close reading connections that were unused for `IDLE_SECONDS`, since other processes may need the
+        """Close the reading connections that were not used for `IDLE_SECONDS`. Other processes may need these database
         sessions.
         """
         with self._lock:
@@ -227,7 +229,9 @@ class Connections:
     # --- writing. The caller holds the store's lock ------------------------------------------------------------------
 
     def send(self, statement: str, values: Sequence[BinaryArray | bool]) -> SentStatement:
-        """Send a writing statement with the parameters ``$1``, ``$2``, and so on, without waiting for the answer."""
+        """Send a statement that writes, with the values of its parameters ``$1``, ``$2``, and so on. Do not wait for
+        the answer.
+        """
         contents = [value.content if isinstance(value, BinaryArray) else _BOOLEANS[value] for value in values]
         with self._writing() as link, translated(self.address.location):
             link.pgconn.send_query_params(
@@ -239,7 +243,9 @@ class Connections:
         return SentStatement(link, self)
 
     def settle(self) -> None:
-        """Wait for the answer to a sent statement, if one is outstanding, and process it. Call this before a write."""
+        """Wait for the answer to the statement that `send` has sent, if it has not been processed, and process it. Call
+        this before a write.
+        """
         if self.unanswered is not None:
             self.unanswered()
 
@@ -256,7 +262,7 @@ class Connections:
 
     @contextmanager
     def transaction(self, *, writes: bool = True) -> Iterator[SendStatement]:
-        """Execute the statements of the block in one transaction; yield the function that executes a statement.
+        """Run the block in one transaction. Yield the function with which the block executes statements.
 
         Raises
         ------
@@ -273,7 +279,9 @@ class Connections:
         self.may_write = True
 
     def refused_format(self) -> NewerStoreError:
-        """Return the error for a statement that wrote nothing because a newer divebook has migrated the tables."""
+        """Return the error for a statement that wrote nothing, because a newer divebook has migrated the tables of the
+        store meanwhile.
+        """
         ((version,),) = self.read(PRESENT_FORMAT)
         return raised_format(self.address.location, version)
 
@@ -288,7 +296,9 @@ class Connections:
 
     @contextmanager
     def connection_errors_handled(self) -> Iterator[None]:
-        """Close the connections if the block fails because the connection or the server can no longer be used."""
+        """Close the affected connections if the block fails because the connection was lost or the server became
+        read-only. The error is raised.
+        """
         try:
             yield
         except ConnectionLostError:
@@ -322,7 +332,7 @@ class Connections:
 
 
 class SentStatement:
-    """Statement that was sent on the writing connection and whose answer is outstanding.
+    """Statement that was sent to the server on the writing connection, and whose answer has not been processed.
 
     The methods need the store's lock.
     """
@@ -332,7 +342,7 @@ class SentStatement:
         self._connections = connections
 
     def has_answer(self, seconds: float | None = None) -> bool:
-        """Wait for the answer for at most `seconds`, or without limit; return True if the answer has arrived."""
+        """Wait for the answer for at most `seconds` (None: without limit). Return True if the answer has arrived."""
         connection = self._link.pgconn
         deadline = None if seconds is None else time.monotonic() + seconds
         with self._connections.connection_errors_handled(), translated(self._connections.address.location):
@@ -348,7 +358,7 @@ class SentStatement:
                 connection.consume_input()
 
     def numbers(self) -> list[int]:
-        """Wait for the answer, and return the array of numbers in its only row."""
+        """Wait for the answer to the statement, and return the integers of the array in the answer's only row."""
         from psycopg import errors, pq
 
         self.has_answer()
@@ -372,15 +382,15 @@ class SendStatement(Protocol):
     """Interface of a function that executes a statement in one round trip and returns its rows."""
 
     def __call__(self, statement: str, values: Values = ()) -> Rows:
-        """Execute a statement and return its rows."""
+        """Execute a statement and return its rows, in one round trip."""
         ...
 
 
 def ready(
     sources: Sequence[socket.socket | Link], seconds: float | None, *, writable: bool = False
 ) -> list[socket.socket | Link]:
-    """Wait until a socket or connection is readable (or writable, if `writable`), at most `seconds`; return the ready
-    ones.
+    """Wait until one of several sockets or connections is readable (or writable, if `writable`), at most `seconds`.
+    Return those that are.
     """
     if _poll is None:
         readable, can_write, _ = select.select(sources, sources if writable else [], [], seconds)
@@ -393,7 +403,8 @@ def ready(
 
 
 def _is_idle(link: Link) -> bool:
-    """Return True if a connection can execute a statement at once.
+    """Return True if a connection is open and can execute a statement at once: it runs no other statement or
+    transaction.
 
     An idle connection that is readable was closed by the server.
     """
@@ -402,7 +413,9 @@ def _is_idle(link: Link) -> bool:
 
 @functools.cache
 def _array_dumper() -> type[Dumper]:
-    """Return the psycopg adapter that sends a `BinaryArray` unchanged. The cast in the statement states the type."""
+    """Return the psycopg adapter that sends a `BinaryArray` unchanged. The type of the array is stated by a cast in the
+    SQL statement.
+    """
     from psycopg.adapt import Dumper
     from psycopg.pq import Format
 
@@ -430,7 +443,7 @@ class DatabaseAddress:
 
     @classmethod
     def of(cls, url: str) -> Self | DatabaseAddress:
-        """Return the address in a URL.
+        """Parse the URL of a database and return its address.
 
         A location without a password that this process has opened before gets its password.
 
@@ -464,7 +477,8 @@ class DatabaseAddress:
         return cls(shown, schema, make_conninfo("", **conninfo))
 
     def remember(self) -> None:
-        """Store the address with its password, so that this process can open its location again.
+        """Remember this address with its password for this process, so that the location of the store can be opened
+        again without it.
 
         Call this after a successful connection.
 
@@ -474,7 +488,9 @@ class DatabaseAddress:
 
 
 def _parse_with_libpq(url: str, rest: str) -> dict[str, Any]:
-    """Return the libpq parameters in a URL; `rest` is the URL without divebook's own parameters."""
+    """Return the connection parameters in the URL of a database, as libpq reads them; `rest` is the URL without
+    divebook's own parameters.
+    """
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
@@ -496,7 +512,9 @@ def _parse_with_libpq(url: str, rest: str) -> dict[str, Any]:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Raise errors of divebook in place of those that Postgres and the decoders raise in the block."""
+    """Raise an error of divebook in place of each error that Postgres, or the decoding of its data, raises in the
+    block.
+    """
     import psycopg
 
     try:
@@ -511,7 +529,7 @@ def translated(location: str) -> Iterator[None]:
 
 
 def translate(error: psycopg.Error, location: str) -> StoreError:
-    """Return the error of divebook for an error of Postgres."""
+    """Return the error of divebook (a `StoreError`) that corresponds to an error of Postgres."""
     import psycopg
 
     code = error.sqlstate or ""
@@ -529,7 +547,7 @@ def translate(error: psycopg.Error, location: str) -> StoreError:
 
 
 def refusal(error: psycopg.Error, location: str) -> StoreError:
-    """Return the error of divebook for a first connection that failed.
+    """Return the error of divebook for the failure of the first connection to a database.
 
     The error is not a ConnectionLostError if waiting cannot help, as after a wrong password.
     """
@@ -542,7 +560,7 @@ def refusal(error: psycopg.Error, location: str) -> StoreError:
 
 
 def outage(error: ReadOnlyStoreError, location: str) -> StoreBusyError | None:
-    """Return the error for a server that became read-only, such as the standby of another server, or None.
+    """Return the error for a server that can no longer be written to, such as the standby of another server.
 
     Return None if the server is writable, and only this user may not write.
     """
@@ -559,7 +577,7 @@ def outage(error: ReadOnlyStoreError, location: str) -> StoreBusyError | None:
 
 
 def _message_of(error: psycopg.Error) -> str:
-    """Return the message in an error of Postgres or libpq on one line, without the failed statement."""
+    """Return the message of an error of Postgres or libpq as one line, without the text of the failed statement."""
     parts = [error.diag.message_primary or str(error), error.diag.message_detail or ""]
     return " ".join(" ".join(parts).split())
 
@@ -571,7 +589,7 @@ def _message_of(error: psycopg.Error) -> str:
 
 
 class BinaryArray:
-    """One-dimensional array in Postgres's binary format, ready to be sent."""
+    """One-dimensional array in Postgres's binary format, ready to be sent as the parameter of a statement."""
 
     __slots__ = ("content",)
 
@@ -580,7 +598,7 @@ class BinaryArray:
 
 
 def array_of(kind: int, column: Sequence[Any]) -> BinaryArray:
-    """Return a column of values as a binary array; `kind` is the number of the values' type in Postgres."""
+    """Convert a column of values to a binary array; `kind` is the number of the type of the values in Postgres."""
     if not column:
         return BinaryArray(_EMPTY.pack(0, 0, kind))
     if kind == TEXT:
@@ -589,7 +607,9 @@ def array_of(kind: int, column: Sequence[Any]) -> BinaryArray:
 
 
 def numbers_in(content: bytes | None) -> list[int]:
-    """Return the numbers in a binary array of bigint without NULL elements; an empty list for NULL."""
+    """Return the integers in a binary Postgres array of bigint, which contains no NULL; an empty list if the array
+    itself is NULL (None).
+    """
     if content is None or len(content) == _EMPTY.size:
         return []
     (length,) = struct.unpack_from(">i", content, _EMPTY.size)
@@ -613,7 +633,9 @@ def _contents(kind: int, column: Sequence[bytes]) -> BinaryArray:
 
 @functools.lru_cache(maxsize=256)
 def _layout(kind: int, count: int) -> struct.Struct:
-    """Return the binary layout of an array of `count` numbers with a header."""
+    """Return the format for packing an array of `count` numbers of a Postgres type, with the array's header, into
+    binary form.
+    """
     return struct.Struct(">iiIii" + f"i{_WIDTHS[kind][1]}" * count)
 
 
@@ -627,7 +649,7 @@ def escaped(text: str) -> str: ...
 @overload
 def escaped(text: None) -> None: ...
 def escaped(text: str | None) -> str | None:
-    r"""Return a string in which NUL and the backslash are escaped.
+    r"""Return a string in which NUL, which Postgres does not accept, and the backslash are escaped; None for None.
 
     Examples
     --------
@@ -644,7 +666,7 @@ def unescaped(text: str) -> str: ...
 @overload
 def unescaped(text: None) -> None: ...
 def unescaped(text: str | None) -> str | None:
-    """Return the original string for a result of `escaped`."""
+    """Return the original of a string that `escaped` returned; None for None."""
     if text is None or "\\" not in text:
         return text
     return _ESCAPED.sub(lambda match: "\0" if match[1] == "0" else "\\", text)

@@ -143,7 +143,7 @@ class LogWriter:
         self._logs: dict[str, CachedLog] = {}
 
     def write(self, batches: Sequence[PreparedBatch], durability: Durability) -> list[Refusal | None]:
-        """Write batches; return for each batch the error that refused it, or None.
+        """Write batches. Return for each batch the error with which it was refused, or None if it was written.
 
         Each round sends at most one batch for each execution. Batches that the server did not accept, and later batches
         of the same execution, remain for the next round.
@@ -179,7 +179,7 @@ class LogWriter:
         return answers
 
     def begin(self, batches: Sequence[PreparedBatch], durability: Durability, notify: Notify) -> SentBatches | None:
-        """Send batches without waiting for the answer; return None if they need a query before they can be sent.
+        """Send batches without waiting for the answer. Return None, and send nothing, if a batch needs a query first.
 
         Batches that only extend cached logs need no query. The answer is processed by `outcome`, or by the next write.
         """
@@ -201,13 +201,16 @@ class LogWriter:
         return sent
 
     def _can_send_at_once(self, batch: PreparedBatch) -> bool:
-        """Return True if a batch is small, and its log and record types are cached, so that it needs no query."""
+        """Return True if a batch needs no query before it is sent: it is small, and its log and the types of its
+        records are cached.
+        """
         log = self._logs.get(batch.execution_id)
         is_cached = log is not None and log.ids.are_below(batch.ids) and self._types.are_known(batch.types)
         return batch.beginning is None and is_cached and batch.size <= MAX_SENT_BYTES
 
     def outcome(self, sent: SentBatches) -> list[Refusal | None]:
-        """Wait for the answer to sent batches; return for each batch the error that refused it, or None.
+        """Wait for the answer to batches that `begin` has sent. Return for each batch the error with which it was
+        refused, or None if it was written.
 
         Raises the errors of `write`.
         """
@@ -219,7 +222,9 @@ class LogWriter:
         return sent.answers
 
     def _settle(self, sent: SentBatches) -> None:
-        """Wait for the answer to sent batches, and store the outcome in `sent`. An interrupted wait can be repeated."""
+        """Wait for the answer to batches that `begin` has sent, and store their outcome in `sent`. If the wait is
+        interrupted, it can be repeated.
+        """
         try:
             entered = sent.statement.numbers()
             # Reset before refused batches are written again: that write would otherwise wait for this answer.
@@ -233,7 +238,9 @@ class LogWriter:
             sent.notify(sent.batches, sent.answers)
 
     def _finish_sent(self, sent: SentBatches, entered: Collection[int]) -> list[Refusal | None]:
-        """Return the outcome of sent batches; send the batches again that the server did not accept."""
+        """Return the outcome of batches that `begin` has sent: for each the error, or None. Batches that the server did
+        not accept are first written again with `write`.
+        """
         answers: list[Refusal | None] = [None] * len(sent.batches)
         refused = self._update_cache(sent.batches, sent.drafts, _keys(sent.drafts, entered))
         if refused:
@@ -248,7 +255,7 @@ class LogWriter:
         return answers
 
     def forget(self, execution_ids: Iterable[str]) -> None:
-        """Remove logs from the cache, so that the next write reads them from the database."""
+        """Remove the logs of executions from the cache, so that the next write reads their state from the database."""
         for execution_id in execution_ids:
             self._logs.pop(execution_id, None)
 
@@ -261,7 +268,8 @@ class LogWriter:
         *,
         is_first: bool,
     ) -> list[int]:
-        """Send the first pending batch of each execution; return the indices of batches that are still pending.
+        """Send the first batch of each execution that has pending batches. Return the indices of the batches that are
+        still pending; `write` repeats this until none is left.
 
         In the first round, a batch that begins a log is sent without a query: it is almost always new. A fork waits for
         the next round if its source is written in this one. A batch that does not fit a cached log stays pending, since
@@ -299,8 +307,8 @@ class LogWriter:
         return sorted(remaining)
 
     def _load_uncached(self, batches: Iterable[PreparedBatch]) -> Collection[str]:
-        """Load the logs of batches into the cache, if they are not cached; return the execution ids that were looked
-        up.
+        """Load the logs that the given batches extend into the cache, if they are not cached. Return the execution ids
+        that were looked up.
         """
         uncached = [batch.execution_id for batch in batches if batch.execution_id not in self._logs]
         if not uncached:
@@ -312,7 +320,8 @@ class LogWriter:
         return uncached
 
     def _ids(self, forked_at: int | None, latest: bytes | None, number: int | None) -> KnownIds:
-        """Return the event ids of a log, from the highest id if that is sufficient.
+        """Return the event ids of a log for the detection of duplicates. They are represented by the highest id if that
+        is sufficient.
 
         The highest id is not sufficient for a fork, or for ids that divebook did not create.
         """
@@ -324,7 +333,9 @@ class LogWriter:
             return KnownIds(None)
 
     def _draft(self, batch: PreparedBatch, durability: Durability, *, is_first: bool) -> DraftBatch:
-        """Return a batch as it is sent; raise StoreError or InvalidEventError if it does not fit the cached log."""
+        """Prepare a batch for sending, based on the cached state of its log. Raise StoreError or InvalidEventError if
+        the batch does not fit this state.
+        """
         log = self._logs.get(batch.execution_id)
         if batch.beginning is not None:
             if log is not None:
@@ -356,7 +367,7 @@ class LogWriter:
     def _begin(
         self, batch: PreparedBatch, beginning: Beginning, durability: Durability, *, is_first: bool
     ) -> DraftBatch:
-        """Return the first batch of a new log as it is sent.
+        """Prepare the batch that begins a new log for sending. Raise StoreError if the batch may not begin a log.
 
         The server refuses it if the log or the start key exists. The next round finds out which of them it was.
         """
@@ -380,8 +391,8 @@ class LogWriter:
             raise StartKeyTakenError(key, unescaped(holder))
 
     def _fork_point(self, batch: PreparedBatch, source: str) -> tuple[int, dict[str, Any]]:
-        """Return the checksum of the last event that a fork shares with its source, and the columns that
-        name its row.
+        """Return the checksum of the last event that a new fork shares with its source, and the columns with which the
+        fork refers to this event's row.
         """
         sequence = batch.expected_sequence
         log = self._reader.find(source, sequence - 1, sequence)
@@ -397,7 +408,9 @@ class LogWriter:
     def _send(
         self, batches: Sequence[PreparedBatch], drafts: dict[int, DraftBatch], durability: Durability
     ) -> list[int]:
-        """Send drafts in one transaction and wait; return the indices of the batches that the server did not accept."""
+        """Send draft batches in one transaction and wait for the answer. Return the indices of the batches that the
+        server did not accept.
+        """
         rows, uses = self._rows(batches, drafts)
         is_relaxed = _is_relaxed(batches, drafts, durability)
         # The usual case needs no JSON and can be sent without waiting.
@@ -415,12 +428,14 @@ class LogWriter:
     def _send_extensions(
         self, drafts: Mapping[int, DraftBatch], rows: Sequence[Row], *, is_relaxed: bool
     ) -> SentStatement:
-        """Send drafts that only extend cached logs, without waiting for the answer."""
+        """Send draft batches that only add events to cached logs, and do not wait for the answer."""
         logs = [draft.row() for draft in drafts.values()]
         return self._connections.send(_EXTEND_LOGS, (is_relaxed, *_arrays(_LOG, logs), *_arrays(_ROW, rows)))
 
     def _rows(self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch]) -> tuple[list[Row], list[Row]]:
-        """Return the rows to insert for drafts: those of the records, and those of new large values."""
+        """Return the database rows that draft batches insert: the rows of their records, and the rows of large values
+        that their executions did not use before.
+        """
         rows: list[Row] = []
         uses: list[Row] = []
         for number, (index, draft) in enumerate(drafts.items(), 1):
@@ -443,7 +458,9 @@ class LogWriter:
     def _update_cache(
         self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch], keys: Sequence[int]
     ) -> list[int]:
-        """Add the logs of accepted drafts (key not 0) to the cache; return the indices of the other drafts."""
+        """Store the logs of the accepted draft batches, whose key is not 0, in the cache. Return the indices of the
+        other batches.
+        """
         refused = []
         for (index, draft), key in zip(drafts.items(), keys, strict=True):
             self._logs.pop(batches[index].execution_id, None)  # the log that was written last is the last key
@@ -458,7 +475,7 @@ class LogWriter:
 
 @dataclass(slots=True)
 class CachedLog:
-    """Cached row and end of a log that this process writes, with its event ids."""
+    """Cached state of a log that this process writes: the execution's row, the end of the log, and its event ids."""
 
     key: int
     token: int
@@ -474,7 +491,7 @@ class CachedLog:
 
 @dataclass(slots=True)
 class DraftBatch:
-    """Batch in the form in which it is sent, with the state of its log before and after it."""
+    """Batch in the form in which it is sent to the server, with the state of its log before and after the batch."""
 
     before: CachedLog | None
     """Log before the batch; None if the batch begins the log."""
@@ -488,13 +505,17 @@ class DraftBatch:
     """Contents of the large values that the execution did not use before, by digest."""
 
     def only_extends_log(self, batch: PreparedBatch) -> bool:
-        """Return True if the batch only appends events and changes no status, question, queue or large value."""
+        """Return True if the batch only appends events to an existing log, and changes no status, question, queue, tags
+        or large values.
+        """
         has_status_change = batch.status_change is not None or batch.wake_at is not None
         has_more = batch.questions or batch.annotations or batch.enqueued is not None or batch.withheld is not None
         return self.before is not None and not (has_status_change or has_more or self.new_blobs)
 
     def row(self) -> tuple[Any, ...]:
-        """Return the columns for a batch that only extends a log: those that the server compares, and the new ones."""
+        """Return what is sent to update the execution's row for a batch that only appends events: the columns that the
+        server compares first, and the new values.
+        """
         before = self.before
         after = self.log
         assert before is not None  # noqa: S101 - the batch extends a log
@@ -503,7 +524,9 @@ class DraftBatch:
         return (*compared, line.status, line.last_sequence, line.size, line.taken, line.seal(), after.checksum)
 
     def head(self, batch: PreparedBatch) -> dict[str, Any]:
-        """Return the columns of the execution's row as JSON data: those that the server compares, and the new ones."""
+        """Return what is sent to write or update the execution's row, as JSON data: the columns that the server
+        compares first, and the new values.
+        """
         before = self.before
         compared = self.head_of_new_log
         if before is not None:
@@ -514,7 +537,9 @@ class DraftBatch:
 
 @dataclass(slots=True)
 class SentBatches:
-    """Batches that were sent without waiting, and their outcome. Each batch only extends a cached log."""
+    """Batches that were sent to the server without waiting, and their outcome. Each batch only adds events to a cached
+    log.
+    """
 
     batches: Sequence[PreparedBatch]
     drafts: dict[int, DraftBatch]
@@ -527,7 +552,9 @@ class SentBatches:
     """Error of the statement as a whole, or None. Unless the connection was lost, no batch was written."""
 
     def is_answered(self, seconds: float) -> bool:
-        """Wait for at most `seconds`; return True if the server has answered, or the connection was lost."""
+        """Wait for at most `seconds`. Return True if the server has answered or the connection was lost, so that
+        `outcome` does not block.
+        """
         try:
             return self.statement.has_answer(seconds)
         except StoreError:  # `outcome` raises it
@@ -547,7 +574,9 @@ def _head(batch: PreparedBatch, after: CachedLog) -> dict[str, Any]:
 
 
 def lease_columns(lease: Lease) -> dict[str, Any]:
-    """Return the columns of a lease that the first batch of a log sends."""
+    """Return a lease as database columns by name. The first batch of a log contains them if the new execution is
+    leased.
+    """
     owner = lease.owner
     strings = {"host": owner.host, "owner": owner.name, "boot": owner.boot}
     columns = {name: escaped(text) for name, text in strings.items()}
@@ -559,7 +588,9 @@ def _is_relaxed(batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatc
 
 
 def _keys(drafts: Mapping[int, DraftBatch], entered: Collection[int]) -> list[int]:
-    """Return the key of each draft's log, or 0 for a draft that the server did not accept."""
+    """Return the database key of the log of each draft batch, or 0 for a draft that the server did not accept;
+    `entered` has the accepted keys.
+    """
     keys = [draft.log.key for draft in drafts.values()]
     return [key if key in entered else 0 for key in keys]
 
@@ -580,7 +611,9 @@ class LogReader:
         self._types = types
 
     def find(self, execution_id: str, after: int, last: int) -> LogRows | None:
-        """Return the rows that contain the events above `after` up to `last`; None for an unknown execution."""
+        """Read the rows of a log that contain the events above `after` up to `last`. Return None for an unknown
+        execution.
+        """
         values = (escaped(execution_id), min(after, MOST), min(last, MOST))
         rows = self._connections.read(_READ, values)
         if not rows:
@@ -589,7 +622,7 @@ class LogReader:
         return LogRows(execution_id, key, length, checksum, rows[1:])
 
     def records(self, log: LogRows, last: int) -> Iterator[StoredRecord]:
-        """Yield the requested records of a log, verified by their checksums.
+        """Yield the records in `log`, the rows that a query returned, up to event `last`. Their checksums are verified.
 
         Raises
         ------
@@ -617,7 +650,7 @@ class LogReader:
             )
 
     def decoded_records(self, log: LogRows, last: int, sealing: Sealing) -> list[Record]:
-        """Return the requested records of a log, verified and decoded.
+        """Return the records in the rows that a query returned, with decoded payloads. Their checksums are verified.
 
         Raises the errors of `records`.
         """
@@ -625,8 +658,8 @@ class LogReader:
         return [_decoded(record, sealing, fetch, log) for record in self.records(log, last)]
 
     def around(self, execution_id: str, sequences: Sequence[int]) -> list[LogRows]:
-        """Return for each event the row of its record and the rows before it; an empty list for an unknown
-        execution.
+        """Read single events of a log. Return for each the row of its record, and the rows before that are needed to
+        verify it; an empty list for an unknown execution.
         """
         rows = self._connections.read(_AROUND, (list(sequences), escaped(execution_id)))
         logs: list[LogRows] = []
@@ -638,17 +671,21 @@ class LogReader:
         return logs
 
     def ids(self, execution_id: str) -> list[Ids]:
-        """Return the event ids of each record of a log."""
+        """Return the event ids of each record of a log, as pairs of the first id and the number of events."""
         rows = self._connections.read(_IDS, (escaped(execution_id), MOST))
         return [(unpack_event_id(event_id), width_of(self._types.name(number))) for event_id, number in rows]
 
     def blob(self, digest: bytes) -> bytes | None:
-        """Return a large value, still encrypted; None if it is missing. Raise CorruptStoreError if it is damaged."""
+        """Return the content of a large value, still encrypted; None if it is missing. Raise CorruptStoreError if it is
+        damaged.
+        """
         rows = self._connections.read(_BLOB, (digest,))
         return unpack_blob(Packed(*rows[0])) if rows else None
 
     def fetcher(self, sealing: Sealing) -> Fetch:
-        """Return a function that loads, decrypts and verifies a large value by its digest, with a cache."""
+        """Return a function that returns a large value by its hash: it loads, decrypts and verifies the value, and
+        caches it.
+        """
         loaded: dict[bytes, bytes | None] = {}
 
         def fetch(digest: bytes) -> bytes | None:
@@ -660,7 +697,7 @@ class LogReader:
 
 
 class LogRows(NamedTuple):
-    """Rows of one log that a query returned."""
+    """Rows of the table of events that a query returned for one log."""
 
     execution_id: str
     key: int
@@ -696,7 +733,9 @@ def _decoded(record: StoredRecord, sealing: Sealing, fetch: Fetch, log: LogRows)
 
 
 def line_of(row: tuple[Any, ...]) -> tuple[Line, int]:
-    """Return the columns of a row of `RECORD` as a `Line`, and the checksum that is stored with the row."""
+    """Convert a row that the query `RECORD` returned to a `Line` (row of an execution), and return it with the checksum
+    that is stored in the row.
+    """
     columns: list[Any]
     *columns, seal = [unescaped(value) if isinstance(value, str) else value for value in row]
     columns[_TAGS] = encode([unescaped(tag) for tag in columns[_TAGS]]).decode()
@@ -704,7 +743,7 @@ def line_of(row: tuple[Any, ...]) -> tuple[Line, int]:
 
 
 def load_line(row: tuple[Any, ...]) -> Line:
-    """Return the columns of a row of `RECORD` as a `Line` after a check of its checksum.
+    """Convert a row that the query `RECORD` returned to a `Line` (row of an execution), after a check of its checksum.
 
     Raises
     ------
@@ -721,29 +760,33 @@ def load_line(row: tuple[Any, ...]) -> Line:
 
 
 def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
-    """Return a row of `RECORD` as an `ExecutionRecord`; raise CorruptStoreError if the row was changed."""
+    """Convert a row that the query `RECORD` returned to an `ExecutionRecord`. Raise CorruptStoreError if its checksum
+    does not match.
+    """
     return record_of(load_line(row))
 
 
 def columns_of(line: Line) -> dict[str, Any]:
-    """Return the columns of an execution's row by name, in the form in which they are sent."""
+    """Return the columns of an execution's row (`line`) by name, converted as Postgres needs them."""
     columns = {name: escaped(value) if isinstance(value, str) else value for name, value in line._asdict().items()}
     return {**columns, "tags": [escaped(tag) for tag in decode(line.tags)], "seal": line.seal()}
 
 
 def pack_event_id(event_id: str) -> bytes:
-    """Return an event id as bytes: 16 bytes for an id of divebook's form, otherwise ``FF`` and the id in UTF-8."""
+    """Return an event id as bytes: 16 bytes for an id in divebook's own format, else ``FF`` and the id in UTF-8."""
     packed = pack_id(event_id)
     return packed if isinstance(packed, bytes) and packed[:1] != _OTHER_FORM else _OTHER_FORM + event_id.encode()
 
 
 def unpack_event_id(packed: bytes) -> str:
-    """Return the event id for a result of `pack_event_id`. A damaged id results in a string that no event has."""
+    """Return the event id for bytes that `pack_event_id` returned. For damaged bytes, return a string that is not the
+    id of any event.
+    """
     return packed[1:].decode("utf-8", "replace") if has_other_form(packed) else unpack_id(packed)
 
 
 def has_other_form(packed: bytes) -> bool:
-    """Return True if packed bytes are not of an id of divebook's form.
+    """Return True if bytes from `pack_event_id` are those of an event id in another format than divebook's own.
 
     Packed ids of divebook's form sort as their strings do.
     """
@@ -751,7 +794,7 @@ def has_other_form(packed: bytes) -> bool:
 
 
 class TypeNumbers:
-    """Numbers that the database uses in place of the names of record types, cached.
+    """Cache of the numbers by which the database refers to record types instead of their names.
 
     Another process may have added types.
     """
@@ -762,19 +805,19 @@ class TypeNumbers:
         self._numbers: dict[str, int] = {}
 
     def load(self) -> None:
-        """Read all numbers and names from the database."""
+        """Read the numbers and names of all record types from the database into the cache."""
         rows = self._connections.read("SELECT number, name FROM divebook.event_types")
         self.names = dict(rows)
         self._numbers = {name: number for number, name in rows}
 
     def number(self, name: str) -> int:
-        """Return the number of a record type; add missing types to the database."""
+        """Return the number of a record type; if the database has no number for it, add it."""
         if name not in self._numbers:
             self._add({name, *PAYLOADS} - self._numbers.keys())
         return self._numbers[name]
 
     def are_known(self, names: Iterable[str]) -> bool:
-        """Return True if the numbers of some record types are cached, so that no query is necessary."""
+        """Return True if the numbers of all given record types are cached, so that no query is necessary."""
         return all(name in self._numbers for name in names)
 
     def _add(self, names: Collection[str]) -> None:
@@ -783,13 +826,17 @@ class TypeNumbers:
         self.load()
 
     def name(self, number: int) -> str:
-        """Return the record type for a number, or ``type 7`` for an unknown number; read uncached numbers again."""
+        """Return the name of the record type that has a number, or ``type 7`` if number 7 is unknown. If the number is
+        not cached, read all numbers again.
+        """
         if number not in self.names:
             self.load()
         return self.names.get(number, f"type {number}")
 
     def stored(self, row: tuple[Any, ...]) -> StoredRecord:
-        """Return the undecoded record in a row of the database function `divebook.read_log`."""
+        """Convert a row that the database function `divebook.read_log` returned to a record whose payload is not
+        decoded.
+        """
         _, sequence, recorded_at, number, event_id, path, step, data, checksum = row
         name = self.names.get(number) or self.name(number)
         return StoredRecord(

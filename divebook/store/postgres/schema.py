@@ -491,7 +491,7 @@ tables."""
 
 
 def raised_format(location: str, version: int) -> NewerStoreError:
-    """Return the error for a store that a newer divebook has migrated while it was open in this process."""
+    """Return the error for a store whose tables a newer divebook has migrated while this process had it open."""
     return NewerStoreError(
         f"a newer divebook has raised {location} to format {version} while it was open here, and this version knows up "
         f"to {len(MIGRATIONS)}: nothing more is written. End this process, upgrade divebook, and resume what had not "
@@ -500,17 +500,20 @@ def raised_format(location: str, version: int) -> NewerStoreError:
 
 
 def named(statement: str, schema: str) -> str:
-    """Return a statement with the name of a schema in place of the default schema."""
+    """Return an SQL statement in which the given schema takes the place of the default schema ``divebook``."""
     return statement if schema == SCHEMA else statement.replace("divebook.", f'"{schema}".')
 
 
 def may_write(connection: psycopg.Connection[Any]) -> bool:
-    """Return True if this user can write to this server (it is not a standby, and not set to read-only)."""
+    """Return True if this connection may write: the server is not a standby of another one, and is not set to
+    read-only.
+    """
     return connection.execute("SHOW transaction_read_only").fetchall() == [("off",)]
 
 
 def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> None:
-    """Run the missing migrations of a schema in one transaction; raise NewerStoreError for a newer format.
+    """Run the migrations that a schema lacks, in one transaction. Raise NewerStoreError if a newer version has migrated
+    it.
 
     Raises
     ------
@@ -534,7 +537,9 @@ def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> 
 
 
 def _make_schema(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Create a schema if it does not exist. An administrator may have created it for a user without that right."""
+    """Create a schema if it does not exist. If it exists, no right to create schemas is needed: an administrator may
+    have created it.
+    """
     if not connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,)).fetchall():
         connection.execute(f'CREATE SCHEMA "{schema}"'.encode())
 

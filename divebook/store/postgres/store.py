@@ -160,8 +160,8 @@ class PostgresStore(EventStore):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append batches as `EventStore.append_all` does, and repeat refused batches that a lost connection had left
-        unsettled.
+        """Append batches as `EventStore.append_all` does. Repeat refused batches if an earlier attempt to write them
+        ended with a lost connection.
         """
         answers = super().append_all(batches)
         # The server may have made the commit in doubt only now, after this process read the log
@@ -177,7 +177,9 @@ class PostgresStore(EventStore):
         return answers
 
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
-        """Append as `EventStore.append_in_a_moment` does; send batches that only extend cached logs at once."""
+        """Append as `EventStore.append_in_a_moment` does. Batches that only add events to cached logs are sent at once;
+        all others are left to `finish`.
+        """
         self._check_open()
         # A check of the key, and a look for records of a lost commit, wait for the server.
         can_skip_keys = all(not batch.expected_sequence or self._is_readable(batch.execution_id) for batch in batches)
@@ -221,7 +223,9 @@ class PostgresStore(EventStore):
         return ended
 
     def _delete_all(self, execute: SendStatement, execution_ids: Sequence[str]) -> list[str]:
-        """Delete executions; return their ids and the ids of the forks that received shared events."""
+        """Delete executions. Return their ids and the ids of the forks that have taken over events that they shared
+        with a deleted execution.
+        """
         changed_ids: list[str] = []
         for execution_id in execution_ids:
             changed_ids += tables.delete_execution(execute, execution_id, self.sealing)
@@ -309,7 +313,9 @@ class PostgresStore(EventStore):
         return tables.load_new_messages(self._connections.read, self.sealing, after)
 
     def on_news(self, listener: NewsListener, execution_id: str | None = None) -> Callable[[], None]:
-        """Call ``listener()`` when there is news, as `EventStore.on_news` does."""
+        """Call ``listener()`` when a message arrives or another process has appended events, as `EventStore.on_news`
+        does.
+        """
         removers = [super().on_news(listener)]
         if execution_id is not None:
             removers.append(self._server_news.follow(execution_id))
@@ -479,7 +485,7 @@ class PostgresStore(EventStore):
 
 
 class ServerNews:
-    """Thread that receives the server's notifications of messages and appends.
+    """Thread that receives notifications from the database server about new messages and appends of other processes.
 
     The thread starts with the first wait for news.
     """
@@ -499,14 +505,14 @@ class ServerNews:
         self._wake_writer.settimeout(0)
 
     def start(self) -> None:
-        """Start the thread, unless it runs already or the store is closed."""
+        """Start the thread that receives notifications. Do nothing if it runs already or if the store is closed."""
         with self._lock:
             if self._thread is None and not self._is_closing:
                 self._thread = threading.Thread(target=self._run, name="divebook-postgres-news", daemon=True)
                 self._thread.start()
 
     def follow(self, execution_id: str) -> Callable[[], None]:
-        """Receive notifications of appends to a log; return a function that ends the notifications."""
+        """Request notifications of appends to the log of an execution. Return a function that ends the request."""
         with self._lock:
             self._followed[execution_id] += 1
         self._wake()
@@ -519,7 +525,7 @@ class ServerNews:
         return unfollow
 
     def close(self) -> None:
-        """End the thread, and close the sockets that wake it."""
+        """End the thread that receives notifications, and close the sockets that wake it."""
         with self._lock:
             self._is_closing = True
             thread = self._thread
@@ -586,7 +592,8 @@ class ServerNews:
     def _announce_followed(
         self, link: Link, announced: frozenset[str], renew_at: float
     ) -> tuple[frozenset[str], float]:
-        """Write rows for the followed logs into the table of followers if logs were added or the rows expire soon.
+        """Write rows into the table of followers, so that other processes send notifications of appends to the followed
+        logs. Do so if logs were added, or if the earlier rows expire soon.
 
         Return the followed logs, and the monotonic time at which to renew the rows.
         """
@@ -614,7 +621,7 @@ class ServerNews:
             pause = min(MAX_POLL_PAUSE, pause * 1.5)
 
     def _has_notification(self, link: Link) -> bool:
-        """Return True if a notification has arrived since the previous check, without waiting."""
+        """Return True if the server has sent a notification since the previous check. Do not wait for one."""
         return bool(list(link.notifies(timeout=0)))
 
     def _wait(self, link: Link | None, seconds: float) -> None:

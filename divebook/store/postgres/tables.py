@@ -80,13 +80,15 @@ def load_leases(execute: SendStatement) -> list[Lease]:
 
 
 def load_lease(execute: SendStatement, execution_id: str) -> tuple[Lease | None] | None:
-    """Return the lease of one execution in a tuple: ``(None,)`` without a lease, None for an unknown execution."""
+    """Return a tuple with the lease of one execution, or ``(None,)`` if it has no lease. Return None for an unknown
+    execution.
+    """
     rows = execute(_OF_ONE, (escaped(execution_id),))
     return (lease_from_columns(rows[0][0], rows[0][1:]),) if rows else None
 
 
 def lease_from_columns(execution_id: str, columns: Sequence[Any]) -> Lease | None:
-    """Return the lease in the columns `COLUMNS` of a row; None if the columns are NULL."""
+    """Return the lease in the columns of a row that `COLUMNS` names; None if they are NULL."""
     token, host, pid, started, name, boot, expires_at = columns
     if host is None:
         return None
@@ -100,21 +102,23 @@ def lock_execution(execute: SendStatement, execution_id: str) -> None:
 
 
 def write_next_lease(execute: SendStatement, execution_id: str, owner: Owner, until: Moment) -> Lease:
-    """Increase the token of an execution, and write a lease with this token in place of an older lease."""
+    """Increase the lease token of an execution by one, and write a lease with it in place of an earlier lease."""
     columns = (escaped(owner.host), owner.pid, owner.started, escaped(owner.name), escaped(owner.boot), until.wall)
     ((token, was_left),) = execute(_NEXT, (escaped(execution_id), *columns))
     return Lease(execution_id, token, owner, until.wall, was_left=was_left)
 
 
 def renew_leases(execute: SendStatement, leases: Sequence[Lease], until: Moment) -> list[bool]:
-    """Set a new expiry of leases; return for each False if it was released or replaced by a newer lease."""
+    """Set a new expiry for leases. Return for each lease True, or False if it was released or replaced by a newer
+    lease.
+    """
     columns = ([escaped(lease.execution_id) for lease in leases], [lease.token for lease in leases])
     renewed = {unescaped(name) for (name,) in execute(_RENEW, (until.wall, *columns))}
     return [lease.execution_id in renewed for lease in leases]
 
 
 def release_lease(execute: SendStatement, lease: Lease) -> None:
-    """Delete a lease, unless the execution has a newer lease."""
+    """Delete a lease. If the execution has a newer lease, do nothing."""
     execute(_RELEASE, (escaped(lease.execution_id), lease.token))
 
 
@@ -160,8 +164,8 @@ def _place(kind: str, key: str) -> bytes:
 
 
 def post_message(connections: Connections, message: Message, payload: bytes) -> int | None:
-    """Write a message unless its execution already has one of the same kind and key; return the stored message's
-    number.
+    """Write a message and return its number. If its execution already has a message of the same kind and key, return
+    the number of that one.
 
     Return None if the execution does not exist.
     """
@@ -178,7 +182,9 @@ def post_message(connections: Connections, message: Message, payload: bytes) -> 
 
 
 def insert_message(execute: SendStatement, message: Message, payload: bytes) -> bool:
-    """Write a message under its number; return False if the execution does not exist."""
+    """Write a message under the number that it already has, as from another store. Return False if its execution does
+    not exist.
+    """
     row = (message.kind, message.key, payload, message.source, message.posted_at)
     checksum = of_row((message.execution_id, *row))
     strings = (escaped(message.key), payload, escaped(message.source))
@@ -187,7 +193,7 @@ def insert_message(execute: SendStatement, message: Message, payload: bytes) -> 
 
 
 def load_message(execute: SendStatement, sealing: Sealing, number: int) -> Message | None:
-    """Return the message with a number; None if the message was deleted."""
+    """Return the message that has a number; None if the message was deleted."""
     rows = execute(_ONE, (number,))
     return _message(rows[0], sealing) if rows else None
 
@@ -199,7 +205,8 @@ def load_inbox(execute: SendStatement, sealing: Sealing, execution_id: str, afte
 
 
 def load_new_messages(execute: SendStatement, sealing: Sealing, after: int) -> list[Message]:
-    """Return the messages of all executions with numbers above `after`; omit damaged and undecryptable messages.
+    """Return the messages of all executions with numbers above `after`, without those that are damaged or cannot be
+    decrypted.
 
     A damaged message affects only its own execution, and reading that inbox raises an error.
     """
@@ -216,24 +223,28 @@ def find_message_faults(execute: SendStatement) -> list[str]:
 
 
 def last_message_number(execute: SendStatement) -> int:
-    """Return the highest number that a message of this store ever had, also a deleted message."""
+    """Return the highest number that a message in this store ever had, even if that message was deleted."""
     ((number,),) = execute(_LAST)
     return int(number)
 
 
 def untaken(execute: SendStatement) -> set[str]:
-    """Return the ids of the unended executions that have messages which are not in their logs yet."""
+    """Return the ids of the executions that have not ended and have messages which are not in their logs yet."""
     return {unescaped(execution_id) for (execution_id,) in execute(_UNTAKEN)}
 
 
 def has_untaken(execute: SendStatement, execution_id: str) -> bool | None:
-    """Return True if an unended execution has messages that are not in its log; None for an unknown execution."""
+    """Return True if an execution has not ended and has messages that are not in its log; None for an unknown
+    execution.
+    """
     rows = execute(_HAS_UNTAKEN, (escaped(execution_id),))
     return bool(rows[0][0]) if rows else None
 
 
 def last_addressee(execute: SendStatement, kind: str, key: str) -> str | None:
-    """Return the id of the execution that received the latest message of a kind and key, or None."""
+    """Return the id of the execution that received the latest message with a kind and a key; None if none has received
+    one.
+    """
     rows = execute(_LAST_ADDRESSEE, (_place(kind, key),))
     return unescaped(rows[0][0]) if rows else None
 
@@ -310,7 +321,9 @@ _RETIRE = "DELETE FROM divebook.workers WHERE id = %s"
 
 
 def claim_executions(execute: SendStatement, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
-    """Take the leases of queued executions that a worker may claim; return the leases. Call this in a transaction."""
+    """Acquire the leases of queued executions that a worker may claim, and return the leases. Call this in a
+    transaction.
+    """
     rows = execute(_HELD_HERE, (escaped(owner.host), moment.wall))
     held_here = [(name, lease_from_columns(name, columns)) for name, *columns in rows]
     parameters: dict[str, Any] = {
@@ -329,8 +342,8 @@ def claim_executions(execute: SendStatement, claim: Claim, owner: Owner, moment:
 
 
 def load_queued(execute: SendStatement, *, withheld: bool) -> list[QueuedExecution]:
-    """Return the queue entries of unended executions; with `withheld`, only those that workers skip, else
-    the others.
+    """Return the queue entries of executions that have not ended: with `withheld` the entries that workers skip,
+    otherwise the entries that they may claim.
     """
     return [
         QueuedExecution(unescaped(name), unescaped(queue), priority, unescaped(workflow), unescaped(fingerprint))
@@ -339,7 +352,9 @@ def load_queued(execute: SendStatement, *, withheld: bool) -> list[QueuedExecuti
 
 
 def load_schedule(read: SendStatement, write: SendStatement, schedule: str, moment: int) -> int:
-    """Return the time up to which the due times of a schedule have been handled; store `moment` for a new schedule."""
+    """Return the time up to which the due times of a schedule have been handled. For a new schedule, store `moment` as
+    this time.
+    """
     name = escaped(schedule)
     rows = read(_SEEN, (name,))
     if not rows:
@@ -354,12 +369,14 @@ def advance_schedule(write: SendStatement, schedule: str, moment: int) -> None:
 
 
 def withhold_execution(execute: SendStatement, execution_id: str) -> None:
-    """Mark an execution so that workers skip it; has no effect if the execution is not in a queue."""
+    """Mark an execution so that workers skip it. If the execution is not in a queue, do nothing."""
     execute(_WITHHOLD, (escaped(execution_id),))
 
 
 def write_worker(execute: SendStatement, worker: WorkerRecord, until: int, delete_before: int) -> None:
-    """Write the record of a worker, valid up to `until`; delete the records that expired before `delete_before`."""
+    """Write the record of a running worker, valid up to `until`. Delete the records of workers that expired before
+    `delete_before`.
+    """
     name = escaped(worker.id)
     execute(_ANNOUNCE, (delete_before, name, name, until, escaped(encode(worker_to_data(worker)).decode())))
 
@@ -437,7 +454,9 @@ SELECT id, sequence, summaries.checksum, data FROM divebook.summaries JOIN diveb
 
 
 def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
-    """Return the SQL statement that lists the matching executions, newest first, and its parameters."""
+    """Return the SQL statement that lists the executions that match a filter, newest first, and the statement's
+    parameters.
+    """
     filters = {name: value for name, value in asdict(record_filter).items() if value is not None}
     conditions = [] if filters.pop("with_books") else [f"origin <> '{BOOK}'"]
     conditions += [_CONDITIONS[name] for name in filters]
@@ -451,7 +470,7 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
 
 
 def candidates(execute: SendStatement, prefix: str) -> list[str]:
-    """Return the execution ids that begin with `prefix`, sorted, at most ``MAX_CANDIDATES + 1`` ids."""
+    """Return the ids of executions that begin with `prefix`, sorted, at most ``MAX_CANDIDATES + 1`` ids."""
     return [unescaped(name) for (name,) in execute(_CANDIDATES, (escaped(prefix), MAX_CANDIDATES + 1))]
 
 
@@ -471,7 +490,7 @@ def load_open_questions(execute: SendStatement, question_id: str | None) -> list
 
 
 def write_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]) -> None:
-    """Write the summaries of executions in place of older summaries."""
+    """Write cached summaries of executions in place of older ones."""
     rows = [
         (escaped(execution_id), summary.sequence, _checksum(execution_id, *summary), summary.data)
         for execution_id, summary in summaries.items()
@@ -481,7 +500,7 @@ def write_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]
 
 
 def load_summaries(execute: SendStatement, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-    """Return the summaries of some executions; omit summaries that do not match their checksums."""
+    """Return the cached summaries of the given executions, without those that do not match their checksums."""
     rows = execute(f"{_SUMMARIES} WHERE id = ANY(%s)", ([escaped(name) for name in execution_ids],))
     return {
         unescaped(name): StoredSummary(sequence, data)
@@ -491,7 +510,7 @@ def load_summaries(execute: SendStatement, execution_ids: Sequence[str]) -> dict
 
 
 def find_list_faults(execute: SendStatement) -> list[str]:
-    """Return descriptions of summaries that do not match their checksums."""
+    """Return descriptions of cached summaries of executions that do not match their checksums."""
     return [
         f"the summary of execution {unescaped(name)} is damaged. It is not used, and nothing is lost: it is made again "
         "when the execution is listed"
@@ -563,7 +582,8 @@ _STRAY = (
 
 
 def delete_execution(execute: SendStatement, execution_id: str, sealing: Sealing) -> list[str]:
-    """Delete an execution; return its id and the ids of other changed executions, or an empty list if it is unknown.
+    """Delete an execution and its log. Return its id and the ids of forks that have taken over shared events, or an
+    empty list if it is unknown.
 
     Events that forks share with it move to the fork that shares most of them, the heir, and the other forks then refer
     to the heir (`divebook.store.sqlite.tables.delete_execution` has an example).
@@ -583,7 +603,9 @@ def delete_execution(execute: SendStatement, execution_id: str, sealing: Sealing
 def _move_shared_events(
     execute: SendStatement, key: int, source: int | None, after: int, sealing: Sealing
 ) -> list[str]:
-    """Move the events that forks share with a log to the fork that shares most; return this fork's id in a list."""
+    """Move the events of a deleted log that forks share to the fork that shares most of them. Return a list with this
+    fork's id, or an empty list if there are no forks.
+    """
     forks = execute(_HEIRS, (key,))
     if not forks:
         return []
@@ -603,7 +625,9 @@ def _move_shared_events(
 
 
 def _digests_reached(execute: SendStatement, first: int, last: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the digests of the large values that records use; None (all values) if the records cannot be read."""
+    """Return the hashes of the large values that a range of records refers to. Return None, which stands for all
+    values, if the records cannot be read.
+    """
 
     def fetch(digest: bytes) -> bytes | None:
         return sealing.open_content(digest, _content(execute, digest))
@@ -640,7 +664,9 @@ def is_over(execute: SendStatement, execution_id: str, moment: Moment) -> bool:
 
 
 def list_blobs(execute: SendStatement, without: Collection[str]) -> list[StoredBlob]:
-    """Return all large values, each with its size and whether an execution uses it; ignore uses by `without`."""
+    """Return the size of each large value, and whether an execution uses it. Executions whose ids are in `without` do
+    not count.
+    """
     return [StoredBlob(*row) for row in execute(_BLOBS, ([escaped(name) for name in without],))]
 
 
@@ -663,7 +689,9 @@ def write_checkpoint(execute: SendStatement, key: int, execution_id: str, sequen
 
 
 def load_checkpoint(execute: SendStatement, execution_id: str) -> tuple[int, bytes] | None:
-    """Return sequence number and data of an execution's checkpoint; None if missing, damaged or of another log."""
+    """Return the checkpoint of an execution as sequence number and data. Return None if it is missing, is damaged, or
+    was made for a log with other events.
+    """
     name = escaped(execution_id)
     for sequence, checksum, data, chain in execute(_CHECKPOINT, (name, name)):
         if _checkpoint_checksum(execution_id, sequence, chain, data) == checksum:
@@ -680,7 +708,9 @@ def _checkpoint_checksum(execution_id: str, sequence: int, chain: int | None, da
 
 
 def load_stored(execute: SendStatement, types: TypeNumbers, execution_id: str) -> StoredLog | None:
-    """Return the row and the undecoded log of an execution, read at one moment; None for an unknown execution."""
+    """Return the row of an execution and the records of its log, not decoded, all read at one moment; None for an
+    unknown execution.
+    """
     escaped_id = escaped(execution_id)
     rows = execute(f"{RECORD} WHERE id = %s", (escaped_id,))
     log_rows = execute("SELECT * FROM divebook.read_log(%s, 0, %s)", (escaped_id, MOST))
@@ -710,7 +740,7 @@ def _digests_used(execute: SendStatement, key: int) -> frozenset[bytes]:
 
 
 def find_faults(execute: SendStatement) -> list[str]:
-    """Return descriptions of damaged rows, and of rows that belong to no execution.
+    """Return descriptions of rows in a Postgres store that are damaged or belong to no execution.
 
     The server's extension `amcheck` verifies pages and indexes.
     """

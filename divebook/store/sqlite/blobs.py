@@ -27,7 +27,8 @@ _DROP = "DELETE FROM blobs WHERE number NOT IN (SELECT blob FROM blob_uses)"
 
 
 def insert_blobs(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping[bytes, Packed]) -> int:
-    """Write new contents, record that an execution uses all of them, and return the growth of its log in bytes.
+    """Write the large values (blobs) of a batch that the file does not have, and record that an execution uses all of
+    them. Return the growth of its log in bytes.
 
     `packed` has contents that were compressed before the transaction. A content that the execution already refers to
     does not count.
@@ -42,7 +43,8 @@ def insert_blobs(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping
 
 
 def inherit_blobs(cursor: sqlite3.Cursor, source: int, heir: int, used: Collection[bytes] | None) -> int:
-    """Record that a fork (`heir`) uses the large values of a deleted source; return the growth of its log in bytes.
+    """Record that a fork (`heir`) uses the large values of its deleted source execution. Return the growth of the
+    fork's log in bytes.
 
     `used` selects the values by digest; None means all.
     """
@@ -61,7 +63,9 @@ def load_blob(connection: sqlite3.Connection | sqlite3.Cursor, digest: bytes) ->
 
 
 def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -> Fetch:
-    """Return a function that loads, decrypts and verifies a large value by its digest, with a cache."""
+    """Return a function that returns a large value by its hash: it loads, decrypts and verifies the value, and caches
+    it.
+    """
     loaded: dict[bytes, bytes | None] = {}
 
     def fetch(digest: bytes) -> bytes | None:
@@ -73,7 +77,9 @@ def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -
 
 
 def list_blobs(connection: sqlite3.Connection, without: Collection[str]) -> list[StoredBlob]:
-    """Return all large values, each with its size and whether an execution uses it; ignore uses by `without`."""
+    """Return the size of each large value, and whether an execution uses it. Executions whose ids are in `without` do
+    not count.
+    """
     rows = connection.execute(_LIST, (json.dumps(list(without)),)).fetchall()
     typed_rows = (typed("large value", row, (bytes, int, int)) for row in rows)
     return [StoredBlob(digest, stored, bool(used)) for digest, stored, used in typed_rows]

@@ -84,7 +84,8 @@ _NETWORK = frozenset(
 
 
 def why_read_only(path: Path) -> str | None:
-    """Return why a store file cannot be written to, or None; create a missing folder ``.divebook``.
+    """Return the reason why a store file cannot be written to, or None if it can. If the file is in a folder
+    ``.divebook`` that is missing, create the folder.
 
     Raises
     ------
@@ -129,7 +130,9 @@ def open_writer(path: Path, durability: Durability, network: str | None = None) 
 
 
 def open_reader(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    """Open a store file for reading; with `read_only`, SQLite creates no files beside it."""
+    """Open a store file for reading. With `read_only`, the file is opened so that SQLite need not create files beside
+    it.
+    """
     if not read_only:
         return _connect(path, "mode=ro")
     connection = _connect(path, "mode=ro")
@@ -145,12 +148,14 @@ def open_reader(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def set_durability(connection: sqlite3.Connection, durability: Durability) -> None:
-    """Set the durability of the next transactions of a connection. Do not use this on a network file system."""
+    """Set whether the next transactions of a connection wait for the disk. Do not use this on a network file system."""
     connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
 
 
 def disable_busy_timeout(connection: sqlite3.Connection) -> None:
-    """Make SQLite raise an error at once if another process writes, since the store's write lock waits itself."""
+    """Make SQLite raise an error at once if another process writes, instead of waiting. The store waits itself
+    (`WriteLock`).
+    """
     connection.execute("PRAGMA busy_timeout = 0")
 
 
@@ -211,7 +216,9 @@ def _patiently(action: Callable[[], object]) -> None:
 
 
 class Readers:
-    """Reading connections of a store, one per thread, closed when the thread ends or the store is closed."""
+    """Reading connections of a store, one for each thread. A connection is closed when its thread ends or the store is
+    closed.
+    """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
@@ -240,7 +247,7 @@ class Readers:
                 raise
 
     def of_this_thread(self) -> _Reader:
-        """Return the reading connection of this thread; open it if the thread has none."""
+        """Return the reading connection of the calling thread; open one if the thread has none."""
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
             reader = _Reader(self._connect())
@@ -251,8 +258,8 @@ class Readers:
         return reader
 
     def close(self) -> None:
-        """Close the connections of all threads after their present reads; skip a connection whose read
-        takes too long.
+        """Close the connections of all threads, each after its present read. Skip a connection whose read takes too
+        long.
         """
         with self._lock:
             for reader in self._all:
@@ -264,7 +271,8 @@ class Readers:
 
 
 class _Reader:
-    """Reading connection of one thread, with a lock that is held during a read so that `Readers.close` can wait.
+    """Reading connection of one thread. Its lock is held during each read, so that `Readers.close` can wait for the end
+    of the read.
 
     SQLite crashes the whole process if a connection is closed while another thread uses it.
     """
@@ -293,7 +301,7 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def translate(error: sqlite3.Error, location: str) -> StoreError:
-    """Return the error of divebook for an error of SQLite."""
+    """Return the error of divebook (a `StoreError`) that corresponds to an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)  # absent if the sqlite3 module itself raised
     if code is not None:
         kind, text = _FAULTS.get(code & 0xFF, (StoreError, "{0}: {1}"))
@@ -305,7 +313,8 @@ def translate(error: sqlite3.Error, location: str) -> StoreError:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Raise errors of divebook in place of those that SQLite, the disk and the decoders raise in the block.
+    """Raise an error of divebook in place of each error that SQLite, the disk, or the decoding of data raises in the
+    block.
 
     All reads and writes of a store run inside of such a block (tests/store/test_damage.py).
     """
@@ -323,7 +332,7 @@ def translated(location: str) -> Iterator[None]:
 
 
 def typed(kind: str, row: tuple[Any, ...], types: Types) -> tuple[Any, ...]:
-    """Check that the columns of a row have the expected Python types, and return the row.
+    """Return a row if its columns have the expected Python types; otherwise raise CorruptStoreError.
 
     SQLite accepts any type of value in any column. Rows with a checksum need no such check: a value of another type
     changes the checksum.

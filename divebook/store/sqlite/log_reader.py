@@ -1,4 +1,4 @@
-"""Reading of logs from a store file: location of a log's rows, verified records, and events as columns.
+"""Reading of logs from a store file: finding the rows of a log, verified records, and events as columns.
 
 A log is a range of the table of events. The place of a record is the key of its execution times 2**32, plus the
 sequence number of its first event. A fork has no rows for the events that it shares: its log consists of several parts,
@@ -104,7 +104,9 @@ LINE_TYPES: Types = (
 
 
 class Log(NamedTuple):
-    """Location of a log in the table of events, and its minimum length, from its execution's row."""
+    """Location of an execution's log in the table of events, and the number of events that the log has at least, as the
+    execution's row states it.
+    """
 
     execution_id: str
     key: int
@@ -120,8 +122,8 @@ class Log(NamedTuple):
         return self.parts[-1].after
 
     def ranges(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the ranges of places (primary keys) of the records that begin with the events from `first`
-        to `last`.
+        """Return the ranges of primary keys in the table of events that contain the records beginning with the events
+        from `first` to `last`.
         """
         if len(self.parts) == 1:
             return [(place_of(self.key, first), place_of(self.key, min(last, MOST)))]
@@ -135,7 +137,9 @@ class Log(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    """Part of a log: consecutive rows of the execution itself, or of a source that it was forked from."""
+    """Part of a log: consecutive rows that belong to the execution itself, or to a source execution with which it
+    shares them.
+    """
 
     key: int
     """Key of the execution in whose rows the events are."""
@@ -145,7 +149,9 @@ class LogPart(NamedTuple):
 
 
 def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log | None:
-    """Return the location of a log; None for an unknown execution. Raise CorruptStoreError for a damaged index."""
+    """Return the location of a log; None for an unknown execution. Raise CorruptStoreError if the index of the file
+    leads to another execution.
+    """
     row = connection.execute(_FIND, (execution_id,)).fetchone()
     if row is None:
         return None
@@ -161,7 +167,7 @@ def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> 
 
 
 def _parts(connection: sqlite3.Connection | sqlite3.Cursor, key: int, source: int, upto: int) -> tuple[LogPart, ...]:
-    """Return the parts of a fork's log, those shared with its sources first."""
+    """Return the parts of a fork's log: first those that it shares with its source executions, then its own."""
     shared = connection.execute(_SOURCES, {"source": source, "upto": upto}).fetchall()
     parts = []
     after = 0
@@ -175,7 +181,8 @@ def _parts(connection: sqlite3.Connection | sqlite3.Cursor, key: int, source: in
 
 
 def load_line(row: tuple[Any, ...]) -> Line:
-    """Return a row of the statement `RECORD` as a `Line` after a check of its checksum.
+    """Convert a row that the statement `RECORD` returned to a `Line` (row of an execution), after a check of its
+    checksum.
 
     Raises
     ------
@@ -193,8 +200,8 @@ def load_line(row: tuple[Any, ...]) -> Line:
 
 
 def load_record(connection: sqlite3.Connection, types: EventTypes, row: tuple[Any, ...]) -> ExecutionRecord:
-    """Return a row of the statement `RECORD` as an `ExecutionRecord`; raise CorruptStoreError if the row
-    was changed.
+    """Convert a row that the statement `RECORD` returned to an `ExecutionRecord`. Raise CorruptStoreError if its
+    checksum does not match.
     """
     line = load_line(row)
     may_be_longer = row[-1]
@@ -206,7 +213,8 @@ def load_record(connection: sqlite3.Connection, types: EventTypes, row: tuple[An
 
 
 class LogEnd(NamedTuple):
-    """Present end of a log, which may be beyond the end that its execution's row states.
+    """Present end of a log. It may be beyond the end that the execution's row states, because the row is not written
+    with each batch.
 
     Writing the row with each commit would cost as much as the records do. It is therefore written when a column changes
     that lists or recovery need, and otherwise every `RECORDS_PER_ROW_UPDATE` records (`log_writer`). Its
@@ -225,7 +233,9 @@ class LogEnd(NamedTuple):
 
 
 def log_end_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log) -> LogEnd:
-    """Return the present end of a log; raise CorruptStoreError if the log is damaged."""
+    """Return the present end of a log, which may be beyond the end that the execution's row states. Raise
+    CorruptStoreError if the log is damaged.
+    """
     log_end = LogEnd(log.last_sequence, log.checksum)
     for record in load_records(connection, types, log, after=log.last_sequence, last=sys.maxsize):
         if record.sequence > log.last_sequence:
@@ -241,7 +251,7 @@ def log_end_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventType
 def load_decoded_records(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, last: int
 ) -> list[Record]:
-    """Return the records that contain the events above `after` up to `last`, verified and decoded.
+    """Return the records of a log that contain the events above `after` up to `last`, verified and decoded.
 
     Raises the errors of `load_records`.
     """
@@ -252,7 +262,8 @@ def load_decoded_records(
 def load_facts(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, sequences: Sequence[int]
 ) -> dict[int, Payload]:
-    """Return the payloads of some events by sequence number, with one query for each part of the log.
+    """Return the payloads of the events with the given sequence numbers, by number, with one query for each part of the
+    log.
 
     Raises
     ------
@@ -284,7 +295,7 @@ def load_facts(
 def load_records(
     connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, *, after: int, last: int
 ) -> Iterator[StoredRecord]:
-    """Yield the records that contain the events above `after` up to `last`, verified by their checksums.
+    """Yield the records of a log that contain the events above `after` up to `last`, verified by their checksums.
 
     The checksums cost about 1 microsecond a record; tests/store/test_damage.py shows the damage that they detect.
     Records from before the introduction of checksums have none. They are accepted only at the beginning of a log.
@@ -326,7 +337,8 @@ def load_records(
 def record_start(
     connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, after: int
 ) -> tuple[int, int | None]:
-    """Return the first sequence number of the record that contains event ``after + 1``, and the checksum before it.
+    """Return the sequence number with which the record that contains event ``after + 1`` begins, and the checksum of
+    the record before it.
 
     Raises
     ------
@@ -365,7 +377,8 @@ def _stored(
 def _check_place(
     connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, place: int, preceding: tuple[int, int]
 ) -> None:
-    """Raise CorruptStoreError if a record does not begin where the preceding record ends.
+    """Raise CorruptStoreError if the record at a primary key (`place`) does not begin with the event after the
+    preceding record.
 
     Checksums do not cover places: a record that moved into the preceding one, or away from it, still matches its
     checksum (tests/simulation/damaged.py). If the preceding record is damaged itself, its end is unknown, and the place
@@ -385,7 +398,8 @@ def _check_place(
 
 
 def _is_older(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, sequence: int) -> bool:
-    """Return True if an old version, which wrote no checksums, wrote the event that lacks a checksum.
+    """Return True if an event has no checksum because an old version of divebook wrote it, and False if the event has
+    lost its checksum.
 
     Then the first later event with a checksum begins the chain: its checksum continues from 0. An event that merely
     lost its checksum stands in a chain that began before it.
@@ -446,7 +460,9 @@ def _decoded(record: StoredRecord, decoding: tuple[Sealing, Fetch], log: Log) ->
 def read_columns(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, limit: int
 ) -> EventPage | None:
-    """Return events of one log as columns after a check of all checksums; None if any check fails."""
+    """Return events of one log as columns, after a check of all checksums. Return None if a check fails; the caller
+    then reads the rows one by one.
+    """
     from divebook.store.pages import MismatchError
 
     last = after + limit
@@ -460,7 +476,8 @@ def read_columns(
 def _joined_rows(
     connection: sqlite3.Connection, types: EventTypes, log: Log, after: int, last: int
 ) -> tuple[int, Rows]:
-    """Return the sequence number of the first event, and the rows with the events above `after` up to `last`.
+    """Read the rows with the events of a log above `after` up to `last`, column by column. Return the number of their
+    first event and the rows.
 
     Raises
     ------
@@ -490,7 +507,9 @@ def _joined_rows(
 
 
 def _type_name_or_mismatch(connection: sqlite3.Connection, types: EventTypes, number: int) -> str:
-    """Return the record type for a number, which another process may have added; raise MismatchError if unknown."""
+    """Return the name of the record type that has a number in the file, reading types that other processes added. Raise
+    MismatchError if there is none.
+    """
     from divebook.store.pages import MismatchError
 
     try:

@@ -86,7 +86,9 @@ class LogWriter:
         """Number of changes of `_version`. A cached log of an earlier generation may be outdated."""
 
     def write(self, cursor: sqlite3.Cursor, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
-        """Write batches in the caller's transaction; return for each batch the error that refused it, or None."""
+        """Write batches in the caller's transaction. Return for each batch the error with which it was refused, or None
+        if it was written.
+        """
         self._types.refresh(cursor)
         (version,) = cursor.execute("PRAGMA data_version").fetchone()
         if version != self._version:
@@ -98,12 +100,12 @@ class LogWriter:
         return answers
 
     def forget(self, execution_ids: Iterable[str]) -> None:
-        """Remove logs from the cache, so that the next write reads them from the file."""
+        """Remove the logs of executions from the cache, so that the next write reads their state from the file."""
         for execution_id in execution_ids:
             self._logs.pop(execution_id, None)
 
     def _write_batch(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> Refusal | None:
-        """Write one batch; return the error that refuses it, or None.
+        """Write one batch. Return the error if it is refused, or None if it was written.
 
         First the rows that belong to the execution (its own row, lease, questions, queue), then its records.
         """
@@ -142,7 +144,8 @@ class LogWriter:
         return None
 
     def _open_log(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> tuple[CachedLog, int]:
-        """Return the log that a batch extends or begins, and the checksum before the batch, after all checks.
+        """Check that a batch may be written. Return the log that it extends or begins, and the checksum of the last
+        record before it.
 
         Raises
         ------
@@ -197,8 +200,8 @@ class LogWriter:
         return log, checksum_before
 
     def _fork_point(self, cursor: sqlite3.Cursor, batch: PreparedBatch, source: str) -> tuple[int, int]:
-        """Return the checksum of the last event that a fork shares, and the key of the execution that has
-        this event.
+        """Return the checksum of the last event that a new fork shares with its source, and the key of the execution in
+        whose rows this event is stored.
         """
         source_log = find(cursor, source)
         sequence = batch.expected_sequence
@@ -214,7 +217,9 @@ class LogWriter:
         return last.checksum or 0, owner_key
 
     def _current(self, cursor: sqlite3.Cursor, execution_id: str) -> CachedLog:
-        """Return the present end of a log, from the cache if it is up to date, otherwise from the file."""
+        """Return the present state of a log: from the cache if no other process has written to the file since,
+        otherwise from the file.
+        """
         cached = self._logs.get(execution_id)
         if cached is not None and cached.generation == self._generation:
             return cached
@@ -233,7 +238,7 @@ class LogWriter:
 
 @dataclass(slots=True)
 class CachedLog:
-    """Cached row and end of a log that this process writes, with the event ids of the log.
+    """Cached state of a log that this process writes: the execution's row, the end of the log, and its event ids.
 
     The ids replace a unique index, which would cost 160 bytes a step and a quarter of the speed. Ids are UUIDv7, and a
     batch that is sent twice is refused by its expected sequence. The only other duplicates are ids that one execution
@@ -252,11 +257,12 @@ class CachedLog:
     ids: KnownIds = field(default_factory=KnownIds)
 
     def same_as(self, other: CachedLog) -> bool:
-        """Return True if two cached logs have the same token, row and end."""
+        """Return True if this cached log and another one have the same lease token, execution row and end."""
         return (self.token, self.line, self.end) == (other.token, other.line, other.end)
 
     def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int, grown: int) -> None:
-        """Set the end of the log to that of a batch, and write the execution's row if necessary.
+        """Set the end of this cached log to the end of a batch that was written. Write the execution's row if the batch
+        changes it, or if it is out of date by many records.
 
         `grown` is the number of bytes of new large values.
         """
@@ -271,7 +277,7 @@ class CachedLog:
             self._update_growth(cursor, grown)
 
     def _update_growth(self, cursor: sqlite3.Cursor, grown: int) -> None:
-        """Write only the end and the size of the log into the execution's row."""
+        """Update only the end and the size of the log in the execution's row."""
         last, checksum, added, _ = self.end
         line = self.line._replace(last_sequence=last, size=self.line.size + added + grown)
         self.line = line
@@ -279,7 +285,9 @@ class CachedLog:
         cursor.execute(_GROW, (last, line.size, checksum, line.seal(), self.key))
 
     def write_row(self, cursor: sqlite3.Cursor, batch: PreparedBatch, grown: int) -> None:
-        """Write all columns of the execution's row that a batch may change."""
+        """Update all columns of the execution's row that a batch may change: status, times, end, size, messages and
+        annotations.
+        """
         last, checksum, added, _ = self.end
         line = line_after(self.line, batch, self.line.size + added + grown)
         status = (line.status, line.ended_at, line.last_sequence, line.error, line.size, line.wake_at, line.taken)
@@ -295,7 +303,9 @@ class CachedLog:
 
 
 def known_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> KnownIds:
-    """Return the event ids of a log; only the highest id is read if all ids have divebook's form."""
+    """Return the event ids of a log for the detection of duplicates. If all ids have divebook's own format, only the
+    highest id is read.
+    """
     highest_of_parts: list[tuple[bytes, int]] = []
     for places in log.ranges(1, MOST):
         highest, number, other_count = cursor.execute(_HIGHEST, places).fetchone()
@@ -313,7 +323,7 @@ def known_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> KnownIds:
 
 
 def load_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> list[Ids]:
-    """Return the event ids of each record of a log."""
+    """Return the event ids of each record of a log, as pairs of the first id and the number of events."""
     # Fetched first: a query for the name of a type on the same cursor would end these rows.
     rows = [row for places in log.ranges(1, MOST) for row in cursor.execute(_IDS, places).fetchall()]
     return [(unpack_id(event_id), width_of(types.name(number, cursor))) for event_id, number in rows]

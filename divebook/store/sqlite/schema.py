@@ -334,17 +334,21 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def place_of(key: int, sequence: int) -> int:
-    """Return the primary key of a record in the table of events, from execution key and first sequence number."""
+    """Return the primary key in the table of events for a record, from the key of its execution and the number of its
+    first event.
+    """
     return key << 32 | sequence
 
 
 def places_of(key: int) -> tuple[int, int]:
-    """Return the lowest and the highest possible primary key of an execution's events."""
+    """Return the lowest and the highest primary key that events of an execution can have in the table of events."""
     return place_of(key, 0), place_of(key, 0xFFFF_FFFF)
 
 
 def check_version(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration] = MIGRATIONS) -> int:
-    """Check that a file is a store of this version or an older one; return the number of its last migration."""
+    """Check that a file is a store, and not of a newer version than this one. Return the number of the last migration
+    in it.
+    """
     # In one snapshot: another process may be creating it (test_a_store_that_is_being_made_is_no_foreign_database).
     with snapshot(connection):
         return _read_version(connection, location, migrations)
@@ -367,7 +371,7 @@ def _read_version(connection: sqlite3.Connection, location: str, migrations: Seq
 
 
 def check_format(cursor: sqlite3.Cursor, location: str) -> None:
-    """Raise NewerStoreError if a newer divebook has migrated the file since it was opened. Call this in a
+    """Raise NewerStoreError if a newer divebook has migrated the store file since it was opened. Call this in a
     transaction.
     """
     version = int(cursor.execute("PRAGMA user_version").fetchone()[0])
@@ -380,7 +384,9 @@ def check_format(cursor: sqlite3.Cursor, location: str) -> None:
 
 
 def check_current(connection: sqlite3.Connection, location: str) -> None:
-    """Raise ReadOnlyStoreError if a read-only file has an older format, since the file cannot be migrated."""
+    """Raise ReadOnlyStoreError if a read-only store file has an older format than this version, since it cannot be
+    migrated.
+    """
     version = check_version(connection, location)
     if version < len(MIGRATIONS):
         raise ReadOnlyStoreError(
@@ -390,7 +396,7 @@ def check_current(connection: sqlite3.Connection, location: str) -> None:
 
 
 def migrate(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Run the missing migrations of a store file in one transaction."""
+    """Run the migrations that a store file lacks, in one transaction."""
     if check_version(connection, location, migrations) == len(migrations):
         return
     connection.create_function("of_row", -1, lambda *columns: of_row(columns), deterministic=True)
@@ -417,7 +423,7 @@ def _table_names(connection: sqlite3.Connection) -> list[str]:
 
 
 class EventTypes:
-    """Numbers that a store file uses in place of the names of record types, cached.
+    """Cache of the numbers by which a store file refers to record types instead of their names.
 
     A newer version, or another process, may have added types.
     """
@@ -430,14 +436,14 @@ class EventTypes:
         self._is_stale = False
 
     def load(self, connection: sqlite3.Connection | sqlite3.Cursor) -> None:
-        """Read all numbers and names from the file."""
+        """Read the numbers and names of all record types from the file into the cache."""
         rows = connection.execute("SELECT number, name FROM event_types").fetchall()
         with self._lock:
             self.names = dict(typed("event type", row, (int, str)) for row in rows)
             self.numbers = {name: number for number, name in rows}
 
     def register(self, connection: sqlite3.Connection) -> None:
-        """Add a number to the file for each event type of this version that has none."""
+        """Add each event type of this version that has no number in the file to the file."""
         self.load(connection)
         missing = [(name,) for name in PAYLOADS if name not in self.numbers]
         if missing:
@@ -447,7 +453,7 @@ class EventTypes:
             self.load(connection)
 
     def add(self, cursor: sqlite3.Cursor, name: str) -> int:
-        """Add a record type to the file and return its number.
+        """Add a record type to the store file and return the number by which the file refers to it.
 
         The caller's transaction may be rolled back, so the number is not cached.
         """
@@ -457,13 +463,16 @@ class EventTypes:
         return number
 
     def refresh(self, connection: sqlite3.Cursor) -> None:
-        """Read the numbers again if `add` was called before. Call this at the beginning of a transaction."""
+        """Read the numbers of all record types from the file again if types were added with `add`. Call this at the
+        beginning of a transaction.
+        """
         if self._is_stale:
             self._is_stale = False
             self.load(connection)
 
     def name(self, number: int, connection: sqlite3.Connection | sqlite3.Cursor) -> str:
-        """Return the record type for a number; read the file again if the number is not cached.
+        """Return the name of the record type that has a number in the file. If the number is not cached, the file is
+        read again.
 
         Raises
         ------

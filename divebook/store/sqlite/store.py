@@ -184,7 +184,9 @@ class SqliteStore(EventStore):
 
     @property
     def in_place(self) -> bool:
-        """True if the path still refers to the open file. If it does not, the store can be read but not written."""
+        """True if the path still refers to the open file. It is False if the file was deleted or replaced; then the
+        store can be read but not written.
+        """
         return self._file.is_in_place()
 
     def _check_open(self) -> None:
@@ -198,19 +200,21 @@ class SqliteStore(EventStore):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_unsynced(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append batches as `append_all` does, in transactions that survive a power failure only after the
-        next `sync`.
+        """Append batches as `append_all` does, but do not wait for the disk. The events survive a power failure only
+        after `sync`.
         """
         with self._lock, self._disk.deferred():
             return self.append_all(batches)
 
     @property
     def syncs_apart(self) -> bool:
-        """True if the file has a write-ahead log, which another thread can write to the disk (`sync`)."""
+        """True unless the file is on a network file system. The write-ahead log of the file can then be synced to the
+        disk by another thread (`sync`).
+        """
         return not self._network
 
     def sync(self) -> None:
-        """Wait until the disk has all earlier appends."""
+        """Wait until the disk has stored all earlier appends."""
         self._disk.sync()
 
     def _durability_of(self, batches: Sequence[PreparedBatch]) -> Durability:
@@ -251,7 +255,9 @@ class SqliteStore(EventStore):
         return ended
 
     def _delete_all(self, cursor: sqlite3.Cursor, execution_ids: Sequence[str]) -> list[str]:
-        """Delete executions; return their ids and the ids of the forks that received shared events."""
+        """Delete executions. Return their ids and the ids of the forks that have taken over events that they shared
+        with a deleted execution.
+        """
         changed_ids: list[str] = []
         for execution_id in execution_ids:
             changed_ids += tables.delete_execution(cursor, execution_id, self.sealing)
@@ -557,7 +563,8 @@ _sync_file: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # as SQL
 
 
 class Transaction:
-    """Write transaction (``BEGIN IMMEDIATE`` to ``COMMIT``); any exception in the block, also Ctrl-C, rolls it back.
+    """Write transaction (``BEGIN IMMEDIATE`` to ``COMMIT``). Any exception in the block rolls it back, including a
+    keyboard interrupt (Ctrl-C).
 
     Entering also verifies that the path still refers to the open file, and that the file's format is not newer.
     """
@@ -603,7 +610,7 @@ class Transaction:
 
 
 class WriteLock:
-    """SQLite's write lock, which begins transactions as soon as no other process writes.
+    """SQLite's write lock on the file. It begins a transaction as soon as no other process writes.
 
     The store's lock is released during the wait. SQLite's own waiting would keep that lock, and would block the
     engine's loop for as long as another thread waits for another process
@@ -627,7 +634,9 @@ class WriteLock:
         """Cursor of all transactions, reused because creating a cursor costs as much as some statements."""
 
     def begin(self, durability: Durability) -> sqlite3.Cursor:
-        """Start a transaction with a durability. Call this with the store's lock held."""
+        """Start a transaction that has the given durability, and return its cursor. Call this with the store's lock
+        held.
+        """
         if self.connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
             self.connection.execute("ROLLBACK")
         deadline: float | None = None
@@ -647,7 +656,9 @@ class WriteLock:
 
 
 def _max_wait() -> float:
-    """Return the number of seconds that the calling thread may wait for the write lock."""
+    """Return the number of seconds that the calling thread may wait for the write lock; less if the thread runs an
+    event loop.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -672,7 +683,7 @@ class OpenFile:
         self._inode = status.st_ino
 
     def is_in_place(self) -> bool:
-        """Return True if the path still refers to the open file."""
+        """Return True if the store's path still refers to the open file."""
         try:
             status = os.stat(self._name)  # noqa: PTH116 - a string, see above
         except FileNotFoundError:
@@ -680,12 +691,14 @@ class OpenFile:
         return status.st_ino == self._inode and status.st_dev == self._device
 
     def check_in_place(self) -> None:
-        """Raise StoreError if the path no longer refers to the open file."""
+        """Raise StoreError if the store's path no longer refers to the open file, because the file was deleted or
+        replaced.
+        """
         if not self.is_in_place():
             raise self.replaced_error()
 
     def replaced_error(self) -> StoreError:
-        """Return the error for a store file that was deleted or replaced while it was open."""
+        """Return the error for a store whose file was deleted or replaced while the store was open."""
         return StoreError(
             f"{self.path} was deleted or replaced while it was open; nothing more is written. Put the file back, or "
             "open the path anew to go on with another file"
@@ -693,7 +706,9 @@ class OpenFile:
 
 
 class DiskSync:
-    """Later syncs to the disk for transactions that were committed without waiting for the disk."""
+    """Syncs of a store file to the disk that are separate from the commits: transactions commit without waiting for the
+    disk, and `sync` waits later.
+    """
 
     def __init__(self, path: Path) -> None:
         self.is_deferred = False
@@ -705,8 +720,8 @@ class DiskSync:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Make the transactions in the block commit without waiting for the disk. Call this with the
-        store's lock held.
+        """Make the transactions in the block commit without waiting for the disk; `sync` waits later. Call this with
+        the store's lock held.
         """
         self.is_deferred = True
         try:
@@ -715,7 +730,7 @@ class DiskSync:
             self.is_deferred = False
 
     def sync(self) -> None:
-        """Wait until the disk has all earlier writes; raise StoreError if the disk reports an error."""
+        """Wait until the disk has all earlier writes to the file; raise StoreError if the disk reports an error."""
         with self._lock:
             if self._is_closed:  # SQLite has written everything to the disk
                 return
@@ -730,7 +745,8 @@ class DiskSync:
                 ) from error
 
     def _open_log(self) -> int:
-        """Open the write-ahead log, and sync its folder so that the file's name survives a power failure as well.
+        """Open SQLite's write-ahead log and return its descriptor. The folder is synced, so that the name of the log
+        survives a power failure.
 
         The log stays the same file as long as the store is open. Closing the descriptor releases no lock of SQLite:
         those are on the other two files.
@@ -743,7 +759,7 @@ class DiskSync:
         return os.open(self._path, os.O_RDWR)
 
     def close(self) -> None:
-        """Close the descriptor of the write-ahead log. Call this after the writing connection was closed."""
+        """Close the descriptor of SQLite's write-ahead log. Call this after the writing connection was closed."""
         with self._lock:
             self._is_closed = True
             if self._descriptor is not None:
@@ -755,7 +771,7 @@ class DiskSync:
 
 
 def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id: str) -> StoredLog | None:
-    """Return the row and the undecoded log of an execution; None if it does not exist.
+    """Return the row of an execution and the records of its log, not decoded; None if the execution does not exist.
 
     `connection` must be in a snapshot.
     """
@@ -790,7 +806,9 @@ def _digests_used(connection: sqlite3.Connection, key: int) -> frozenset[bytes]:
 def _readable_rows(
     connection: sqlite3.Connection, ranges: Sequence[tuple[int, int]]
 ) -> tuple[list[tuple[Any, ...]], str | None]:
-    """Return the event rows before the first unreadable row, and the error of the unreadable row, or None."""
+    """Return the event rows of a log before the first row that cannot be read, and the error of that row, or None if
+    all can be read.
+    """
     rows: list[tuple[Any, ...]] = []
     try:
         for places in ranges:
@@ -815,7 +833,9 @@ def _text(raw: bytes) -> str:
 
 
 def find_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of damaged pages; without any, of rows that belong to no execution or contradict others."""
+    """Return descriptions of damaged pages of the file. If there are none, return descriptions of rows that belong to
+    no execution or contradict other rows.
+    """
     faults = [f"the file's structure is damaged: {text}" for text in _damaged_pages(connection)]
     if faults:
         return faults
@@ -905,7 +925,7 @@ def _copy(path: Path, partial: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write a folder's entries to the disk, so that the name of a new file survives a power failure."""
+    """Write the entries of a folder to the disk, so that the name of a new file in it survives a power failure."""
     if hasattr(os, "O_DIRECTORY"):  # Windows has no handles of folders
         descriptor = os.open(folder, os.O_DIRECTORY)
         try:

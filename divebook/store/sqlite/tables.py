@@ -81,7 +81,7 @@ def _lease(*row: Any) -> Lease:
 
 
 def has_no_live_lease(execution_id: str, columns: tuple[Any, ...], moment: Moment) -> bool:
-    """Return True if an execution has no live lease.
+    """Return True if no process has a live lease of an execution.
 
     `columns` are the execution's token and the columns of its lease, which are NULL without a lease.
     """
@@ -89,7 +89,7 @@ def has_no_live_lease(execution_id: str, columns: tuple[Any, ...], moment: Momen
 
 
 def write_next_lease(cursor: sqlite3.Cursor, log: Log, owner: Owner, until: Moment) -> Lease:
-    """Increase the token of an execution, and write a lease with this token in place of an older lease."""
+    """Increase the lease token of an execution by one, and write a lease with it in place of an earlier lease."""
     (token,) = cursor.execute(_NEXT, (log.key,)).fetchone()
     was_left = cursor.execute(_IS_LEFT, (log.key,)).fetchone() is not None
     lease = replace(until.lease(log.execution_id, token, owner), was_left=was_left)
@@ -98,19 +98,19 @@ def write_next_lease(cursor: sqlite3.Cursor, log: Log, owner: Owner, until: Mome
 
 
 def insert_lease(cursor: sqlite3.Cursor, key: int, lease: Lease) -> None:
-    """Write the lease of an execution in place of an older lease; the token in the execution's row is unchanged."""
+    """Write the lease of an execution in place of an earlier lease. The token in the execution's row is not changed."""
     owner = lease.owner
     row = (owner.host, owner.pid, owner.started, owner.name, owner.boot, lease.expires_at, lease.expires_uptime)
     cursor.execute(_INSERT, (key, *row))
 
 
 def renew_lease(cursor: sqlite3.Cursor, lease: Lease, until: Moment) -> bool:
-    """Set a new expiry of a lease; return False if the lease was released or replaced by a newer lease."""
+    """Set a new expiry for a lease and return True; return False if it was released or replaced by a newer one."""
     return cursor.execute(_RENEW, (until.wall, until.uptime, lease.execution_id, lease.token)).rowcount == 1
 
 
 def release_lease(cursor: sqlite3.Cursor, lease: Lease) -> None:
-    """Delete a lease, unless the execution has a newer lease."""
+    """Delete a lease. If the execution has a newer lease, do nothing."""
     cursor.execute(_RELEASE, (lease.execution_id, lease.token))
 
 
@@ -149,7 +149,9 @@ SELECT id FROM messages CROSS JOIN executions USING (key) WHERE name = ? AND kin
 
 
 def wait_for_news(news_counter: NewsCounter, has_news: Callable[[], bool], last_count: int, seconds: float) -> int:
-    """Poll with growing pauses for writes of other processes; return at once if this process posts a message."""
+    """Wait until another process writes to the file (polled with growing pauses) or this process posts a message.
+    Return the present count of such news.
+    """
     deadline = time.monotonic() + seconds
     pause = MIN_POLL_PAUSE
     while True:
@@ -164,7 +166,7 @@ def wait_for_news(news_counter: NewsCounter, has_news: Callable[[], bool], last_
 
 
 def post_message(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Message, payload: bytes) -> Message:
-    """Write a message unless its execution already has one of the same kind and key; return the stored message."""
+    """Write a message and return it, or the message of the same kind and key that its execution already has."""
     row = cursor.execute(_FIRST, (key, message.kind, message.key)).fetchone()
     if row is not None:
         return _message(row, sealing)
@@ -172,7 +174,9 @@ def post_message(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Me
 
 
 def insert_message(cursor: sqlite3.Cursor, key: int, message: Message, payload: bytes) -> int:
-    """Write a message and return its number; a message with number 0 gets the next free number."""
+    """Write a message and return its number. A message that has a number keeps it; a message with number 0 gets the
+    next free number.
+    """
     row = (message.kind, message.key, payload.decode(), message.source, message.posted_at)
     # The checksum covers the id of the execution and not its key, which another execution may get after a deletion.
     checksum = of_row((message.execution_id, *row))
@@ -187,7 +191,8 @@ def load_inbox(connection: sqlite3.Connection, sealing: Sealing, key: int, after
 
 
 def load_new_messages(connection: sqlite3.Connection, sealing: Sealing, after: int) -> list[Message]:
-    """Return the messages of all executions with numbers above `after`; omit damaged and undecryptable messages.
+    """Return the messages of all executions with numbers above `after`, without those that are damaged or cannot be
+    decrypted.
 
     A damaged message affects only its own execution, and reading that inbox raises an error.
     """
@@ -199,30 +204,30 @@ def load_new_messages(connection: sqlite3.Connection, sealing: Sealing, after: i
 
 
 def find_message_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of messages that are damaged, or wrongly marked as not being in the log yet."""
+    """Return descriptions of messages that do not match their checksums, or whose mark "not in the log" is wrong."""
     damaged = [_damage(row) for row in connection.execute(_OF_ALL, (0,)).fetchall() if not is_sound(row)]
     strays = [number for (number,) in connection.execute(_STRAY).fetchall()]
     return damaged + [f"message {number} is not listed as what its execution has made of it" for number in strays]
 
 
 def mark_messages_taken(cursor: sqlite3.Cursor, key: int, last_taken: int) -> None:
-    """Record that the messages of an execution up to the number `last_taken` are in its log."""
+    """Record that the log of an execution contains all messages to it with numbers up to `last_taken`."""
     cursor.execute(_TAKE, (key, last_taken))
 
 
 def set_messages_over(cursor: sqlite3.Cursor, key: int, last_taken: int, *, is_over: bool) -> None:
-    """Record for the messages of an execution that it has ended (`is_over`), or that it continues."""
+    """Record in the rows of an execution's messages that the execution has ended (`is_over`) or continues."""
     cursor.execute(_TURN, (not is_over, last_taken, key))
 
 
 def last_message_number(connection: sqlite3.Connection) -> int:
-    """Return the highest number that a message of this store ever had, also a deleted message."""
+    """Return the highest number that a message in this store ever had, even if that message was deleted."""
     number: int = connection.execute(_LAST).fetchone()[0]
     return number
 
 
 def untaken(connection: sqlite3.Connection) -> set[str]:
-    """Return the ids of the unended executions that have messages which are not in their logs yet."""
+    """Return the ids of the executions that have not ended and have messages which are not in their logs yet."""
     return {execution_id for (execution_id,) in connection.execute(_UNTAKEN).fetchall()}
 
 
@@ -232,13 +237,16 @@ def has_untaken(connection: sqlite3.Connection, key: int) -> bool:
 
 
 def last_addressee(connection: sqlite3.Connection, kind: str, key: str) -> str | None:
-    """Return the id of the execution that received the latest message of a kind and key, or None."""
+    """Return the id of the execution that received the latest message with a kind and a key; None if none has received
+    one.
+    """
     row = connection.execute(_LAST_ADDRESSEE, (key, kind)).fetchone()
     return None if row is None else row[0]
 
 
 class MessageWatch:
-    """Reader of new messages that queries the table only after a write of another connection or a message posted here.
+    """Reader of new messages. It queries the table of messages only after another connection has written to the file or
+    this process has posted a message.
 
     ``PRAGMA data_version`` of the writing connection changes only when another connection writes. Reading it costs some
     microseconds, much less than a query for messages.
@@ -255,17 +263,17 @@ class MessageWatch:
         """Highest number of a message that this object knows of."""
 
     def on_post(self, number: int) -> None:
-        """Record the number of a message that this process has written."""
+        """Record the number of a message that this process has posted."""
         self._last = max(self._last, number)
 
     def has_news(self) -> bool:
-        """Return True if another connection has written to the file since the previous `has_news`."""
+        """Return True if another connection has written to the file since the previous call of `has_news`."""
         before = self._news_version
         (self._news_version,) = self._writer.execute("PRAGMA data_version").fetchone()
         return before != self._news_version
 
     def new_messages(self, after: int) -> list[Message]:
-        """Return the messages of all executions with numbers above `after`."""
+        """Return the new messages of all executions, those with numbers above `after`."""
         (version,) = self._writer.execute("PRAGMA data_version").fetchone()
         # Only another connection's write changes the version; own messages are noted by `on_post`.
         if version != self._version:
@@ -275,7 +283,7 @@ class MessageWatch:
 
 
 def is_sound(row: tuple[Any, ...]) -> bool:
-    """Return True if the row of a message matches its checksum."""
+    """Return True if the row of a message matches the checksum that is stored in it."""
     *columns, _, checksum = row
     return bool(of_row(columns) == checksum)
 
@@ -325,17 +333,17 @@ _STRAY_QUEUE_ROWS = "SELECT id FROM queued JOIN executions USING (key) WHERE NOT
 
 
 def put_in_queue(cursor: sqlite3.Cursor, key: int, enqueued: ExecutionEnqueued, *, withheld: bool) -> None:
-    """Write the queue entry of an execution."""
+    """Write the queue entry of an execution in place of an earlier one."""
     cursor.execute(_PUT, (key, enqueued.queue, enqueued.priority, withheld))
 
 
 def set_withheld(cursor: sqlite3.Cursor, key: int, *, withheld: bool) -> None:
-    """Set whether workers skip an execution; has no effect if the execution is not in a queue."""
+    """Set whether workers skip an execution. If the execution is not in a queue, do nothing."""
     cursor.execute(_WITHHOLD, (withheld, key))
 
 
 def withhold_execution(cursor: sqlite3.Cursor, execution_id: str) -> None:
-    """Mark an execution so that workers skip it; has no effect if the execution is not in a queue."""
+    """Mark an execution so that workers skip it. If the execution is not in a queue, do nothing."""
     cursor.execute(_WITHHOLD_ONE, (execution_id,))
 
 
@@ -349,14 +357,16 @@ def claimable(connection: sqlite3.Connection | sqlite3.Cursor, claim: Claim, mom
 
 
 def load_queued(connection: sqlite3.Connection, *, withheld: bool) -> list[QueuedExecution]:
-    """Return the queue entries of unended executions; with `withheld`, only those that workers skip, else
-    the others.
+    """Return the queue entries of executions that have not ended: with `withheld` the entries that workers skip,
+    otherwise the entries that they may claim.
     """
     return [QueuedExecution(*row) for row in connection.execute(_ALL_QUEUES.format(_WHICH[withheld])).fetchall()]
 
 
 def load_schedule(connection: sqlite3.Connection | sqlite3.Cursor, schedule: str) -> int | None:
-    """Return the time up to which the due times of a schedule have been handled; None for a new schedule."""
+    """Return the time up to which the due times of a schedule have been handled; None if the schedule is new to the
+    store.
+    """
     row = connection.execute(_SEEN, (schedule,)).fetchone()
     return None if row is None else typed("schedule", row, (int,))[0]
 
@@ -367,7 +377,9 @@ def advance_schedule(cursor: sqlite3.Cursor, schedule: str, moment: int) -> None
 
 
 def write_worker(cursor: sqlite3.Cursor, worker: WorkerRecord, until: int, delete_before: int) -> None:
-    """Write the record of a worker, valid up to `until`; delete the records that expired before `delete_before`."""
+    """Write the record of a running worker, valid up to `until`. Delete the records of workers that expired before
+    `delete_before`.
+    """
     # Workers that died leave their records; each announcement removes the old ones.
     cursor.execute(_FORGET, (delete_before,))
     cursor.execute(_ANNOUNCE, (worker.id, until, encode(worker_to_data(worker)).decode()))
@@ -392,7 +404,7 @@ def _worker(worker_id: str, expires_at: int, data: Any) -> WorkerRecord:
 
 
 def find_queue_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of queue entries whose execution has ended."""
+    """Return descriptions of queue entries that should not exist, because their execution has ended."""
     return [
         f"execution {execution_id} has ended, and is still in a queue"
         for (execution_id,) in connection.execute(_STRAY_QUEUE_ROWS).fetchall()
@@ -422,18 +434,24 @@ _QUESTIONS_OF_ONE = "SELECT id FROM questions WHERE key = ?"
 
 
 def write_questions(cursor: sqlite3.Cursor, key: int, changes: Mapping[str, bool]) -> None:
-    """Add the questions of an execution that an event asked (True), and delete the settled questions (False)."""
+    """Store changes of an execution's questions: add a question that was asked (True), and delete one that was settled
+    (False).
+    """
     for question_id, is_open in changes.items():
         cursor.execute(_ASK if is_open else _SETTLE, (key, question_id))
 
 
 def set_questions_over(cursor: sqlite3.Cursor, key: int, *, is_over: bool) -> None:
-    """Record for the questions of an execution that it has ended and they are not listed, or that it continues."""
+    """Record in the rows of an execution's questions that the execution has ended (`is_over`), so that they are no
+    longer listed, or that it continues.
+    """
     cursor.execute(_SETTLE_QUESTIONS, (is_over, key))
 
 
 def find_question_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of questions whose row contradicts the row of their execution."""
+    """Return descriptions of questions whose row contradicts the row of their execution, which states if the execution
+    has ended.
+    """
     return [
         f"question {question_id} of execution {execution_id} is not listed as what its execution has made of it"
         for question_id, execution_id in connection.execute(_STRAY_QUESTIONS).fetchall()
@@ -518,7 +536,9 @@ WIDTH = COLUMNS.count(",") + 1
 
 
 def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
-    """Return the SQL statement that lists the matching executions, newest first, and its parameters."""
+    """Return the SQL statement that lists the executions that match a filter, newest first, and the statement's
+    parameters.
+    """
     parameters = {name: value for name, value in asdict(record_filter).items() if value is not None}
     without_books = [] if parameters.pop("with_books") else [f"+origin IS NOT '{BOOK}'"]
     names = [name for name in _COLUMNS_OF if name in parameters]
@@ -541,7 +561,7 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
 
 
 def insert_tags(cursor: sqlite3.Cursor, key: int, created_at: int, tags: Iterable[str]) -> None:
-    """Add the tags of an execution to the table of tags, by which lists find executions."""
+    """Add the tags of an execution to the table of tags, which is used to find executions by tag."""
     cursor.executemany(_TAG, [(tag, created_at, key) for tag in tags])
 
 
@@ -551,7 +571,7 @@ def delete_tags(cursor: sqlite3.Cursor, key: int) -> None:
 
 
 def find_list_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of executions whose tags differ from those in the table of tags."""
+    """Return descriptions of executions whose tags in their row differ from those in the table of tags."""
     strays = [execution_id for (execution_id,) in connection.execute(_STRAY_LIST_ROWS).fetchall()]
     return [f"execution {execution_id} is not listed under the tags that its row has" for execution_id in strays]
 
@@ -572,7 +592,7 @@ _ALL_SUMMARIES = "SELECT executions.id, sequence, summaries.checksum, data FROM 
 
 
 def write_summaries(cursor: sqlite3.Cursor, summaries: Mapping[str, StoredSummary]) -> None:
-    """Write the summaries of executions in place of older summaries."""
+    """Write cached summaries of executions in place of older ones."""
     rows = [
         (summary.sequence, _checksum(execution_id, *summary), summary.data, execution_id)
         for execution_id, summary in summaries.items()
@@ -581,13 +601,13 @@ def write_summaries(cursor: sqlite3.Cursor, summaries: Mapping[str, StoredSummar
 
 
 def load_summaries(connection: sqlite3.Connection, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-    """Return the summaries of some executions; omit summaries that do not match their checksums."""
+    """Return the cached summaries of the given executions, without those that do not match their checksums."""
     rows = connection.execute(_GET, (encode(list(execution_ids)).decode(),)).fetchall()
     return {row[0]: StoredSummary(row[1], row[3]) for row in rows if _is_sound(row)}
 
 
 def find_summary_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of summaries that do not match their checksums."""
+    """Return descriptions of cached summaries of executions that do not match their checksums."""
     return [
         f"the summary of execution {row[0]} is damaged. It is not used, and nothing is lost: it is made again when the "
         "execution is listed"
@@ -634,7 +654,9 @@ def write_checkpoint(cursor: sqlite3.Cursor, log: Log, sequence: int, data: byte
 
 
 def load_checkpoint(connection: sqlite3.Connection, log: Log) -> tuple[int, bytes] | None:
-    """Return sequence number and data of an execution's checkpoint; None if missing, damaged or of another log."""
+    """Return the checkpoint of an execution as sequence number and data. Return None if it is missing, is damaged, or
+    was made for a log with other events.
+    """
     row = connection.execute(_GET_CHECKPOINT, (log.key,)).fetchone()
     if row is None or not (isinstance(row[0], int) and isinstance(row[2], bytes)):
         return None
@@ -643,7 +665,9 @@ def load_checkpoint(connection: sqlite3.Connection, log: Log) -> tuple[int, byte
 
 
 def checkpoint_fits(connection: sqlite3.Connection, log: Log) -> bool:
-    """Return False if an execution has a checkpoint that is damaged or belongs to another log."""
+    """Return False if the checkpoint of an execution is damaged or was made for a log with other events; True if it is
+    valid or there is none.
+    """
     row = connection.execute(_GET_CHECKPOINT, (log.key,)).fetchone()
     if row is None or load_checkpoint(connection, log) is not None:
         return True
@@ -683,7 +707,8 @@ _GROW = "UPDATE executions SET size = ?, seal = ? WHERE key = ?"
 
 
 def delete_execution(cursor: sqlite3.Cursor, execution_id: str, sealing: Sealing) -> list[str]:
-    """Delete an execution; return its id and the ids of other changed executions, or an empty list if it is unknown.
+    """Delete an execution and its log. Return its id and the ids of forks that have taken over shared events, or an
+    empty list if it is unknown.
 
     Forks may share events of the deleted log. These move to the fork that shares most of them, the heir, and the other
     forks then refer to the heir. Example: the log of A has events 1 to 9, fork B shares 1 to 7, fork C shares 1 to 4.
@@ -700,7 +725,9 @@ def delete_execution(cursor: sqlite3.Cursor, execution_id: str, sealing: Sealing
 
 
 def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> list[str]:
-    """Move the events that forks share with a log to the fork that shares most; return this fork's id in a list."""
+    """Move the events of a deleted log that forks share to the fork that shares most of them. Return a list with this
+    fork's id, or an empty list if there are no forks.
+    """
     forks = cursor.execute(_HEIRS, (log.key,)).fetchall()
     if not forks:
         return []
@@ -723,7 +750,9 @@ def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> l
 
 
 def _digests_reached(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the digests of the large values in events moved to a fork; None (all values) if they are unreadable."""
+    """Return the hashes of the large values in the events that were moved to a fork. Return None, which stands for all
+    values, if the events cannot be read.
+    """
     fetch = blobs.fetcher(cursor, sealing)
     rows = cursor.execute(_PAYLOADS, (place_of(heir, 1), place_of(heir, upto))).fetchall()
     try:
