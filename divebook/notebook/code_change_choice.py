@@ -81,7 +81,7 @@ class ChoiceOutput:
 
     @property
     def is_watched(self) -> bool:
-        """True if a browser shows the buttons and the kernel receives its messages."""
+        """True if a browser shows the buttons and the kernel receives the browser's messages."""
         return self.view.greeted.is_set()
 
     def _choose(self, name: str) -> None:
