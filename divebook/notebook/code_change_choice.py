@@ -51,7 +51,7 @@ async def await_choice(error: CodeChangedError) -> Run:
 
 
 def wait_for_choice(error: CodeChangedError) -> Run:
-    """Do the same as `await_choice`, but block the thread until a choice is made.
+    """Show the choices of a `CodeChangedError` like `await_choice`, but block the thread until a choice is made.
 
     Raises the same errors as `await_choice`.
     """
@@ -135,7 +135,7 @@ def _deadline(error: CodeChangedError) -> float:
 
 
 def _run_of_default(error: CodeChangedError) -> Run:
-    """Make the default choice of a `CodeChangedError` and return its run. Raise the error if there is no default."""
+    """Make the default choice of a `CodeChangedError` and return its run. Raise the error if it has no such choice."""
     if error.default is None:
         raise error
     return _run_of(error, error.default)

@@ -443,7 +443,7 @@ def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completion
 
 def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
     """Return the key at the cursor, or the key whose value contains the cursor, together with the table that defines
-    it; None if there is no such key.
+    it; None if the cursor is at neither.
     """
     # The cursor may be in the middle of a word, and help is about the whole word.
     rest = _REST.match(document.tail)

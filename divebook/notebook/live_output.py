@@ -1,4 +1,6 @@
-"""Output of a run in a cell: a live view with a saved form, which is updated until the run ends."""
+"""Output of a run in a cell: a live view while the kernel runs, and a saved form (text and HTML for pages without a
+kernel), which is updated until the run ends.
+"""
 
 from __future__ import annotations
 

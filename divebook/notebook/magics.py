@@ -569,7 +569,7 @@ class DiveMagics(Magics):
         return run.environment.what_if(run.id, change, at, repeat=repeat, **options)
 
     def _run_of_word(self, arguments: Arguments, position: int = 0) -> Run:
-        """Return the run whose id is the word at index `position` of the line; if there is no such word, the newest
+        """Return the run whose id is the word at index `position` of the line; if the line has fewer words, the newest
         run.
         """
         execution_id = arguments.words[position] if len(arguments.words) > position else None

@@ -129,8 +129,8 @@ def answer_line(execution_id: str, question: Question, store: str | None = None)
 
 
 def settled_text(words: str, by: str | None, at_us: int | None) -> str:
-    """Return one line about a question that is no longer open: its answer (or that it expired or was withdrawn), the
-    person who answered, and the time.
+    """Return one line about a closed question: its answer (or that it expired or was withdrawn), the person who
+    answered, and the time.
     """
     at = "" if at_us is None else f" at {local_time(to_datetime(at_us))}"
     return one_line(words, 120) + (f" (by {one_line(by, 60)}{at})" if by else "")
@@ -939,8 +939,8 @@ def signals_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 
 def answers_of(execution: Execution) -> Iterable[tuple[str, str]]:
-    """Yield a text about each of an execution's latest questions that are no longer open, with the answer, the person
-    and the time.
+    """Yield a text about each of an execution's latest closed questions (answered, expired or withdrawn), with the
+    answer, the person and the time.
     """
     closed = [question for question in execution.asked.values() if not question.is_open]
     closed.sort(key=lambda question: (question.settled_us or question.raised_us, question.id))

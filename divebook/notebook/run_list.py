@@ -362,7 +362,9 @@ def _paragraph(lines: list[str]) -> str:
 
 
 def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
-    """Return text and HTML, by MIME type, about questions that are no longer open, with their answers."""
+    """Return text and HTML, by MIME type, about closed questions (answered, expired or withdrawn), with their
+    answers.
+    """
     text = ["no open questions"]
     body = [f"<p style='{_LINE}'>No open questions</p>"]
     for entry in shown:
@@ -373,7 +375,7 @@ def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
 
 
 def _outcome(entry: Asked) -> tuple[str, str]:
-    """Return the text of a question that is no longer open, and a text with its answer, the person who answered, and
+    """Return two texts about a closed question: the question itself, and its answer with the person who answered and
     the run.
     """
     question = entry["question"]

@@ -71,7 +71,7 @@ async def _answer_from_view(run: Run) -> None:
 
 
 def wait_for_run(run: Run, front_end: FrontEnd) -> Run:
-    """Do the same as `await_run`, but block the thread."""
+    """Wait for a run like `await_run`, but block the thread; return the run."""
     with _live_output(run, front_end) as output, _error_if_paused(run):
         while True:
             if not _is_in_other_process(run):

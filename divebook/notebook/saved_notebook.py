@@ -180,8 +180,8 @@ class SavedRun(FramedLog):
         )
 
     def _answers(self) -> Iterator[tuple[str, str]]:
-        """Yield each question of the run that is no longer open, as two texts: the question, and its answer with person
-        and time.
+        """Yield two texts about each closed question of the run: the question itself, and its answer with person and
+        time.
         """
         for question in self.questions:
             if question["became"]:

@@ -131,8 +131,8 @@ class Session:
         return environment
 
     def _over(self, store: str | None) -> Environment:
-        """Return the session's environment for a store (None for the session's own store). It is created at the first
-        use, still without definitions for other stores.
+        """Return the session's environment over a store (None for the session's own store). It is created at the first
+        use; the method `over` adds the definitions.
         """
         environment = self._environments.get(store)
         if environment is None:

@@ -45,7 +45,7 @@ def line_in_cell(shell: Any) -> tuple[int, str] | None:
 
 def _line_number(shell: Any) -> int | None:
     """Return the number of the cell line that is running: that of the innermost Python frame whose code is in a cell.
-    None if there is no such frame.
+    None if the stack has no such frame.
     """
     name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
     frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file

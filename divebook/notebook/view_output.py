@@ -1,4 +1,5 @@
-"""Outputs of cells that contain a view of a run: the live view while its kernel runs, and the saved form afterwards.
+"""Outputs of cells that contain a view of a run: the live view while its kernel runs, and the saved form (text and HTML
+that need no kernel) afterwards.
 
 The saved form consists of text, table, timeline and recording, and needs no kernel.
 
