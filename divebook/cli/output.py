@@ -80,8 +80,8 @@ def one_line(text: str, width: int | None = None) -> str:
 
 
 def as_json(data: Any, *, indent: int | None = None) -> str:
-    """Return data as JSON, with secrets replaced and control characters escaped. Apart from secrets, parsing the JSON
-    returns equal data.
+    """Return data as JSON text, with secrets replaced and control characters escaped. Parsing the text returns equal
+    data, apart from secrets.
 
     Frames and similar values are described in a few words; ``divebook export`` writes them in full.
     """

@@ -372,8 +372,8 @@ def _next(execution: Execution) -> str:
 
 
 def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the values that a report shows, each as name and text, and their title. These are the declared outputs, or
-    without outputs the variables.
+    """Return a title and the values that a report shows below it, each as name and text. These are the declared outputs
+    of the run, or without outputs its variables.
     """
     kind = "output"
     values: Mapping[str, Any] = execution.state.outputs

@@ -297,8 +297,8 @@ class Session:
         answers: Answers | None,
         options: StartOptions,
     ) -> Run:
-        """Resume or show the earlier run of a cell. If functions that it called were edited since, react as `on_edit`
-        says.
+        """Resume or show the earlier run of a cell. If functions that it called were edited since, apply the reaction
+        `on_edit`, which may start a fork or a new run instead.
 
         If a person keeps the earlier run, the question appears again only after the next edit.
         """

@@ -79,8 +79,8 @@ def _is_whole(text: str) -> bool:
 
 
 def refused(message: Any, why: str) -> Ack:
-    """Return the message that tells a browser that its message was invalid and had no effect, so that the browser does
-    not send it again.
+    """Return the reply to a browser that its message was invalid and had no effect, so that the browser does not send
+    it again.
     """
     identity = message.get("id") if isinstance(message, Mapping) else None
     text = f"the kernel does not understand this message, and did nothing: {why}. Reload the page"

@@ -310,7 +310,7 @@ class Audience:
         return is_new
 
     def leave(self, view: str) -> None:
-        """Remove a view that no page shows any more: it said so, or has been silent for too long."""
+        """Remove a view that no page shows any more: the page has reported so, or has been silent for too long."""
         self._heard.pop(view, None)
 
     def expire(self) -> None:

@@ -261,8 +261,8 @@ def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, firs
 
 
 def summary_of(event: Event) -> str:
-    """Return a short text that tells an event from others of its type in a list: the changed variables, the operation,
-    the error, ...
+    """Return a short text that distinguishes an event from others of its type in a list: the changed variables, the
+    operation, the error, ...
     """
     if isinstance(event.data, StateMutated):
         return ", ".join(change.key for change in event.data.mutations)

@@ -75,7 +75,9 @@ class Setters:
 
 
 class VariableReader:
-    """Converter of the inputs and variables of one execution to the form that views show, with a cache."""
+    """Converter of the inputs and variables of one execution to the form that views show. Values that have not changed
+    are taken from a cache.
+    """
 
     def __init__(self, workflow: Workflow, redactor: Redactor) -> None:
         self._steps = {step.store: step.name for step in reversed(visible_steps(workflow)) if step.store}
