@@ -103,7 +103,9 @@ def _exit_code_offset(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class DevEnvRequest:
-    """Manager of environments and output format, created from the global options for one command."""
+    """Settings of one ``dev_env`` command from its global options: the environment manager to use, and whether to print
+    JSON.
+    """
 
     manager: DevEnvManager
     as_json: bool
@@ -131,13 +133,13 @@ class DevEnvRequest:
 
 
 def request_of(context: typer.Context) -> DevEnvRequest:
-    """Return the request object that the global options created for this command."""
+    """Return the `DevEnvRequest` that the callback of the global options created for this command."""
     request: DevEnvRequest = context.obj
     return request
 
 
 def has_separator(context: typer.Context) -> bool:
-    """Return whether the command line contains ``--``."""
+    """Return whether the command line contains ``--``, which separates a program and its arguments from the options."""
     return bool(context.meta[_SEPARATED])
 
 
@@ -155,7 +157,7 @@ def parse_pairs(texts: Sequence[str]) -> dict[str, str]:
 
 
 def print_lines(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
-    """Print the lines of a log; with `follow`, print new lines as well, until Ctrl-C."""
+    """Print the lines of a log; with `follow`, print new lines as well until a keyboard interrupt (Ctrl-C)."""
     shown = 0
     while True:
         all_lines = list(lines())
@@ -401,7 +403,9 @@ def _run_connected(
     in_terminal: bool,
     is_shown: bool = True,
 ) -> ShellResult:
-    """Run a command in an environment, connected to the standard streams of this process, and return its result."""
+    """Run a command in an environment, connected to the standard streams of this process, and return the command's
+    result.
+    """
     size = shutil.get_terminal_size()
     with _raw_terminal(in_terminal):
         return request.run(
@@ -469,7 +473,7 @@ def _is_in_background(descriptor: int) -> bool:
 
 
 async def _next_chunk(descriptor: int) -> bytes:
-    """Return the next available bytes of a file descriptor; empty at the end."""
+    """Wait until bytes can be read from a file descriptor, and return them; empty at the end of the input."""
     loop = asyncio.get_running_loop()
     is_ready = asyncio.Event()
     try:

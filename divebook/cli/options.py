@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 def number_option(*names: str, allowed: NumberRange, help: str, metavar: str = "N", **settings: Any) -> Any:
-    """Return a command-line option for a number in a range. Its help shows the lower limit: ``--at N As of event N.
-    [N>=1]``.
+    """Return a command-line option whose value is a number in the range `allowed`. Its help shows the lower limit:
+    ``--at N As of event N. [N>=1]``.
 
     click's ``IntRange`` would show the limit too, but its errors do not have the wording of `divebook.text.ranges`.
     """
@@ -173,15 +173,18 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
 
 
 def _file_of(execution: Execution, environment: Environment) -> list[str]:
-    """Return the placeholder ``["FILE"]`` if resuming needs agents or functions from a file, which a log does not
-    contain; else an empty list.
+    """Return the words that a printed ``resume`` command needs after the execution's id. They are ``["FILE"]``, a
+    placeholder for the file of definitions, if steps call actions that `environment` does not have: a log does not
+    contain agents and functions. Otherwise they are empty.
     """
     outside = [step for step in execution.workflow.steps if step.type not in _SELF_CONTAINED]
     return ["FILE"] if any(step.action not in environment.actions for step in outside) else []
 
 
 def _readable(environment: Environment) -> Iterator[Execution]:
-    """Yield the executions that have not ended. A damaged execution is reported on stderr and skipped."""
+    """Yield the executions of a store that have not ended. An execution with a damaged log is reported on stderr and
+    skipped.
+    """
     for record in environment.store.unended():
         try:
             execution = environment.execution(record.execution_id)
@@ -202,7 +205,7 @@ def _facts(execution_id: str, question: Question) -> dict[str, Any]:
 
 
 def _description(run: str, question: Question) -> Iterator[str]:
-    """Yield the lines that describe a question. `run` is the label of its execution."""
+    """Yield the lines that describe a question of an execution in a terminal; `run` is the label of the execution."""
     yield f"{question.id}  {question.kind}  {run}, step {one_line(question.step, 60)}"
     yield f"  {one_line(question.question, 400)}"
     if question.message:
@@ -223,14 +226,15 @@ def _description(run: str, question: Question) -> Iterator[str]:
 
 
 def awaited_signals_of(execution: Execution) -> list[AwaitedSignal]:
-    """Return the signals that an execution waits for; none if it has ended."""
+    """Return the signals from outside that an execution waits for; an empty list if it has ended."""
     from divebook.engine.state import awaited_signals
 
     return [] if execution.state.is_over else awaited_signals(execution.state)
 
 
 def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
-    """Yield a line with the shell command that answers each open question or sends each awaited signal of an execution.
+    """Yield one line for each open question and awaited signal of an execution, with the shell command that answers or
+    sends it. Yield nothing if the execution has ended.
 
     `again` contains the file and the options of the present command; the printed commands repeat them.
     """
@@ -244,7 +248,9 @@ def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
 
 
 def command(verb: str, words: Sequence[str], again: Sequence[str]) -> str:
-    """Return a shell command with the same file and options as the present command."""
+    """Return the text of a ``divebook`` shell command that a person can run next. It repeats the file and the options
+    of the command that is running (`again`).
+    """
     files = [] if not again or again[0].startswith("-") else [again[0]]
     payload = ["null"] if verb == "signal" and files else []  # the file comes after it
     return in_shell(verb, [*words, *payload, *files], again[len(files) :])

@@ -37,27 +37,33 @@ _BREAKS = re.compile(r"[\t\n]")
 
 
 class Secrets:
-    """Secrets to remove from the output of the current command."""
+    """Redaction of the current command's output: it replaces secrets, unless the person asked to see them
+    (``--show-secrets``).
+    """
 
     def __init__(self) -> None:
         self._are_shown = False
 
     def begin(self, *, shown: bool) -> None:
-        """Forget the secrets of an earlier command. With `shown`, no secrets are removed from the output."""
+        """Start a new command: forget the secrets that an earlier command in this process has learned. With `shown`, no
+        secrets are replaced in its output.
+        """
         self._are_shown = shown
         shared.cache_clear()
 
     def learn(self, *values: Any) -> None:
-        """Find secrets in plain data, such as the inputs of a run, and remove them from all later output."""
+        """Find the secrets in plain data, such as the inputs of a run. They are replaced in all later output."""
         for value in values:
             shared().learn(value)
 
     def text(self, text: str) -> str:
-        """Return a text with the secrets replaced."""
+        """Return a text with all known secrets replaced; unchanged if secrets are shown."""
         return text if self._are_shown else shared().text(text)
 
     def value(self, value: Any, name: str = "") -> Any:
-        """Return plain data with the secrets replaced. A `name` such as ``password`` makes the whole value a secret."""
+        """Return plain data with all known secrets replaced; unchanged if secrets are shown. If `name` sounds secret,
+        such as ``password``, the whole value is replaced.
+        """
         return value if self._are_shown else shared().under(name, value)
 
 
@@ -74,8 +80,8 @@ def one_line(text: str, width: int | None = None) -> str:
 
 
 def as_json(data: Any, *, indent: int | None = None) -> str:
-    """Return data as JSON, with secrets replaced and control characters escaped. Apart from secrets, parsing the JSON
-    returns equal data.
+    """Return data as JSON text, with secrets replaced and control characters escaped. Parsing the text returns equal
+    data, apart from secrets.
 
     Frames and similar values are described in a few words; ``divebook export`` writes them in full.
     """
@@ -89,8 +95,8 @@ def json_escaped(text: str) -> str:
 
 
 def shown(value: Any, name: str = "") -> str:
-    """Return a value as text: a string unchanged, anything else as JSON. A `name` such as ``password`` hides
-    the value.
+    """Return a value as text for the terminal: a string unchanged, anything else as JSON, both without secrets. If
+    `name` sounds secret, such as ``password``, the whole value is replaced.
     """
     clean = secrets.value(value, name)
     if isinstance(clean, str):
@@ -99,7 +105,7 @@ def shown(value: Any, name: str = "") -> str:
 
 
 def pairs(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return named values as rows of two strings, name and value, for `section`."""
+    """Return each entry of a mapping as a pair of strings, name and value, in the form that `section` prints."""
     return [(one_line(name), shown(value, name)) for name, value in values.items()]
 
 
@@ -136,7 +142,7 @@ def note(text: str, style: str = "") -> None:
 
 
 def note_damage(readable: int, events: int | None, damage: Exception) -> None:
-    """Print on stderr that only the first `readable` events of a damaged log can be read.
+    """Print on stderr that a log is damaged, and that the shown data comes from its first `readable` events only.
 
     `events` is the number of all events, None if unknown.
     """
@@ -170,8 +176,8 @@ def write(text: str) -> None:
 
 
 def section(title: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Print a title and named values; a value with several lines is printed below its name. Print nothing
-    without rows.
+    """Print a title and, below it, pairs of a name and a value. A value of several lines is printed below its name.
+    Print nothing if there are no pairs.
     """
     if not rows:
         return
@@ -253,7 +259,9 @@ class Commands(TyperGroup):
 
 
 def _global_options_first(args: list[str]) -> list[str]:
-    """Return the arguments with the global options (``--debug``, ``--show-secrets``, ``--allow KIND``) in front."""
+    """Return the command-line arguments with the global options (``--debug``, ``--show-secrets``, ``--allow KIND``)
+    moved to the front.
+    """
     global_options: list[str] = []
     other_arguments: list[str] = []
     for argument in args:
@@ -268,8 +276,8 @@ def _global_options_first(args: list[str]) -> list[str]:
 
 @contextmanager
 def _allowing(kinds: Iterable[str]) -> Iterator[None]:
-    """Allow more kinds of permissions during the block, by adding them to the environment variable
-    ``DIVEBOOK_ALLOW``.
+    """Give this process the permissions of the option ``--allow`` during the block, in addition to those in the
+    environment variable ``DIVEBOOK_ALLOW``.
     """
     before = os.environ.get(VARIABLE)
     policy = Policy.given(*kinds)
@@ -283,7 +291,9 @@ def _allowing(kinds: Iterable[str]) -> Iterator[None]:
 
 
 def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """Split arguments at ``--`` into the part before, the separator and the part after, which contains no options."""
+    """Split command-line arguments at ``--``. Return the arguments before it, a list that contains ``--`` (empty if it
+    is absent), and the arguments after it, which are never parsed as options.
+    """
     if "--" not in args:
         return args, [], []
     place = args.index("--")
@@ -292,7 +302,9 @@ def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
 
 @contextmanager
 def ending_damaged() -> Iterator[None]:
-    """End the command with the exit code `DAMAGED` if the block raises because no event of a log can be read."""
+    """End the command with the exit code `DAMAGED` if the block raises `CorruptStoreError`, because the log of an
+    execution cannot be read.
+    """
     try:
         yield
     except CorruptStoreError as error:
@@ -301,7 +313,7 @@ def ending_damaged() -> Iterator[None]:
 
 
 def report(error: DivebookError) -> None:
-    """Print an error on stderr, one line for each problem in it."""
+    """Print an error on stderr. An error that contains several problems gets one line for each problem."""
     for line in _lines(error):
         note(f"error: {line}", "bold red")
 

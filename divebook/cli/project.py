@@ -32,7 +32,9 @@ from divebook.workflow.dialect import OWN, Dialect
 
 
 def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:
-    """Return an environment that uses a store, with the actions of Python modules and files."""
+    """Import the actions (Python modules and files) that the command line names, and return an environment over a
+    store.
+    """
     for source in actions:
         import_actions(source)
     return Environment(store=store, printer=printer)
@@ -79,7 +81,9 @@ def environment_for(
     *,
     code: bool,
 ) -> Environment:
-    """Return an environment with the definitions in a file that an execution needs, read in the execution's dialect."""
+    """Return the environment in which the command can resume an execution: over its store, with the actions and the
+    definitions of `file`. The file is read in the dialect of the execution's workflow.
+    """
     environment = open_environment(store, actions or (), printer)
     if file is not None:
         add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
@@ -87,7 +91,9 @@ def environment_for(
 
 
 def schedules_of(environment: Environment, path: Path, *, code: bool = False) -> Definitions:
-    """Return the schedules of a file or folder, as definitions that contain the name of their file."""
+    """Return the schedules in a definition file or folder as `Definitions`, which also name the source file. For a
+    Python file, return the schedules that the environment already has.
+    """
     if path.suffix.lower() == ".py":
         return Definitions(schedules=environment.schedules)
     definitions = read(path, OWN)
@@ -136,20 +142,22 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def existing_store(location: str | None) -> EventStore:
-    """Open an existing store; raises `StoreError` if there is none. A command that only reads must not create
-    a store.
+    """Open an existing store; raise `StoreError` if there is none. Commands that only read use this, because they must
+    not create a store.
     """
     place = location or os.environ.get(VARIABLE) or str(DEFAULT)
     return open_store(place if path_of(place) is None else existing_path(location))
 
 
 def existing_environment(location: str | None) -> Environment:
-    """Return an environment that uses an existing store and has no definitions."""
+    """Return an environment without definitions over an existing store; raise `StoreError` if there is none."""
     return Environment(store=existing_store(location))
 
 
 def existing_path(location: str | None) -> Path:
-    """Return the path of an existing store file, without opening it; raises `StoreError`."""
+    """Return the path of an existing store file without opening it. Raise `StoreError` if the file does not exist, or
+    if the store is not a file.
+    """
     place = location or os.environ.get(VARIABLE) or str(DEFAULT)
     path = path_of(place)
     if path is None:

@@ -283,8 +283,8 @@ def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str
 
 
 def _begin(environment: Environment, due: Due) -> int:
-    """Start the workflow for one due time and wait for its end, unless a run was already started for that time. Return
-    the exit code.
+    """Start the run of a schedule that is due, wait for its end, and return the exit code: 1 if the run failed, else 0.
+    Do nothing if a run was already started for this due time.
     """
     if not due.is_new(environment.store, due.at):
         return 0

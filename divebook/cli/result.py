@@ -64,7 +64,7 @@ _CELL = 120
 
 
 def print_result(execution: Execution, *, json: bool) -> int:
-    """Print the result of a run on stdout, and return the exit code for its status."""
+    """Print the result of a run on stdout as text or JSON, and return the exit code for the run's status."""
     secrets.learn(execution.state.inputs, execution.state.variables)
     if json:
         write(as_json(facts(execution), indent=2))
@@ -115,7 +115,9 @@ def print_details(execution: Execution, *, json: bool, events: bool, damage: Exc
 
 
 def _usage(usage: Usage) -> list[tuple[str, str]]:
-    """Return the token counts and the cost of model calls as rows for `section`; empty if no model was called."""
+    """Return the token counts and the cost of the model calls of an execution as pairs of name and value for `section`;
+    empty if no model was called.
+    """
     rows = {name.replace("_", " "): f"{value:,}" for name, value in usage.to_dict().items()}
     if usage.cost:
         rows["cost"] = price(usage.cost / NANODOLLARS)
@@ -129,7 +131,7 @@ def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Text | str, ..
 
 
 def facts(execution: Execution) -> dict[str, Any]:
-    """Return the result of an execution as the dictionary that ``--json`` prints."""
+    """Return status, values, usage and questions of an execution as the dictionary that ``--json`` prints."""
     failure = execution.failure
     return {
         "id": execution.id,
@@ -151,7 +153,9 @@ def facts(execution: Execution) -> dict[str, Any]:
 
 
 def _variables(execution: Execution) -> dict[str, Any]:
-    """Return the variables by name, in their recorded form, so that no user class is imported to show them."""
+    """Return the variables of an execution by name, as they are recorded. They are not converted to instances of user
+    classes, so that no user code is imported to show them.
+    """
     return dict(sorted(execution.state.variables.items()))
 
 
@@ -166,8 +170,8 @@ def _print_heading(execution: Execution) -> None:
 
 
 def _times(execution: Execution) -> str:
-    """Return the duration of an execution. If it was paused, the log is read to show working and waiting time
-    separately.
+    """Return the duration of an execution as text. If the execution was paused, working and waiting time are shown
+    separately, for which the log is read.
     """
     if execution.started_at is not None and execution.state.paused_us and execution.damage is None:
         return ", ".join(activity_of(execution.history()).times)
@@ -192,8 +196,8 @@ def _print_error(execution: Execution) -> None:
 
 
 def last_outputs(execution: Execution) -> dict[str, str]:
-    """Return the output of the last step of each completed branch, by step name. Outputs stored in variables are left
-    out.
+    """Return the output of the last step of each completed branch, by name of the step. Omit empty outputs and outputs
+    of steps that store them in a variable.
     """
     storing_steps = {step.name for step in execution.workflow.steps if step.store}
     outputs = {}
@@ -240,7 +244,7 @@ _MAX_ROWS = 20
 
 
 class Board:
-    """Steps in the live list: running and recently finished steps of all executions."""
+    """Steps that the live progress display shows: the running and the recently finished steps of all executions."""
 
     def __init__(self) -> None:
         self.finished: deque[Span] = deque(maxlen=MAX_FINISHED)
@@ -250,7 +254,7 @@ class Board:
         """Running steps by ``id()`` of their span, oldest first."""
 
     def update(self, span: Span) -> None:
-        """Add a step that has started, or move a step that has ended to the finished steps."""
+        """Add a step that has started to the running steps, or move a step that has ended to the finished steps."""
         if span.ended_us is None:
             self.running[id(span)] = span
             return
@@ -259,7 +263,9 @@ class Board:
         self.count += 1
 
     def latest(self, limit: int) -> list[Span]:
-        """Return at most `limit` steps ordered by start time. Running steps are preferred to finished ones."""
+        """Return at most `limit` steps for display, ordered by start time: the running steps, and the latest finished
+        steps if there is room.
+        """
         running = list(self.running.values())[:limit]
         free_rows = limit - len(running)
         finished = list(self.finished)[-free_rows:] if free_rows else []
@@ -267,14 +273,16 @@ class Board:
 
 
 class Progress:
-    """Progress output for ``--quiet``: only text that workflows print. The subclasses also show steps."""
+    """Output of a command while executions run. This base class (``--quiet``) prints only the text that workflows
+    print; subclasses also show steps.
+    """
 
     def __init__(self, screen: Console) -> None:
         self.screen = screen
 
     def watch(self, store: EventStore) -> None:
-        """Subscribe to the steps that a store records. Call this once, before the execution starts, so that no step is
-        missed.
+        """Start to show the steps that are recorded in a store; without steps to show (``--quiet``), do nothing. Call
+        this once, before the execution starts, so that no step is missed.
         """
 
     def print(self, text: str) -> None:
@@ -287,11 +295,11 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Print the steps that are still in the queue, and end the output."""
+        """Stop showing steps, after printing the steps that have already been recorded."""
 
 
 class LiveProgress(Progress):
-    """Progress output that redraws a list of steps in place, in a terminal."""
+    """Progress output for a terminal: a list of running and recently finished steps, redrawn in place."""
 
     def __init__(self, screen: Console) -> None:
         super().__init__(screen)
@@ -301,7 +309,9 @@ class LiveProgress(Progress):
         self._blocked_reason: Callable[[], str | None] = lambda: None
 
     def watch(self, store: EventStore) -> None:
-        """Subscribe to the steps that a store records, and to the reason why the engine is blocked, if it is."""
+        """Start to show the steps that are recorded in a store, and the reason for a delay while the engine cannot
+        write to the store.
+        """
         self._blocked_reason = lambda: ENGINE.held_up(store)
         self._unsubscribe = store.subscribe(StepListener(self._changed_steps.put))
 
@@ -342,7 +352,7 @@ class LiveProgress(Progress):
         return Group(table, Text("\n".join(notes), "dim"))
 
     def _update_board(self) -> None:
-        """Apply all steps in the queue to the board. The engine's thread fills the queue."""
+        """Move all changed steps from the queue, which the engine's thread fills, to the board of displayed steps."""
         try:
             while True:
                 self.board.update(self._changed_steps.get_nowait())
@@ -358,7 +368,9 @@ class StepListener:
         self._steps = Steps()
 
     def __call__(self, _execution_id: str, events: Sequence[Event]) -> None:
-        """Apply new events of an execution, and call the function with the steps that they start or end."""
+        """Receive the new events of an execution, and call the listener's function with each step that these events
+        start or end.
+        """
         for event in events:
             step = self._steps.see(event)
             if step is not None:
@@ -366,7 +378,7 @@ class StepListener:
 
 
 class LineProgress(Progress):
-    """Progress output that prints one line for each step that starts or ends."""
+    """Progress output for files and pipes: one line for each step that starts or ends."""
 
     def __init__(self, screen: Console) -> None:
         super().__init__(screen)
@@ -374,7 +386,7 @@ class LineProgress(Progress):
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def watch(self, store: EventStore) -> None:
-        """Subscribe to the steps that a store records."""
+        """Start to print a line for each step that is recorded in a store."""
         self._unsubscribe = store.subscribe(StepListener(self._add_line))
 
     def _add_line(self, step: Span) -> None:
@@ -420,7 +432,9 @@ def _took(row: Span, now: int) -> Text:
 
 
 def _detail(row: Span) -> str:
-    """Return the error of a failed step, or the number of items of a step with items, else an empty string."""
+    """Return the text beside a step in the progress output: its error, else the number of its items; empty if it has
+    neither.
+    """
     if row.error:
         return one_line(row.error, 100)
     return plural(row.items, "item") if row.items else ""

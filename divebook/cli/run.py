@@ -78,7 +78,8 @@ INTERRUPTED = 130
 
 
 class Interrupts:
-    """Context manager that handles Ctrl-C: the first Ctrl-C cancels the execution, the second one ends the process.
+    """Context manager that handles keyboard interrupts (Ctrl-C): the first one cancels the execution, the second one
+    ends the process.
 
     A thread reads the signals from a socket. The main thread cannot handle them: it waits for a lock, and would notice
     a signal from just before only afterwards. Also, a KeyboardInterrupt could be raised when an execution has started
@@ -119,7 +120,9 @@ class Interrupts:
             undo()
 
     def guard(self, execution: Execution) -> None:
-        """Set the execution that Ctrl-C cancels. If Ctrl-C was already pressed, the execution is cancelled at once."""
+        """Set the execution that a keyboard interrupt (Ctrl-C) cancels. If Ctrl-C was already pressed, cancel the
+        execution at once.
+        """
         with self._lock:
             self._execution = execution
             if self.count:
@@ -164,7 +167,8 @@ def finish(
     *,
     waits: bool | None = False,
 ) -> tuple[Execution, bool]:
-    """Start an execution, and wait until it and all its successors have ended or wait for a person.
+    """Start an execution with the function `start`, and wait until it and all its successors have ended or wait for a
+    person.
 
     Parameters
     ----------
@@ -214,7 +218,8 @@ def has_terminal() -> bool:
 
 
 def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
-    """Return whether a waiting execution will continue without an answer from a person.
+    """Return whether it makes sense to keep waiting for an execution, because it will continue without an answer from a
+    person.
 
     That is the case if it or a child has a question with a default that expires, or if a child is still running.
     """
@@ -234,7 +239,7 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
 
 
 def _wait_for_news(execution: Execution) -> None:
-    """Wait until the log of an execution or of a descendant has a new event."""
+    """Wait until the log of an execution, or of one of its descendants, has a new event."""
     news = threading.Event()
     store = execution.store
     unsubscribe_functions = [store.on_news(news.set), store.subscribe(lambda _name, _events: news.set())]
@@ -459,7 +464,9 @@ def _carry_on(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Answer or signal an execution with the function `send`, wait until it stops, and print the result."""
+    """Call the function `send`, which answers a question of an execution or sends it a signal. Then wait until the
+    execution ends or waits again, and print its result.
+    """
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.cli.result import make_progress
 
@@ -480,8 +487,8 @@ def _carry_on(
 
 
 def hint_to_name_file(begin: Callable[[], Execution], command_name: str, file: Path | None) -> Execution:
-    """Start an execution. If an agent or action is missing, raise an error with the advice to name the file of
-    definitions.
+    """Start an execution with the function `begin`. If this fails because an agent or action is missing and no file of
+    definitions was named, raise `SetupError` with the advice to name the file.
     """
     try:
         return begin()
@@ -497,7 +504,9 @@ def hint_to_name_file(begin: Callable[[], Execution], command_name: str, file: P
 
 
 def repeated_options(actions: Sequence[str] | None, store: str | None, *, code: bool) -> list[str]:
-    """Return the options of this command that a command to resume the execution must repeat."""
+    """Return those options of the running command (``--code``, ``--actions``, ``--store``) that a later command must
+    repeat to resume the execution.
+    """
     options = ["--code"] if code else []
     for source in actions or ():
         options += ["--actions", source]
@@ -514,7 +523,9 @@ def conclude(
     json: bool,
     strict: bool = False,
 ) -> None:
-    """Print the result of an execution and the commands that continue it, and exit with the exit code."""
+    """End a command that drove an execution: print its result and the commands with which a person can continue it, and
+    exit with the exit code of its status.
+    """
     from divebook.cli.result import print_result
 
     code = print_result(execution, json=json)
@@ -620,8 +631,8 @@ def _require_sense(definition: str | None, strategy: str | None, *, plan: bool, 
 
 
 def _show(resume_plan: ResumePlan, *, print_line: Callable[[str], None], asks: bool) -> None:
-    """Print the plan of a resumption with another definition. With `asks`, ask the person at the terminal to
-    confirm.
+    """Print which recorded results an execution reuses and which calls it makes again if it is resumed with another
+    definition. With `asks`, ask the person at the terminal for confirmation; a refusal ends the command.
     """
     for line in resume_plan.lines:
         print_line(line)

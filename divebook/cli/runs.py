@@ -118,7 +118,9 @@ def runs(
 
 
 def _learn_inputs(store: EventStore, execution_id: str) -> None:
-    """Add the secrets in the inputs of an execution to `secrets`, since its printed error may contain them."""
+    """Find the secrets in the inputs of an execution, so that they are replaced when an error that contains them is
+    printed. A damaged log is skipped.
+    """
     from divebook.runtime.forks import recorded_opening
 
     with suppress(StoreError):  # a damaged log has none that could be shown
@@ -179,8 +181,8 @@ def _is_file(name: str) -> bool:
 
 
 def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
-    """Load the execution of an exported file into a store in memory. Return its id, its environment and the damage, if
-    any.
+    """Load the execution of an exported file into a new store in memory. Return its id, an environment over this store,
+    and the error that describes the damage of the file (None if it is intact).
     """
     from divebook.environment.environment import Environment
     from divebook.store import MemoryStore
@@ -276,14 +278,18 @@ def _chosen(
     *,
     tag_option: str,
 ) -> list[ExecutionRecord]:
-    """Return the records of the executions that match the filters; empty if the command line names executions."""
+    """Return the records of the executions that the filters of the command line select; empty if it names executions
+    instead. Raise `BadParameter` if it contains both or neither.
+    """
     if bool(execution_ids) == bool(status or workflow or tagged):
         raise typer.BadParameter(f"name executions, or select them with --status, --workflow or {tag_option}")
     return [] if execution_ids else environment.store.records(status, workflow, 0, tag=tagged)
 
 
 def _tell_each(rows: Sequence[BulkResult]) -> None:
-    """Print one result line for each execution; exit with code 1 if any of them has an error."""
+    """Print one line for each result of a bulk operation: status, execution and error. Exit with code 1 if any
+    execution has an error.
+    """
     for row in rows:
         say(status_text(row.status or "failed"), row.execution_id, "" if row.error is None else str(row.error))
     if any(row.error is not None for row in rows):
@@ -291,7 +297,9 @@ def _tell_each(rows: Sequence[BulkResult]) -> None:
 
 
 def _cancelled(environment: Environment, execution_id: str) -> Execution:
-    """Cancel an execution and wait. Retry if the process that drives it appended an event at the same moment."""
+    """Cancel an execution, wait for its end, and return it. Retry a few times if the process that drives the execution
+    appends an event at the same moment.
+    """
     for _ in range(_ATTEMPTS - 1):
         try:
             return environment.cancel(execution_id).wait()
@@ -409,7 +417,9 @@ def _worked(line: RunLine) -> float | None:
 
 
 def _note_relaxed(records: Sequence[ExecutionRecord]) -> None:
-    """Print which executions could lose their last events in a power failure."""
+    """Print on stderr the ids of executions with relaxed durability, which could lose their last events in a power
+    failure. Print nothing if there are none.
+    """
     from divebook.store.append import RELAXED
 
     relaxed = [record.execution_id for record in records if record.durability == RELAXED]
@@ -726,7 +736,9 @@ def what_if(
 
 @contextmanager
 def _advising_file(usage: str, *, has_file: bool) -> Iterator[None]:
-    """Add to an error about a missing agent or action the advice to name the file that defines it."""
+    """Convert an error about a missing agent or action in the block to a `SetupError` that advises to name the file of
+    definitions. Other errors, and all errors with `has_file`, stay unchanged.
+    """
     try:
         yield
     except (DefinitionError, NotFoundError) as error:
@@ -738,7 +750,7 @@ def _advising_file(usage: str, *, has_file: bool) -> Iterator[None]:
 
 
 def _planned(plan: Plan) -> dict[str, Any]:
-    """Return the plan of a what-if as the dictionary that ``--json`` prints."""
+    """Return the plan of a what-if (reused and live calls, expected cost) as the dictionary that ``--json`` prints."""
     facts = {name: getattr(plan, name) for name in ("source", "at", "reused", "cost", "unknown", "blocked")}
     return {**facts, "change": plan.change.to_data(), "live": [call._asdict() for call in plan.live]}
 

@@ -341,7 +341,9 @@ def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
 
 
 def _take_up(environment: Environment, record: ExecutionRecord) -> int:
-    """Resume one execution and wait for its end; return the exit code for its status."""
+    """Resume one interrupted execution, wait until it stops, print its status, and return the exit code for the status.
+    Return the code for a failure if it cannot be resumed.
+    """
     from divebook.cli.result import EXIT_CODES
 
     try:
@@ -420,7 +422,9 @@ def _environment(file: Path | None, *, code: bool) -> Environment:
 
 
 def _models(environment: Environment, *, has_file: bool) -> dict[str, list[str]]:
-    """Return the models to check, each with the names of the agents that use it."""
+    """Return the models that ``divebook doctor`` checks, each with the names of the agents that use it. Without a file
+    of definitions, return a default model of each provider.
+    """
     from divebook.agents.models import DEFAULT_MODELS
 
     if not has_file:
@@ -432,7 +436,7 @@ def _models(environment: Environment, *, has_file: bool) -> dict[str, list[str]]
 
 
 def _problems(environment: Environment, store: str | None) -> dict[str, str]:
-    """Return the error text of each faulty agent, by name of the agent."""
+    """Return the error text of each agent whose settings, tools or model are invalid, by name of the agent."""
     from divebook.agents.models import RECORDED
     from divebook.cli.project import existing_store
     from divebook.errors import DivebookError
@@ -472,7 +476,9 @@ def _row(model: str, agents: list[str], examined: Examined, problems: list[str],
 
 
 def _answer(examined: Examined) -> tuple[str, bool]:
-    """Send a test request to a model. Return its answer or the reason why there is none, and whether it answered."""
+    """Send a test request to a model. Return the text to show (the answer, or the reason why there is none) and whether
+    the model answered.
+    """
     import anyio
 
     from divebook.agents.models import ping

@@ -21,7 +21,7 @@ CARD_WIDTH = 110
 
 @contextmanager
 def located(line: tuple[int, str] | None) -> Iterator[None]:
-    """Add the number and text of a line in the cell to errors that are raised in the block.
+    """Add the number and text of the cell line that is running to each error of divebook that is raised in the block.
 
     `line` is None for a cell of one line; errors then stay unchanged.
     """
@@ -61,13 +61,13 @@ def short_errors(cell: Sequence[str] = (), positions: Positions | None = None) -
 
 
 def show_as(error: BaseException, lines: Sequence[str]) -> None:
-    """Replace the traceback that IPython shows for an error by these lines; secrets are removed."""
+    """Make IPython show some lines of text for an error instead of its traceback. Secrets in the lines are replaced."""
     # IPython calls this method of an error, if it exists, instead of formatting the traceback.
     error.__dict__["_render_traceback_"] = lambda: [shared().text(line) for line in lines]
 
 
 def error_lines(error: DivebookError, cell: Sequence[str] = (), positions: Positions | None = None) -> list[str]:
-    """Return the lines that a cell shows for an error.
+    """Return the lines of text that a cell shows for an error instead of a traceback.
 
     A `DefinitionError` is shown with each of its problems, and with the lines of the cell that contain them.
     """
@@ -95,7 +95,8 @@ def problem_text(problem: Problem) -> str:
 
 
 def _pointer(problem: Problem, cell: Sequence[str]) -> list[str]:
-    """Return the line of the cell that contains a problem, and a line with a mark below the column.
+    """Return two lines that show the position of a definition's problem: the line of the cell that contains it, and a
+    line with a mark below the column.
 
     The list is empty if the line number is unknown, or the line is too long.
     """

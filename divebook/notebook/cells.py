@@ -36,7 +36,7 @@ USAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Text of a ``%%dive`` cell with definitions, and the settings of its first line."""
+    """A ``%%dive`` cell with definitions: its text below the first line, and the settings in the first line."""
 
     text: str
     """The lines of the cell below the first line."""
@@ -64,7 +64,9 @@ class Cell:
 
     @property
     def lines(self) -> Sequence[str]:
-        """The lines of the whole cell; the lines before `text` are empty."""
+        """The lines of the whole cell, for error messages. The lines before `text`, which are not stored, are empty
+        strings.
+        """
         return [""] * self.lines_above + self.text.splitlines()
 
 
@@ -100,7 +102,8 @@ def scripted_agent(line: str) -> str | None:
 
 
 def define_cell(session: Session, line: str, text: str, lines_above: int, names: Names, *, number: int) -> None:
-    """Add the definitions of a ``%%dive`` cell to the session, or set the script of an agent; print the changes.
+    """Add the definitions of a ``%%dive`` cell to the session and print the added and replaced definitions. For
+    ``%%dive script AGENT``, set the scripted answers of an agent instead.
 
     Parameters
     ----------
@@ -128,7 +131,9 @@ def define_cell(session: Session, line: str, text: str, lines_above: int, names:
 
 
 def confirmation(change: Defined) -> str:
-    """Return the text that a ``%%dive`` cell prints: the added and replaced definitions, and warnings."""
+    """Return the text that a ``%%dive`` cell prints after it has run: the names of added and replaced definitions, and
+    warnings.
+    """
     lines = []
     if change.defined:
         lines.append(f"defined {', '.join(change.defined)}")
@@ -179,7 +184,9 @@ def _run(shell: InteractiveShell, source: str, where: str) -> None:
 
 @contextlib.contextmanager
 def _without_tracebacks(shell: InteractiveShell) -> Iterator[None]:
-    """Stop a shell from printing tracebacks in the block. The errors are raised by `_run` anyway."""
+    """Stop an IPython shell from printing tracebacks in the block. The function `_run` raises the errors of cells
+    instead.
+    """
     names = ("showtraceback", "showsyntaxerror")
     for name in names:
         setattr(shell, name, lambda *_, **__: None)
@@ -191,7 +198,7 @@ def _without_tracebacks(shell: InteractiveShell) -> Iterator[None]:
 
 
 def _line(error: BaseException, source: str) -> int | None:
-    """Return the number of the line in a cell that raised an error; None if the traceback contains no cell.
+    """Return the number of the line of a cell that raised an error; None if the traceback contains no line of a cell.
 
     IPython does not count the empty lines at the top of a cell, so they are added.
     """

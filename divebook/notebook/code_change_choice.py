@@ -32,7 +32,8 @@ CHOICE_TIMEOUT = 15.0
 
 
 async def await_choice(error: CodeChangedError) -> Run:
-    """Show the choices of an error as buttons, and await a choice; return the run of the choice.
+    """Show the choices of a `CodeChangedError` as buttons, and wait until a person presses one. Return the run that the
+    choice starts or keeps. If no browser shows the buttons or no button is pressed in time, make the default choice.
 
     Raises
     ------
@@ -50,7 +51,7 @@ async def await_choice(error: CodeChangedError) -> Run:
 
 
 def wait_for_choice(error: CodeChangedError) -> Run:
-    """Show the choices of an error as buttons, and block until a choice; return the run of the choice.
+    """Show the choices of a `CodeChangedError` like `await_choice`, but block the thread until a choice is made.
 
     Raises the same errors as `await_choice`.
     """
@@ -80,7 +81,7 @@ class ChoiceOutput:
 
     @property
     def is_watched(self) -> bool:
-        """True if a browser shows the buttons and the kernel receives its messages."""
+        """True if a browser shows the buttons and the kernel receives the browser's messages."""
         return self.view.greeted.is_set()
 
     def _choose(self, name: str) -> None:
@@ -99,7 +100,8 @@ def _text(error: CodeChangedError) -> str:
 
 
 def static_bundle(error: CodeChangedError) -> dict[str, str]:
-    """Return the choices as text and HTML, by MIME type, for pages without a kernel.
+    """Return the choices of a `CodeChangedError` as text and HTML, by MIME type, for pages that cannot show buttons
+    because they have no kernel.
 
     The choices are shown as options of ``%dive run``.
     """
@@ -113,7 +115,9 @@ def static_bundle(error: CodeChangedError) -> dict[str, str]:
 
 @contextmanager
 def _buttons(error: CodeChangedError) -> Iterator[ChoiceOutput]:
-    """Show the choices of an error as buttons during the block. An interrupt in the block raises the error."""
+    """Show the choices of a `CodeChangedError` as buttons during the block. If the kernel is interrupted in the block,
+    raise the `CodeChangedError`.
+    """
     output = ChoiceOutput(error)
     try:
         yield output
@@ -124,19 +128,23 @@ def _buttons(error: CodeChangedError) -> Iterator[ChoiceOutput]:
 
 
 def _deadline(error: CodeChangedError) -> float:
-    """Return the monotonic time at which the default choice is made; infinite without a default choice."""
+    """Return the monotonic time at which the default choice of a `CodeChangedError` is made; infinite if it has no
+    default choice.
+    """
     return math.inf if error.default is None else time.monotonic() + CHOICE_TIMEOUT
 
 
 def _run_of_default(error: CodeChangedError) -> Run:
-    """Return the run of the default choice; raise the error if none exists."""
+    """Make the default choice of a `CodeChangedError` and return its run. Raise the error if it has no such choice."""
     if error.default is None:
         raise error
     return _run_of(error, error.default)
 
 
 def _run_of(error: CodeChangedError, choice: str) -> Run:
-    """Make a choice: return the run that it starts or keeps, and print the remark of the run."""
+    """Make one of the choices of a `CodeChangedError`. Return the run that the choice starts or keeps, and print the
+    remark about this run, if any.
+    """
     run: Run = error.begin(choice)
     if run.remark:
         print_answer(run.remark)

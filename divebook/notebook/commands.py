@@ -49,7 +49,7 @@ def is_expression(text: str) -> bool:
 
 
 def expression_end(line: str, start: int) -> int:
-    """Return the index behind a Python expression that starts with ``$`` at `start`.
+    """Return the index after the last character of the Python expression that starts with ``$`` at index `start`.
 
     The expression ends at the first white space outside brackets and quotes.
     """
@@ -71,7 +71,7 @@ def expression_end(line: str, start: int) -> int:
 
 
 def _string_end(line: str, start: int) -> int:
-    """Return the index behind a Python string that starts with a quote at `start`."""
+    """Return the index after the closing quote of the Python string that starts at index `start`."""
     quote = line[start]
     string = re.compile(rf"{quote}(?:\\.|[^\\{quote}])*{quote}").match(line, start)
     if string is None:
@@ -81,7 +81,7 @@ def _string_end(line: str, start: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The variables that Python expressions of a line may use."""
+    """The Python variables that expressions such as ``$name`` in a ``%dive`` line may use."""
 
     variables: Mapping[str, Any] = field(default_factory=dict)
     user_names: Sequence[str] | None = None
@@ -122,7 +122,7 @@ class Names:
 
 
 def as_word(what: str, text: str, value: Any) -> str:
-    """Convert the value of an expression to a word of the line.
+    """Convert the value of a Python expression in a ``%dive`` line to the word that the expression stands for.
 
     The value is a string, number or path, or an object with an ``id`` or ``name``. Other values raise `UsageError`.
     """
@@ -137,7 +137,8 @@ def as_word(what: str, text: str, value: Any) -> str:
 
 
 def refuse_inside(what: str, text: str) -> None:
-    """Raise `UsageError` if IPython would replace variables inside a text, such as ``{name}``.
+    """Raise `UsageError` if a text contains a variable in a form that IPython would replace, such as ``{name}``:
+    divebook does not replace variables inside texts.
 
     A text in single quotes is allowed.
     """
@@ -147,7 +148,9 @@ def refuse_inside(what: str, text: str) -> None:
 
 
 def _advice(text: str) -> str:
-    """Return the advice of an error: the correct form of a text that looks like Python."""
+    """Return the end of an error message about a text such as ``{name}`` or ``[a, b]``: the correct way to write it as
+    a Python expression or as a literal text.
+    """
     match = re.fullmatch(r"\$?\{([^{}]+)\}", text) or re.fullmatch(r"[\"]?\$+([\w.]+)[\"]?", text)
     if match:
         return f"write ${match[1]} for the value, or '{text.strip(chr(34))}' for that text"
@@ -159,7 +162,7 @@ def _advice(text: str) -> str:
 
 
 def _unquoted_parts(text: str) -> Iterable[str]:
-    """Yield the parts of a text that are not in single quotes.
+    """Yield the parts of a word of a ``%dive`` line that are not in single quotes.
 
     A quote counts only at the start of the text or, in brackets, at the start of a value.
     """
@@ -184,7 +187,7 @@ _TEXT_TYPES = ("string", "str", "text")
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The parsed words, options and inputs that follow a sub-command of ``%dive``."""
+    """The parsed words, options and inputs that follow the sub-command in a ``%dive`` line."""
 
     words: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -197,15 +200,15 @@ class Arguments:
     """The variables that Python expressions of the line may use."""
 
     def has(self, flag: str) -> bool:
-        """Return whether the line contains an option."""
+        """Return whether the ``%dive`` line contains the option with this long name."""
         return flag in self.options
 
     def several(self, name: str) -> list[str]:
-        """Return all values of an option that a line may contain several times."""
+        """Return all values of an option that may occur several times in a ``%dive`` line; empty without the option."""
         return [value for value in self.options.get(name, "").split("\n") if value]
 
     def only_word(self, what: str, advice: str = "") -> str:
-        """Return the only word of the line.
+        """Return the word of a ``%dive`` line that must have exactly one word.
 
         If the line has no word or several words, raise `UsageError` with `what` as the name of the word and `advice` at
         the end.
@@ -217,7 +220,7 @@ class Arguments:
 
 
 def split(line: str) -> list[str]:
-    """Split a line into words.
+    """Split a ``%dive`` line into words.
 
     Quotes and brackets keep a word together, as in YAML, or after ``$`` as in Python. A quote counts only at the start
     of a word or value, so that ``name=O'Brien`` is one word.
@@ -238,7 +241,7 @@ def split(line: str) -> list[str]:
 
 
 def _word_end(line: str, start: int) -> int:
-    """Return the index behind the word that starts at `start`."""
+    """Return the index after the last character of the word that starts at index `start` of a ``%dive`` line."""
     key = _LONG_KEY.match(line, start)
     position = key.end() if key else start
     if is_expression(line[position:]):
@@ -253,7 +256,7 @@ def _word_end(line: str, start: int) -> int:
 
 
 def _quote_end(line: str, start: int) -> int:
-    r"""Return the index behind a YAML string that starts at `start`.
+    r"""Return the index after the closing quote of the YAML string that starts at index `start`.
 
     ``''`` inside single quotes, and ``\"`` inside double quotes, do not end the string.
     """
@@ -271,7 +274,7 @@ def _quote_end(line: str, start: int) -> int:
 
 
 def _bracket_end(line: str, start: int) -> int:
-    """Return the index behind a YAML list or mapping in brackets that starts at `start`."""
+    """Return the index after the closing bracket of the YAML list or mapping that starts at index `start`."""
     expected = [BRACKETS[line[start]]]
     position = start + 1
     while position < len(line):
@@ -298,7 +301,7 @@ def parse(
     names: Names | None = None,
     data_word: int | None = None,
 ) -> Arguments:
-    """Parse the words of a line into options, inputs and plain words.
+    """Parse the words of a ``%dive`` line after its sub-command into options, inputs and plain words.
 
     Parameters
     ----------
@@ -342,7 +345,9 @@ def parse(
 
 
 def _text(what: str, word: str, names: Names | None) -> str:
-    """Return a word as text: without its quotes, or the value of its Python expression."""
+    """Return the text that a word of a ``%dive`` line stands for: the word without its quotes, or the value of its
+    Python expression.
+    """
     if names is not None and is_expression(word):
         return as_word(what, word, names.value(what, word))
     if names is not None:
@@ -353,7 +358,8 @@ def _text(what: str, word: str, names: Names | None) -> str:
 def _option(
     spelling: str, value: str | None, remaining: Iterable[str], flags: Mapping[str, str], valued: Mapping[str, str]
 ) -> tuple[str, str]:
-    """Return the long name and the value of an option.
+    """Return the long name and the value of an option as it was typed in a ``%dive`` line. Raise `UsageError` if the
+    option is unknown or lacks its value.
 
     If the value does not follow after ``=``, it is the next of the `remaining` words.
     """
@@ -381,7 +387,8 @@ def values(
     variables: Mapping[str, Any],
     user_names: Iterable[str] | None = None,
 ) -> dict[str, Any]:
-    """Parse the inputs of a line, each as YAML or as a Python expression; return the values by name.
+    """Parse the inputs (``KEY=VALUE``) of a ``%dive`` line, each value as YAML or as a Python expression; return the
+    values by name.
 
     Parameters
     ----------
@@ -399,7 +406,9 @@ def values(
 
 
 def _value(name: str, text: str, declared: str | None, names: Names) -> Any:
-    """Parse the value of one input; `declared` is its type in the workflow."""
+    """Parse the text of one input as YAML or as a Python expression; `declared` is the type that the workflow declares
+    for the input.
+    """
     what = f"input {name!r}"
     if is_expression(text):
         return names.value(what, text)
@@ -443,11 +452,11 @@ class Command:
 
     @property
     def whole_help(self) -> str:
-        """Usage line and help text."""
+        """Usage line and help text of the sub-command."""
         return f"%dive {self.usage}\n\n{self.help}"
 
     def parse(self, words: list[str], names: Names | None = None) -> Arguments:
-        """Parse the words after the sub-command. Words that the sub-command does not use raise `UsageError`."""
+        """Parse the words after this sub-command. Raise `UsageError` for words that the sub-command does not accept."""
         arguments = parse(words, self.flags, self.valued, inputs=self.inputs, names=names, data_word=self.data_word)
         extra = " ".join(arguments.words[self.max_words :])
         name = self.usage.split()[0]
@@ -513,5 +522,5 @@ def command_called(name: str, commands: Mapping[str, Command]) -> Command:
 
 
 def print_answer(text: str) -> None:
-    """Print the text that a magic shows, without secrets and control characters."""
+    """Print a text as the output of a magic, with secrets replaced and control characters escaped."""
     sys.stdout.write(visible(shared().text(text)) + "\n")

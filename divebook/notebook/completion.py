@@ -63,7 +63,7 @@ class DiveMatcher:
 
 
 def _top(lines: Sequence[str]) -> int:
-    """Return the index of the first line that is not blank."""
+    """Return the index of the first line of a cell that is not blank; 0 if all are blank."""
     return next((number for number, line in enumerate(lines) if line.strip()), 0)
 
 
@@ -91,7 +91,8 @@ def body_at(lines: Sequence[str], row: int, column: int) -> CellWithCursor | Non
 
 
 def _kind_of_body(word: str) -> str:
-    """Return the name of the table of keys that a body may contain: ``step``, ``workflow``, ``agent`` or ``file``.
+    """Return the name of the table of keys that are valid in a ``%%dive`` cell, by the first word of its first line:
+    ``step``, ``workflow``, ``agent`` or ``file``.
 
     ``step`` is for ``%%dive try``, and ``file`` for a cell with several definitions.
     """
@@ -127,7 +128,7 @@ def _in_line(before: str, shell: InteractiveShell) -> Completions:
 
 
 def _first_line(before: str, shell: InteractiveShell) -> Completions:
-    """Return the completions in the first line of a ``%%dive`` cell."""
+    """Return the completions of the word before the cursor if the cursor is in the first line of a ``%%dive`` cell."""
     from divebook.notebook.cells import DIALECTS
     from divebook.notebook.line_completion import Candidate, KnownNames, matching
 
@@ -183,7 +184,9 @@ class HelpAtCursor:
         self._original = original
 
     def __call__(self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Iterable[str] = ()) -> Any:
-        """Return the reply to an ``inspect_request`` message."""
+        """Return the reply to the message ``inspect_request`` by which a front end asks for help about the code at the
+        cursor.
+        """
         text = help_at(code, cursor_pos)
         if text is None:
             return self._original(code, cursor_pos, detail_level, omit_sections)
@@ -191,14 +194,16 @@ class HelpAtCursor:
 
 
 def install_inspection(shell: InteractiveShell) -> None:
-    """Replace ``do_inspect`` of a shell's kernel. A terminal has no kernel; nothing changes there."""
+    """Make a shell's kernel answer Shift+Tab with help for ``%dive``, by replacing its method ``do_inspect``. In a
+    terminal, which has no kernel, nothing changes.
+    """
     kernel = getattr(shell, "kernel", None)
     if kernel is not None:
         kernel.do_inspect = HelpAtCursor(kernel.do_inspect)
 
 
 def remove_inspection(shell: InteractiveShell) -> None:
-    """Restore the original ``do_inspect`` of a shell's kernel."""
+    """Undo `install_inspection`: restore the original method ``do_inspect`` of a shell's kernel."""
     kernel = getattr(shell, "kernel", None)
     if kernel is not None and isinstance(vars(kernel).get("do_inspect"), HelpAtCursor):
         del kernel.do_inspect

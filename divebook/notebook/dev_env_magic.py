@@ -55,7 +55,8 @@ class DevEnvMagics(Magics):
 
 
 def _value_of(words: list[str]) -> Any:
-    """Run the command ``dev_env`` and return its output as a Python value.
+    """Run the shell command ``dev_env`` and return its output as a Python value. Raise `DevEnvError` if the command
+    fails.
 
     JSON output is parsed, a path is returned as a string, and other output is printed. Output of programs inside an
     environment (``execute``, ``logs``) is printed as it arrives.
@@ -78,7 +79,7 @@ def _value_of(words: list[str]) -> Any:
 
 
 def _run(words: list[str], *, is_streamed: bool) -> tuple[int, str, str]:
-    """Run the command ``dev_env``; return its exit code, its output, and its error output.
+    """Run the shell command ``dev_env``; return its exit code, its stdout and its stderr.
 
     The error output is also printed. With `is_streamed` the output is printed as it arrives and not returned. Both
     pipes are read as data arrives, so that the process never blocks on a full pipe.

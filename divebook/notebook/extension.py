@@ -39,7 +39,8 @@ Transform: TypeAlias = Callable[[list[str]], list[str]]
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Register the magics, completion, help and transformations, and print which executions were interrupted.
+    """Add divebook to an IPython shell: magics, completion, help and the changes of cell texts that magics need. Print
+    which executions were interrupted.
 
     Loading twice has the same effect as loading once.
     """
@@ -54,7 +55,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Remove everything that loading registered, and close the session.
+    """Remove everything from an IPython shell that `load_ipython_extension` added, and close the session.
 
     Runs that have not ended can be resumed later.
     """
@@ -88,7 +89,8 @@ def _remove(transforms: list[Transform], is_ours: Callable[[Transform], bool]) -
 
 
 class AwaitWherePossible:
-    """Transformation of the text of cells that puts ``await`` before ``%dive`` lines that take long.
+    """IPython transformer of cell texts that puts ``await`` before ``%dive`` lines that take long, so that the kernel's
+    event loop is not blocked.
 
     It belongs to one shell, because the text is changed only if the shell can await.
     """
@@ -97,14 +99,18 @@ class AwaitWherePossible:
         self._shell = shell
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the changed lines; unchanged if the shell runs the cell without an event loop."""
+        """Return the lines of a cell with ``await`` before slow ``%dive`` calls. Return them unchanged if the shell
+        runs the cell without an event loop.
+        """
         if not self._shell.autoawait or runs_inside(InteractiveShell.run_code.__code__):
             return lines
         return await_magics(lines)
 
 
 def await_magics(lines: list[str]) -> list[str]:
-    """Put ``await`` before each magic of a cell that takes long. Text with a syntax error stays unchanged."""
+    """Put ``await`` before each ``%dive`` call in the lines of a cell that takes long, and return the changed lines.
+    Lines with a syntax error are returned unchanged.
+    """
     if not any(_CALL in line for line in lines):
         return lines
     try:
@@ -123,7 +129,9 @@ def await_magics(lines: list[str]) -> list[str]:
 
 
 def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, int]]:
-    """Yield the function calls to await in the order of the text, each with the byte offset of its sub-command."""
+    """Yield the calls in a cell that run a slow ``%dive`` sub-command, in the order of the text. Each comes with the
+    byte offset of the sub-command in its line.
+    """
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, _FUNCTION_SCOPES):
             continue
@@ -135,7 +143,8 @@ def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, int]]:
 
 
 def _offset_of_command(call: ast.Call) -> int | None:
-    """Return the byte offset of the sub-command in a function call that runs ``%dive``.
+    """Return the byte offset of the sub-command in a call ``run_line_magic("dive", "run ...")``, into which IPython
+    translates the line ``%dive run ...``.
 
     None for other function calls, and for sub-commands that need not be awaited.
     """
@@ -151,7 +160,7 @@ def _offset_of_command(call: ast.Call) -> int | None:
 
 
 def help_for_commands(lines: list[str]) -> list[str]:
-    """Replace ``%dive run?`` by ``%dive help run``, and ``%dive?`` by ``%dive help``."""
+    """Replace the cell line ``%dive run?`` by ``%dive help run``, and ``%dive?`` by ``%dive help``."""
     replaced = []
     for line in lines:
         command_help = _COMMAND_WITH_QUESTION_MARK.sub(r"\1help \2", line)

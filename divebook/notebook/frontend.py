@@ -39,7 +39,7 @@ class FrontEnd:
 
     @property
     def shows_widgets(self) -> bool:
-        """True if the front end shows live views.
+        """True if the front end shows live views (widgets).
 
         Programs that run notebooks would store the view but not show it.
         """
@@ -47,7 +47,9 @@ class FrontEnd:
 
 
 def shows_widgets() -> bool:
-    """Return whether the front end of the current code shows widgets; True outside IPython, as in marimo."""
+    """Return whether the front end that runs the current code can show live widgets; True outside IPython, as in
+    marimo.
+    """
     from IPython import get_ipython
 
     shell = get_ipython()
@@ -78,7 +80,8 @@ def present_front_end(shell: Any) -> FrontEnd:
 
 
 def notebook_of(shell: Any) -> str:
-    """Return the path of the notebook, as VS Code, papermill or Jupyter provide it; empty if it is unknown.
+    """Return the path of the notebook that a shell runs, as VS Code, papermill or Jupyter provide it; empty if it is
+    unknown.
 
     papermill provides it only with ``--inject-input-path``.
     """
@@ -91,5 +94,7 @@ def notebook_of(shell: Any) -> str:
 
 
 def _is_terminal(shell: Any) -> bool:
-    """Return whether a person types at IPython's terminal shell. Programs that run cells use other shells."""
+    """Return whether a shell is IPython's terminal shell with a person who can type. Programs that run cells use other
+    shells.
+    """
     return hasattr(shell, "simple_prompt") and sys.stdin is not None and sys.stdin.isatty()

@@ -56,7 +56,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Completions:
-    """The completions of the word before the cursor, the best first."""
+    """All completions for the word before the cursor, the best first."""
 
     fragment: str
     """The part of the word that the completions replace."""
@@ -67,7 +67,7 @@ NOTHING = Completions("")
 
 
 def matching(fragment: str, candidates: Iterable[Candidate]) -> Completions:
-    """Return the candidates that start with `fragment`, ignoring case."""
+    """Return those candidates that start with `fragment`, the unfinished word before the cursor, ignoring case."""
     start = fragment.casefold()
     matches = tuple(entry for entry in candidates if entry.text.lstrip().casefold().startswith(start))
     return Completions(fragment, matches)
@@ -75,7 +75,7 @@ def matching(fragment: str, candidates: Iterable[Candidate]) -> Completions:
 
 @dataclass(frozen=True, slots=True)
 class CellWithCursor:
-    """The body of a ``%%dive`` cell, divided at the cursor."""
+    """The text of a ``%%dive`` cell below its first line, divided at the cursor into the text before and after it."""
 
     above: str
     """The lines above the cursor's line."""
@@ -106,8 +106,8 @@ def present_environment() -> Environment | None:
 
 
 def _workflow(name: str | None) -> Workflow | None:
-    """Return the workflow with this name, or without a name the workflow that was defined last; None if it is not
-    defined.
+    """Return the workflow of the session with this name, or without a name the workflow that was defined last; None if
+    it is not defined.
     """
     from divebook.notebook.session import current_session
 
@@ -134,17 +134,19 @@ class KnownNames:
         return () if environment is None else tuple(environment.agents)
 
     def inputs(self, workflow: str | None) -> Iterable[InputDefinition]:
-        """Return the inputs of a workflow; without a name, of the workflow that was defined last."""
+        """Return the inputs that a workflow declares. Without a name, use the workflow that was defined last."""
         definition = _workflow(workflow)
         return () if definition is None else definition.inputs
 
     def asking_steps(self, workflow: str | None) -> Iterable[str]:
-        """Return the steps of a workflow that ask a question; without a name, of the workflow that was defined last."""
+        """Return the names of the steps of a workflow that ask a person a question. Without a name, use the workflow
+        that was defined last.
+        """
         definition = _workflow(workflow)
         return () if definition is None else (step.name for step in definition.steps if step.ask)
 
     def steps(self, run: str | None) -> Iterable[str]:
-        """Return the steps of the workflow of a run; without an id, of the newest run."""
+        """Return the names of the steps in the workflow of a run; without an id, of the newest run."""
         environment = present_environment()
         if environment is None:
             return ()
@@ -168,7 +170,7 @@ class KnownNames:
         return () if environment is None else environment.interrupts()
 
     def classes(self) -> Iterable[str]:
-        """Return the names of the user's classes that can be the type of an answer."""
+        """Return the names of the user's classes that can be declared as the type of an agent's answer."""
         from divebook.events.classes import kind_of
 
         variables = {name: self._shell.user_ns[name] for name in self.variables()}
@@ -195,14 +197,14 @@ def complete(before: str, commands: Mapping[str, Command], names: KnownNames) ->
 
 
 def _fragment(before: str) -> str:
-    """Return the unfinished word before the cursor."""
+    """Return the unfinished word before the cursor, which the completions replace."""
     return re.split(r"\s", before)[-1]
 
 
 def _after_command(
     command: Command, words: list[str], fragment: str, commands: Mapping[str, Command], names: KnownNames
 ) -> Completions:
-    """Return the completions for a line after its sub-command.
+    """Return the completions at the end of a ``%dive`` line that already contains its sub-command.
 
     The cursor is, in this order of precedence, at the value of an option, the name of an option, the value of an input,
     or a word of the sub-command. If the sub-command takes no more words, its options are suggested.
@@ -227,7 +229,9 @@ def _after_command(
 
 
 def _option(command: Command, words: list[str], fragment: str) -> tuple[str, list[str]]:
-    """Return the option whose value contains the cursor (empty if none), and the words without this option."""
+    """Return the long name of the option whose value is being typed (empty if none), and the words of the line without
+    this option.
+    """
     if words and words[-1] in command.valued:
         return command.valued[words[-1]], words[:-1]
     spelled, equals, _ = fragment.partition("=")
@@ -301,8 +305,8 @@ def _try(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
 
 
 def _executions(*statuses: str) -> Callable[[Arguments, KnownNames], Iterator[Candidate]]:
-    """Return a function that yields the ids of executions with one of these statuses, if the cursor is at the first
-    word.
+    """Return a completion function for a sub-command whose first word is an execution id. It yields the ids of
+    executions with one of these statuses while the first word is typed, and nothing after that.
     """
 
     def candidates(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
@@ -316,7 +320,9 @@ def _executions(*statuses: str) -> Callable[[Arguments, KnownNames], Iterator[Ca
 
 
 def _answer(arguments: Arguments, names: KnownNames) -> Iterator[Candidate]:
-    """Yield the ids of open questions for the first word, and the choices of the question for the second word."""
+    """Yield the completions for ``%dive answer``: for the first word the ids of open questions, for the second word the
+    choices of that question.
+    """
     if not arguments.words:
         for execution_id, question in names.questions():
             yield Candidate(address_of(execution_id, question), question.kind)
@@ -355,7 +361,9 @@ _CODE_KEYS = frozenset({"Script", "Condition", "Dynamic"})
 
 
 def names_at(document: CellWithCursor) -> Completions | None:
-    """Return the completions of a variable name in code of a workflow; None if the cursor is not in code."""
+    """Return the variable names that complete the word before the cursor in the code of a workflow; None if the cursor
+    is not in code.
+    """
     place = _place(document)
     if place is None or "Steps" not in place:
         return None
@@ -367,7 +375,9 @@ def names_at(document: CellWithCursor) -> Completions | None:
 
 
 def _place(document: CellWithCursor) -> Place | None:
-    """Return the position in the YAML structure of the text that contains the cursor; None if it is not in a text."""
+    """Return the path of keys and list indexes that leads to the YAML text (value) in which the cursor is; None if the
+    cursor is not in a text.
+    """
     outline = Outline(document.above)
     block = outline.block_text(document.head)
     if block is not None:
@@ -402,7 +412,7 @@ SERVER_TYPES = ("stdio", "http")
 
 @dataclass(frozen=True, slots=True)
 class DefinedNames:
-    """Names of agents, actions and workflows that are defined outside the cell."""
+    """Names of agents, actions and workflows that are defined outside the cell and can be completed in it."""
 
     agents: Collection[str] = ()
     actions: Collection[str] = ()
@@ -432,8 +442,8 @@ def complete_cell(document: CellWithCursor, defined: DefinedNames) -> Completion
 
 
 def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
-    """Return the key at the cursor, or the key whose value contains the cursor, with its table; None if there is
-    none.
+    """Return the key at the cursor, or the key whose value contains the cursor, together with the table that defines
+    it; None if the cursor is at neither.
     """
     # The cursor may be in the middle of a word, and help is about the whole word.
     rest = _REST.match(document.tail)
@@ -455,7 +465,8 @@ def key_at(document: CellWithCursor) -> tuple[Table, Key] | None:
 
 
 def _resolved(table: Table, place: Place) -> tuple[Table, Key | None] | None:
-    """Return the table of the keys that are valid at a position in the YAML structure of a cell.
+    """Return the table of the keys that are valid at a position (a path of keys and list indexes) in the YAML text of a
+    cell.
 
     A position is a sequence of keys and list indexes, such as ``("Workflows", 0, "Steps", 1, "Type")``. Each part leads
     from a table to a key, or from a key to the table of its value. At the value of a key, the key is returned with the
@@ -490,7 +501,9 @@ def _keys(keys: Iterable[Key], spot: Spot, document: CellWithCursor) -> Iterator
 
 
 def _colons(names: Iterable[str], spot: Spot, document: CellWithCursor) -> Iterator[Candidate]:
-    """Yield the names that the mapping does not contain yet, with a colon unless a colon follows the cursor."""
+    """Yield completions for key names that the YAML mapping at the cursor does not contain yet. Each ends with a colon,
+    unless a colon already follows the cursor.
+    """
     column = len(document.head) - len(spot.fragment)
     present = {*spot.keys, *keys_below(document.below, column)}
     colon = "" if document.tail.lstrip().startswith(":") else ": "
@@ -498,7 +511,9 @@ def _colons(names: Iterable[str], spot: Spot, document: CellWithCursor) -> Itera
 
 
 def _first_keys(kind: Many, document: CellWithCursor) -> Iterator[Candidate]:
-    """Yield the start of a new list item: a dash and the first key of its table."""
+    """Yield the completion that starts a new item in a YAML list: a dash (or ``{`` in brackets) and the first key that
+    such an item has.
+    """
     dash = "{" if document.head.rstrip().endswith("[") else "- "
     return (Candidate(f"{dash}{key.name}: ", "item") for key in kind.table.keys[:1])
 
@@ -520,7 +535,7 @@ def _agent_names(outline: Outline, _place: Place, defined: DefinedNames) -> Iter
 
 
 def _names_of(outline: Outline, key: str) -> list[str]:
-    """Return the names of the items of a top-level list of the cell: ``Agents`` or ``Workflows``."""
+    """Return the values of ``Name`` of all items in a top-level list of the cell: ``Agents`` or ``Workflows``."""
     return [text for where, text in outline.values.items() if where[:1] == (key,) and where[2:] == ("Name",)]
 
 
@@ -582,7 +597,9 @@ def _values(holder: Table, key: Key, spot: Spot, document: CellWithCursor, defin
 
 
 def _fixed(key: Key) -> NameSource:
-    """Return a source of the values that a key always allows: ``true`` and ``false``, its choices, or none."""
+    """Return a function that yields the values that a key allows everywhere: ``true`` and ``false``, or the choices of
+    the key; nothing for other keys.
+    """
     if isinstance(key.kind, Flag):
         return _words("true", "false")
     return _words(*key.kind.choices) if isinstance(key.kind, Text) else _words()

@@ -1,4 +1,6 @@
-"""Output of a run in a cell: a live view with a saved form, which is updated until the run ends."""
+"""Output of a run in a cell: a live view while the kernel runs, and a saved form (text and HTML for pages without a
+kernel), which is updated until the run ends.
+"""
 
 from __future__ import annotations
 
@@ -47,16 +49,19 @@ class LiveOutput:
 
     @property
     def is_watched(self) -> bool:
-        """True if a browser shows the view and the kernel receives its messages."""
+        """True if a browser shows the run's view and the kernel receives the browser's messages."""
         return self.view.greeted.is_set()
 
     @property
     def is_hosting_undecided(self) -> bool:
-        """True until it is known whether pages show a view and its saved form in one output (`view_output.Pages`)."""
+        """True while no page has reported whether it can show a live view and its saved form (text and HTML for pages
+        without a kernel) in one output. See `view_output.Pages`.
+        """
         return PAGES.host_views is None and not self.view.is_hosted
 
     def leave(self) -> None:
-        """Save the run in a form that needs no kernel, because the cell ends.
+        """Save the run as text and HTML in the output, because the cell ends and the page may later be opened without a
+        kernel.
 
         For a long run this takes seconds. If a page shows the view, the publisher's thread saves the run, and the cell
         does not wait (``python -m benchmarks.ending``).
@@ -73,8 +78,8 @@ class LiveOutput:
             finish()
 
     def _follow(self, publisher: Publisher[Feed]) -> None:
-        """Save the run of another publisher from now on, because a button in the page has started a new run in this
-        output.
+        """Save the run of another publisher (sender of a run's changes) from now on, because a button in the page has
+        started a new run in this output.
         """
         self._detach()
         self._publisher = publisher
@@ -83,7 +88,8 @@ class LiveOutput:
         self._detach = publisher.add(self._on_delta, self._save_if_due)
 
     def _on_delta(self, delta: Delta) -> int:
-        """Save the run if its status in a message from the publisher has changed to stopped or ended.
+        """Save the run in the output if this message about changes shows that the run has stopped or ended since the
+        previous message.
 
         Called for every `Delta`, on the publisher's thread; returns 0, because no message is sent.
         """
@@ -100,7 +106,7 @@ class LiveOutput:
         return 0
 
     def _save_if_due(self) -> None:
-        """Save a run that has stopped but not ended, unless the last save is too recent.
+        """Save a run that has stopped but not ended in the output, unless the last save is too recent.
 
         The publisher calls this method at each heartbeat, so that a postponed save is made later.
         """
@@ -109,7 +115,7 @@ class LiveOutput:
             self._save()
 
     def _save(self) -> None:
-        """Save the current state of the run.
+        """Save the current state of the run as text, HTML and replay data in the output.
 
         The lock ensures that of two threads the later one saves the newer state.
         """
@@ -121,7 +127,7 @@ class LiveOutput:
             self._next_save_at = now + SAVE_PAUSE * (now - start)
 
     def _save_end(self) -> None:
-        """Save the final form of the run, once for each end.
+        """Save the final state of the run in the output, once each time that the run ends.
 
         A failed run can be continued from the page, and then ends again.
         """

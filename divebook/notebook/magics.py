@@ -96,7 +96,9 @@ class DiveMagics(Magics):
             return self._run_command(line, self._names(local_ns))
 
     def _names(self, local: Mapping[str, Any] | None) -> Names:
-        """Return the variables that Python expressions of the line may use, including local variables of a function."""
+        """Return the variables that Python expressions of a ``%dive`` line may use. They include `local`, the local
+        variables of a function that contains the line.
+        """
         from divebook.notebook.commands import Names
 
         if self.shell is None:
@@ -105,7 +107,8 @@ class DiveMagics(Magics):
         return Names(variables, tuple(user_variables(self.shell)))
 
     def _position_of_cell(self, text: str) -> tuple[int, int]:
-        """Return the number of lines of the cell above its body, and the execution count of the cell (0 if unknown).
+        """Return the number of lines of a ``%%dive`` cell before its definitions, and the execution count of the cell.
+        If the cell is not found in IPython's history, return 1 and 0.
 
         Some versions of IPython increase the count before the cell runs, so the number is read from the history.
         """
@@ -119,7 +122,9 @@ class DiveMagics(Magics):
         return 1 + written.count("\n", 0, blank), len(cells) - 1
 
     def _run_cell(self, line: str, text: str, names: Names) -> StepTrial | None:
-        """Add the definitions of a cell to the session; for ``%%dive try`` run a trial of a step and return it."""
+        """Add the definitions of a ``%%dive`` cell to the session, and return None. For ``%%dive try``, run a trial of
+        a step and return it.
+        """
         from divebook.notebook.cell_errors import short_errors
         from divebook.notebook.cells import define_cell
         from divebook.notebook.commands import split
@@ -134,7 +139,7 @@ class DiveMagics(Magics):
             return self._try_with_keys(arguments, text, lines_above, number)
 
     def _run_command(self, line: str, names: Names) -> Result:
-        """Run the sub-command of a line, and wait for the run that it returns.
+        """Run the sub-command of a ``%dive`` line, wait for the run that it starts, and return its result.
 
         If the first word is `AWAIT`, the result is a coroutine, which the cell awaits. Interrupts are deferred until
         the run is shown. After that, an interrupt of the kernel pauses the run.
@@ -167,7 +172,8 @@ class DiveMagics(Magics):
             return wait_in_cell(result, arguments, front_end)
 
     def _run_or_choice(self, sub_command: Command, arguments: Arguments, front_end: FrontEnd) -> Result:
-        """Run a sub-command; return its result, or a `CodeChangedError` whose choices the cell shows as buttons.
+        """Run a sub-command and return its result. If the code of an earlier run has changed, return the
+        `CodeChangedError`, whose choices the cell then shows as buttons.
 
         If no buttons can be shown, the default choice is made; without a default the error is raised.
         """
@@ -340,7 +346,7 @@ class DiveMagics(Magics):
         return Run(environment.resume(execution_id, bounds, definition=NEW), environment, answers)
 
     def _start(self, workflow: Workflow, inputs: Mapping[str, Any], arguments: Arguments) -> Run:
-        """Start a run, or continue the run that this cell started before (`divebook.notebook.rerun`)."""
+        """Start a run for ``%dive run``, or continue the earlier run of this cell (`divebook.notebook.rerun`)."""
         from divebook.notebook.rerun import edit_policy
 
         options: dict[str, Any] = {name: arguments.options.get(name) for name in _RUN_OPTIONS}
@@ -362,7 +368,9 @@ class DiveMagics(Magics):
         return run
 
     def _workflow_of(self, arguments: Arguments) -> Workflow:
-        """Return the workflow that the first word names; without a word, the workflow that was defined last."""
+        """Return the workflow whose name is the first word of the line; without a word, the workflow that was defined
+        last.
+        """
         return self._session.workflow(arguments.words[0] if arguments.words else None)
 
     def _resume_each(self, arguments: Arguments) -> pd.DataFrame:
@@ -561,7 +569,9 @@ class DiveMagics(Magics):
         return run.environment.what_if(run.id, change, at, repeat=repeat, **options)
 
     def _run_of_word(self, arguments: Arguments, position: int = 0) -> Run:
-        """Return the run whose id is the word at a position; without this word, the newest run."""
+        """Return the run whose id is the word at index `position` of the line; if the line has fewer words, the newest
+        run.
+        """
         execution_id = arguments.words[position] if len(arguments.words) > position else None
         return self._session.run_or_newest(execution_id, store=arguments.options.get("store"))
 
@@ -676,7 +686,9 @@ class DiveMagics(Magics):
         return try_step(self._session, arguments)
 
     def _try_with_keys(self, arguments: Arguments, text: str, lines_above: int, number: int) -> StepTrial:
-        """Run a trial of a step like `try_`, with changed keys from the body of a ``%%dive try`` cell."""
+        """Run a trial of a step like ``%dive try``; the keys in the text of a ``%%dive try`` cell replace keys of the
+        step.
+        """
         from divebook.notebook.session import try_step
         from divebook.workflow.reader import with_keys
 
@@ -993,7 +1005,9 @@ def _inputs(arguments: Arguments, workflow: Workflow) -> dict[str, Any]:
 
 
 def _change(arguments: Arguments, model: str | None = None) -> Change:
-    """Return the change that the options of a fork or what-if describe."""
+    """Return the change (variables, inputs, answers, results, prompts or model) that the options of ``%dive fork`` or
+    ``%dive what_if`` describe.
+    """
     from divebook.config.answers import change_from
 
     return change_from(
@@ -1014,14 +1028,17 @@ def _bounds(arguments: Arguments) -> Bounds | None:
 
 
 def _answers(arguments: Arguments) -> Answers:
-    """Return the answers up front from ``--answer``, ``--answers`` and the variable ``DIVEBOOK_ANSWERS``."""
+    """Return the answers that are given to questions in advance: by ``--answer``, ``--answers`` and the variable
+    ``DIVEBOOK_ANSWERS``.
+    """
     from divebook.config.answers import answers_from
 
     return answers_from(arguments.several("answer"), arguments.options.get("answers"))
 
 
 def _number(arguments: Arguments, option: str, of: str) -> int | None:
-    """Return the integer value of an option; None without the option.
+    """Return the value of an option as an integer; None without the option. Raise `UsageError` if the value is not an
+    integer.
 
     `of` names the counted things in the error about an invalid value.
     """
@@ -1034,7 +1051,9 @@ def _number(arguments: Arguments, option: str, of: str) -> int | None:
 
 
 def _priority(text: str) -> int:
-    """Return the integer value of ``--priority``, which may be negative."""
+    """Return the value of ``--priority``, which may be negative, as an integer. Raise `InputError` if it is not an
+    integer.
+    """
     from divebook.errors import InputError
 
     try:

@@ -112,7 +112,7 @@ def map(  # noqa: A001 - it is `divebook.map`
 
 
 def display_rows(rows: MappedRows) -> None:
-    """Display the run that calls the function for each row, with a live view while it is running."""
+    """Display the run of a `divebook.map` call in the cell: as a live view while it is running, else as its report."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 

@@ -29,7 +29,7 @@ _QUOTES = "\"'"
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Position of the cursor in the outline of a text."""
+    """Position of the cursor in the structure of an unfinished YAML text."""
 
     place: Place
     """The keys and list indexes that lead from the top to the mapping, list or value at the cursor."""
@@ -43,7 +43,7 @@ class Spot:
 
 @dataclass(slots=True)
 class _Open:
-    """A mapping or list of the text that is still open at the current line."""
+    """A YAML mapping or list that has started above the line that is being read, and has not ended yet."""
 
     column: int
     is_list: bool = False
@@ -55,12 +55,14 @@ class _Open:
 
     @property
     def part(self) -> str | int | None:
-        """Current key of the mapping, or current index of the list."""
+        """Part of a position for this mapping or list: the current key of the mapping, or the current index of the
+        list.
+        """
         return self.index if self.is_list else self.key
 
 
 class Outline:
-    r"""Reader of an unfinished YAML text, line by line.
+    r"""Line-by-line reader of an unfinished YAML text, which finds its keys, its values and the position of the cursor.
 
     Examples
     --------
@@ -94,7 +96,8 @@ class Outline:
             self._entry(line, start)
 
     def spot(self, head: str) -> Spot | None:
-        """Return the position of a cursor; None in a block text or comment.
+        """Return the position of a cursor; None if the cursor is in a block text (a YAML text of several lines) or
+        comment.
 
         `head` is the part of the cursor's line before the cursor.
         """
@@ -115,7 +118,8 @@ class Outline:
         return self._spot_here(head[start:], after_key=key is not None, column=start)
 
     def block_text(self, head: str) -> Place | None:
-        """Return the position of the block text that contains the cursor; None outside block texts.
+        """Return the position of the block text (a YAML text of several lines) that contains the cursor; None if the
+        cursor is not in one.
 
         `head` is the part of the cursor's line before the cursor.
         """
@@ -124,7 +128,8 @@ class Outline:
     # --- by indentation --------------------------------------------------------------------------------------------
 
     def _is_text(self, line: str, column: int) -> bool:
-        """Return whether a line belongs to the open block text.
+        """Return whether a line belongs to the block text (a YAML text of several lines) that is being read; False if
+        none is being read.
 
         A line that is not indented more than the key of the text ends the text.
         """
@@ -136,7 +141,7 @@ class Outline:
         return False
 
     def _items(self, line: str, start: int) -> int:
-        """Open a list item for each dash at the start of a line; return the column behind the dashes."""
+        """Open a list item for each dash at the start of a line; return the column after the dashes."""
         while dash := _DASH.match(line, start):
             while self._open and self._open[-1].column > start:
                 self._open.pop()
@@ -172,7 +177,9 @@ class Outline:
         self._open[-1].keys.add(key)
 
     def _close_to(self, column: int) -> None:
-        """Close the mappings and lists that end before a key at this column."""
+        """Close the open mappings and lists that have ended, because a key starts at this column: all that are indented
+        more, and a list at the same column.
+        """
         while self._open and (
             self._open[-1].column > column or (self._open[-1].is_list and self._open[-1].column == column)
         ):
@@ -188,7 +195,7 @@ class Outline:
     # --- in brackets -----------------------------------------------------------------------------------------------
 
     def _end_forgotten_flow(self, line: str, column: int) -> None:
-        """Close brackets that a person forgot to close.
+        """Close brackets of YAML lists and mappings that a person forgot to close.
 
         Such brackets exist if the line is not indented more than the mapping around the brackets.
         """
@@ -262,7 +269,7 @@ class Outline:
 
 
 def keys_below(tail: str, column: int) -> Iterator[str]:
-    """Yield the keys at `column` in the lines below the cursor, up to the end of their mapping."""
+    """Yield the keys below the cursor that are in the same YAML mapping, whose keys start at `column`."""
     for line in tail.splitlines():
         indent = _indent(line)
         if not line.strip() or indent > column:

@@ -33,7 +33,8 @@ engine.
 
 
 def print_interrupted() -> None:
-    """Print a line if the default store contains interrupted executions.
+    """Print which executions in the default store were interrupted; print nothing if there are none, or if the setting
+    is ``off``.
 
     If the file of the store does not exist, nothing happens.
     """
@@ -55,7 +56,7 @@ def existing_store() -> EventStore | None:
 
 
 def _store_exists() -> bool:
-    """Return whether the default store is a URL or an existing file."""
+    """Return whether the default store already exists as a file, or is a URL, so that reading it creates nothing."""
     address = os.environ.get(STORE_VARIABLE) or STORE_FILE
     return "://" in address or Path(address).expanduser().is_file()
 
@@ -84,7 +85,9 @@ def _count_line(count: int) -> str:
 
 
 def lines_after_defining(session: Session) -> list[str]:
-    """Resume executions whose definitions are now complete, if the settings say ``auto``; return the lines to print."""
+    """Resume interrupted executions for which all definitions now exist, and return lines about them for the cell.
+    Return an empty list, and resume nothing, unless the settings contain ``Recover: auto``.
+    """
     from divebook.config.answers import AUTO, recovery_mode
 
     if recovery_mode(session.environment.config) != AUTO:
@@ -93,7 +96,8 @@ def lines_after_defining(session: Session) -> list[str]:
 
 
 def _recovered_lines(recovered: Recovered) -> list[str]:
-    """Return a line for each execution that was resumed automatically or needs a person.
+    """Return one line for each interrupted execution that was resumed automatically, and for each one that needs a
+    person's decision.
 
     If there are many executions, return one line with their numbers.
     """
@@ -112,8 +116,8 @@ def _recovered_lines(recovered: Recovered) -> list[str]:
 
 
 def lines_after_recovering(recovered: Recovered) -> list[str]:
-    """Return the lines that ``%dive recover`` prints: the first resumed and refused executions, and the number of
-    further ones.
+    """Return the lines that ``%dive recover`` prints: the first resumed executions, the first ones that cannot be
+    resumed, and the number of further ones.
     """
     lines = [*_first(resumed_lines(recovered), "resumed"), *_first(refused_lines(recovered), "not resumed")]
     return lines or ["nothing to recover"]
@@ -126,7 +130,7 @@ def _first(lines: list[str], kind: str) -> list[str]:
 
 
 def resumed_lines(recovered: Recovered) -> list[str]:
-    """Return a line for each execution that was resumed."""
+    """Return one line for each execution that was resumed, with the command that shows it."""
     from divebook.text.redaction import one_line
 
     return [f"resumed {run.id} of {one_line(run.workflow.name, 40)}: %dive show {run.id}" for run in recovered.resumed]
@@ -142,7 +146,9 @@ def refused_lines(recovered: Recovered) -> list[str]:
 
 
 def listing(records: Sequence[ExecutionRecord], page: int = 1) -> str:
-    """Return one page of the interrupted executions as text, the newest first, with the commands that resume them."""
+    """Return one page of the list of interrupted executions as text, the newest first, with the commands that resume
+    them.
+    """
     from divebook.text.format import local_time
     from divebook.text.redaction import one_line
 

@@ -58,7 +58,9 @@ class RunReplay(ReplayView, LogWalk):
         self.send(GoTo(type="go", sequence=self._position))
 
     def _show_position(self) -> None:
-        """Send the current position to a page that has just loaded all events."""
+        """Send the current position of the replay to a page that has just loaded all events, if it is not the first
+        position.
+        """
         if self._position:
             self._moved()
 
@@ -71,7 +73,7 @@ class SavedRunReplay(ReplayView):
 
 
 def display_replay(view: ReplayView, wait_for_page: Callable[[], None], *, shows_widgets: bool) -> None:
-    """Display a replay, and its saved form as a second output below it.
+    """Display a replay as a live widget, and below it a second output with its saved form for pages without a kernel.
 
     Parameters
     ----------

@@ -86,7 +86,9 @@ def questions(environment: Environment, store: str | None = None) -> str:
 
 
 def open_questions(environment: Environment, store: str | None = None) -> list[list[str]]:
-    """Return the lines about each open question of an environment, the newest execution first."""
+    """Return, for each open question in the store of an environment, the lines of text about it; questions of the
+    newest execution come first.
+    """
     blocks = []
     for execution_id, question in environment.interrupts():
         badge = badge_of(environment.store.record(execution_id))
@@ -107,8 +109,8 @@ def rules(environment: Environment, revoked: str | None = None) -> str:
 
 
 def question_lines(execution_id: str, question: Question, store: str | None = None, badge: str = "") -> Iterable[str]:
-    """Yield the lines about one question: run and step, text, valid answers, expiry, and the command that answers
-    it.
+    """Yield lines about one question: its run and step, its text, the valid answers, the time of expiry, and the
+    command that answers it.
     """
     run = f"{badge} {execution_id}".lstrip()
     yield f"{question.id}  {question.kind}  ({run}, step {one_line(question.step, 40)})"
@@ -127,7 +129,9 @@ def answer_line(execution_id: str, question: Question, store: str | None = None)
 
 
 def settled_text(words: str, by: str | None, at_us: int | None) -> str:
-    """Return one line about a closed question: the answer or other end, the person and the time."""
+    """Return one line about a closed question: its answer (or that it expired or was withdrawn), the person who
+    answered, and the time.
+    """
     at = "" if at_us is None else f" at {local_time(to_datetime(at_us))}"
     return one_line(words, 120) + (f" (by {one_line(by, 60)}{at})" if by else "")
 
@@ -138,8 +142,8 @@ def signal_line(execution_id: str, awaited: AwaitedSignal, store: str | None = N
 
 
 def waiting_lines(execution: Execution) -> list[str]:
-    """Return a line for each question and signal that an execution waits for, with the magic command that provides
-    it.
+    """Return one line for each question and signal that an execution waits for, with the magic command that answers or
+    sends it. For a paused execution, return one line with the command that resumes it.
     """
     state = execution.state
     if state.paused is not None:
@@ -154,7 +158,9 @@ def waiting_lines(execution: Execution) -> list[str]:
 
 
 def ways_on(execution: Execution) -> list[str]:
-    """Return lines about the questions and signals that an execution waits for, with magic and shell commands."""
+    """Return lines about each question and signal that an execution waits for, with the magic command and the shell
+    command that answer or send it.
+    """
     store = execution.store
     lines = []
     for question in execution.interrupts:
@@ -232,7 +238,7 @@ _UNITS = {"$": "US dollars"}
 
 
 class ReportedFailures(NamedTuple):
-    """The failures of a run as texts for its report. All texts are empty if nothing has failed."""
+    """Texts about the failures of a run for its report; empty if nothing has failed."""
 
     last: Failure | None = None
     """The failure that ended the run; None if the run continued after all failures."""
@@ -318,12 +324,14 @@ def report_of(execution: Execution, log: Sequence[Event]) -> Report:
 
 
 def _as_stopped(step: Span, status: str) -> Span:
-    """Return the span of a step with the status of the execution, if the execution waits or is paused in this step."""
+    """Return a copy of a step's span with the status of its execution, if the step is running. A report then shows the
+    step of a waiting or paused execution as waiting or paused.
+    """
     return replace(step, status=status) if step.status == RUNNING else step
 
 
 def clean_span(span: Span, redactor: Redactor) -> Span:
-    """Return a copy of a span without secrets in its error, reason and result."""
+    """Return a copy of a span (one step, item or call) with the secrets in its error, reason and result replaced."""
     if span.error is None and span.reason is None and not isinstance(span.result, str):
         return span  # most calls of a long run
     texts = {"error": span.error, "reason": span.reason, "result": span.result}
@@ -337,7 +345,9 @@ def clean_span(span: Span, redactor: Redactor) -> Span:
 
 
 def _error_text(execution: Execution) -> str:
-    """Return the text of the error of a failed execution, or of the damage of its log; empty if there is neither."""
+    """Return the text about the error of a failed execution, or about the damage of its log; empty if there
+    is neither.
+    """
     if execution.damage is not None:
         note = f"the log is damaged; this is what its first {execution.state.last_sequence} events say. "
         return cut(readable(f"{note}{execution.damage}"), MAX_ERROR)
@@ -347,8 +357,8 @@ def _error_text(execution: Execution) -> str:
 
 
 def _next(execution: Execution) -> str:
-    """Return the command that shows a running execution or resumes a stopped execution; empty if no command is
-    needed.
+    """Return the ``%dive`` command that a report suggests: it shows an execution that is running, or resumes one that
+    has stopped or failed. Empty if there is nothing to do, or if a question or signal must come first.
     """
     # The commands that answer or send what the execution waits for are shown with the questions and signals.
     waits = not execution.state.is_over and (execution.interrupts or awaited_signals(execution.state))
@@ -362,7 +372,9 @@ def _next(execution: Execution) -> str:
 
 
 def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """Return the title and the values of a report: the declared outputs, else the variables."""
+    """Return a title and the values that a report shows below it, each as name and text. These are the declared outputs
+    of the run, or without outputs its variables.
+    """
     kind = "output"
     values: Mapping[str, Any] = execution.state.outputs
     if not values:
@@ -377,7 +389,7 @@ def _values(execution: Execution, redactor: Redactor) -> tuple[str, tuple[tuple[
 
 
 def _value(name: str, value: Any, redactor: Redactor) -> str:
-    """Return a value as text, without secrets; a list of records as a table.
+    """Return a value of a report as text, with secrets replaced. A list of records becomes a table.
 
     The name of the variable, and the names of fields, can mark a value as a secret.
     """
@@ -422,7 +434,9 @@ def as_text(report: Report) -> str:
 
 
 def _text_of_items(report: Report) -> Iterable[str]:
-    """Yield lines about the requests and tool calls of agents, and about the distributions of results."""
+    """Yield the lines of a text report about the requests and tool calls of agents, and about the distributions of
+    results in steps with many items.
+    """
     if report.turns:
         yield from ("", f"{_turns_title(report)}:", *_text_table(TURN_COLUMNS, report.turns))
     if report.spreads:
@@ -465,7 +479,7 @@ def _text_values(values: Iterable[tuple[str, str]], limit: int) -> Iterable[str]
 
 
 def _purpose(report: Report) -> str:
-    """Return the label of the command that a report suggests."""
+    """Return the label that a report puts before its suggested command: "to look again" or "to continue"."""
     shows = report.status in (RUNNING, WAITING, PENDING) and "show" in report.next
     return "to look again" if shows else "to continue"
 
@@ -549,7 +563,9 @@ def _table_row(cells: Sequence[str]) -> str:
 
 
 def _breakable(text: str, longest: int = MAX_WORD) -> str:
-    """Add ``<wbr>`` to long words of a text, because untrusted notebooks lose the styles that allow line breaks."""
+    """Insert ``<wbr>`` (a possible line break) into the long words of a text, because untrusted notebooks remove the
+    styles that allow such breaks.
+    """
     # A piece of exactly `longest` characters is followed by more of its word, so a break is allowed behind it.
     pieces = re.findall(rf"\S{{1,{longest}}}(?=\S)|.", text, re.DOTALL)
     return "".join(f"{_safe(piece)}<wbr>" if len(piece) == longest else _safe(piece) for piece in pieces)
@@ -576,7 +592,9 @@ def _details(report: Report) -> str:
 
 
 def _questions(report: Report) -> str:
-    """Return HTML about the closed questions, the open questions and the awaited signals."""
+    """Return the HTML part of a report about questions and signals: closed questions, open questions and awaited
+    signals.
+    """
     paragraphs = [
         f'<p style="margin:6px 0"><strong>Asked:</strong> {_safe(question)}<br>Answered: {_safe(answer)}</p>'
         for question, answer in report.answers
@@ -615,7 +633,8 @@ _ROW = "margin:2px 0;overflow-wrap:anywhere"
 
 
 def failures_in(execution: Execution, log: ReadLog) -> ReportedFailures:
-    """Return the failures of a run for its report.
+    """Return texts about the failures of a run for its report: the last failure, the other ones, and the results that a
+    resumed run reuses.
 
     For a damaged log there are none; the report shows the damage instead.
     """
@@ -629,7 +648,7 @@ def failures_in(execution: Execution, log: ReadLog) -> ReportedFailures:
 
 
 def text_lines(failures: ReportedFailures, redactor: Redactor) -> Iterator[str]:
-    """Yield the lines that follow the error in the text form of a report."""
+    """Yield the lines about failures in a text report, which follow the error of the run."""
     if failures.last is not None:
         yield from (f"  {line}" for line in redactor.text(failures.last.details).splitlines())
     if failures.other_failures:
@@ -639,7 +658,7 @@ def text_lines(failures: ReportedFailures, redactor: Redactor) -> Iterator[str]:
 
 
 def failure_card(failures: ReportedFailures, hint: str, redactor: Redactor) -> str:
-    """Return HTML about a failure: error, meaning, code location, arguments, source line, calls, reused results and
+    """Return HTML about one failure: error, meaning, code location, arguments, source line, calls, reused results and
     `hint`.
     """
     if failures.last is None:
@@ -691,7 +710,8 @@ def _safe(text: str) -> str:
 
 
 def rows_of(steps: Sequence[Span], limit: int = MAX_ROWS) -> tuple[tuple[str, ...], ...]:
-    """Return table rows about at most `limit` steps, and a row for each gap with the number of omitted steps.
+    """Return the rows of a report's table of steps: at most `limit` steps, and for each gap between them a row with the
+    number of omitted steps.
 
     Steps that did not complete have priority, then the steps of the last third, then the first steps. The rows are in
     the order of the steps.
@@ -718,7 +738,7 @@ def _gap(steps: Sequence[Span]) -> tuple[str, ...]:
 
 
 def more_title(count: int) -> str:
-    """Return the title of the table with all steps."""
+    """Return the title of the table that lists all steps of a report, or as many of them as are shown."""
     return f"all {count:,} steps" if count <= MAX_ROWS else f"{MAX_ROWS} of {count:,} steps"
 
 
@@ -731,7 +751,7 @@ def _cells(step: Span) -> tuple[str, ...]:
 
 
 def _outcome(step: Span) -> str:
-    """Return a text about the number of items of a step and about its result."""
+    """Return the text of a step's table cell: the number of its items, and the beginning of its result."""
     items = plural(step.items, "item") if step.items else ""
     text = one_line(step.headline or step.result or "", MAX_CELL)
     return ": ".join(part for part in (items, text) if part)
@@ -741,7 +761,8 @@ def _outcome(step: Span) -> str:
 
 
 def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...], ...]:
-    """Return table rows about agents: each request of an agent that calls tools, followed by its tool calls.
+    """Return the rows of a report's table of agents: each model request of an agent that calls tools, followed by its
+    tool calls.
 
     If there are too many rows, the last rows are returned.
     """
@@ -759,8 +780,8 @@ def turn_rows(spans: Sequence[Span], redactor: Redactor) -> tuple[tuple[str, ...
 
 
 def _request_rows(view: RequestView, calls: Sequence[ToolCallView]) -> Iterator[tuple[str, ...]]:
-    """Yield the row of a model request (cost, cache, answer or error) and the rows of the tool calls that it
-    requested.
+    """Yield the row of one model request (cost, cache, answer or error), then a row for each tool call that its
+    response requested.
     """
     blocks = answer_blocks(view)
     outputs = output_names(view)
@@ -841,8 +862,8 @@ def as_table(records: Sequence[Mapping[str, Any]], total: int | None = None) -> 
 
 
 def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
-    """Yield the key facts of a report: start, working and waiting time, model calls, and each budget with the spent
-    amount.
+    """Yield the key facts of a report as texts: start, working and waiting time, number of model calls and tokens, and
+    how much of each budget is spent.
     """
     blocked_reason = execution.held_up
     if blocked_reason is not None:
@@ -856,7 +877,9 @@ def facts_of(execution: Execution, log: ReadLog) -> Iterable[str]:
 
 
 def spreads_of(log: ReadLog) -> Iterable[str]:
-    """Yield the distribution of each result column of the latest steps as text: ``label: praise 812, blame 164``."""
+    """Yield the distribution of the values in each result column of steps with many items, one text per column:
+    ``label: praise 812, blame 164``.
+    """
     log.spreads.count()
     latest = log.spreads.latest(log.activity.progress)
     for step, spreads in latest.items():
@@ -865,7 +888,9 @@ def spreads_of(log: ReadLog) -> Iterable[str]:
 
 
 def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[ChangedFiles, ...]:
-    """Return the changed files of each workspace, limited to `MAX_FILES` and `MAX_DIFFERENCES`."""
+    """Return, for each workspace of an execution, the files that were changed, with at most `MAX_FILES` files and
+    `MAX_DIFFERENCES` characters of differences.
+    """
     changes = []
     for name, workspace in sorted(execution.state.workspaces.items()):
         if workspace.tree != workspace.first:
@@ -875,7 +900,7 @@ def changed_files_of(execution: Execution, log: Sequence[Event]) -> tuple[Change
 
 
 def _budget(execution: Execution) -> Iterable[str]:
-    """Yield each bound of the budget with the spent amount."""
+    """Yield a text for each limit of the execution's budget, with the spent amount: ``3 of 100 requests``."""
     for spent in spent_of(execution.state):
         if spent.unit == "s":
             yield f"{seconds(float(spent.amount))} of {_span(float(spent.limit))}"
@@ -885,7 +910,7 @@ def _budget(execution: Execution) -> Iterable[str]:
 
 
 def _span(limit: float) -> str:
-    """Return the limit of a time bound as text: ``1 h``, ``2.5 s``."""
+    """Return the time limit of a budget, in seconds, as text: ``1 h``, ``2.5 s``."""
     return in_parts(int(limit)) if limit.is_integer() else seconds(limit)
 
 
@@ -895,7 +920,7 @@ def _amount(value: float | Decimal) -> str:
 
 
 def questions_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield a text about each open question with the commands that answer it."""
+    """Yield a text about each open question of an execution, with the commands that answer it."""
     for question in execution.interrupts[:MAX_VALUES]:
         choices = (question.data or {}).get("choices")
         argument = one_line(" or ".join(map(repr, choices)), MAX_CELL) if choices else "..."
@@ -906,7 +931,7 @@ def questions_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 
 def signals_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield a text about each awaited signal with the commands that send it."""
+    """Yield a text about each signal that an execution waits for, with the commands that send it."""
     if execution.state.is_over:
         return
     for awaited in awaited_signals(execution.state)[:MAX_VALUES]:
@@ -914,7 +939,9 @@ def signals_of(execution: Execution) -> Iterable[tuple[str, tuple[str, ...]]]:
 
 
 def answers_of(execution: Execution) -> Iterable[tuple[str, str]]:
-    """Yield a text about each of the latest closed questions: answer, person and time."""
+    """Yield a text about each of an execution's latest closed questions (answered, expired or withdrawn), with the
+    answer, the person and the time.
+    """
     closed = [question for question in execution.asked.values() if not question.is_open]
     closed.sort(key=lambda question: (question.settled_us or question.raised_us, question.id))
     for question in closed[-MAX_VALUES:]:

@@ -54,33 +54,38 @@ MAX_CANDIDATES = 200
 
 @dataclass(frozen=True, slots=True)
 class CellPlace:
-    """Identity of a run within a notebook: its cell, and its number among the runs of one workflow in this cell."""
+    """Identity of a run within a notebook: the cell that starts it, and its number among the runs of the same workflow
+    that one execution of the cell starts.
+    """
 
     cell: Mapping[str, str]
     """The keys ``cell``, ``notebook``, ``kernel`` and ``source`` (`divebook.notebook.frontend.FrontEnd.cell`)."""
     ordinal: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the identity as plain data, which the log records."""
+        """Return the identity of the run as plain data, which its log records."""
         return {**self.cell, "ordinal": self.ordinal}
 
     @property
     def shared(self) -> dict[str, Any]:
-        """The part of the identity that is equal in all kernels that run this cell."""
+        """The identity of the run without the kernel's id: the part that is equal in all kernels that run this cell."""
         return {name: value for name, value in self.to_dict().items() if name != "kernel"}
 
     @property
     def name(self) -> str:
-        """Name of the run: the id of the cell (or the digest of its text) and the number of the run."""
+        """Name of the run for people: the id of the cell (without an id, the digest of its text), and the number of the
+        run in the cell.
+        """
         return f"{self.cell.get('cell') or self.cell['source']}/{self.ordinal}"
 
     @property
     def start_options(self) -> StartOptions:
-        """Options of `Environment.start` that record this identity in the log."""
+        """Options of `Environment.start` that record the identity of the run in its log."""
         return {"identity": {CELL: self.to_dict()}, "cell": self.name, "notebook": self.cell["notebook"] or None}
 
     def matches(self, recorded: Mapping[str, Any]) -> bool:
-        """Return whether an earlier run, by its recorded identity, may have been started by this cell.
+        """Return whether an earlier run may have been started by this cell, judging by the identity (cell and number)
+        that its log records.
 
         Cells are compared by id, or by text if one of both has no id. Values that a front end does not provide are
         ignored.
@@ -99,7 +104,8 @@ class CellPlace:
         return bool(recorded.get("source") == self.cell["source"])
 
     def is_same_notebook(self, recorded: Mapping[str, Any]) -> bool:
-        """Return whether an earlier run was certainly started in this notebook.
+        """Return whether an earlier run was certainly started in this notebook, judging by the identity (cell and
+        notebook) that its log records.
 
         The path of the notebook or the id of the kernel is equal, or the notebook was renamed.
         """
@@ -109,7 +115,7 @@ class CellPlace:
         return self._was_renamed_since(recorded)
 
     def _was_renamed_since(self, recorded: Mapping[str, Any]) -> bool:
-        """Return whether the notebook was renamed after an earlier run.
+        """Return whether this notebook was renamed after it had started an earlier run.
 
         Then the file of the earlier run no longer exists, and the id of the cell is equal. A copy of a notebook has
         equal ids too, but the file of the original still exists.
@@ -120,14 +126,18 @@ class CellPlace:
 
 
 class Ordinals:
-    """Counters of the runs of each workflow that one execution of a cell has started. A loop can start several."""
+    """Counters, one for each workflow, of the runs that the current execution of a cell has started. A loop in a cell
+    can start several runs.
+    """
 
     def __init__(self) -> None:
         self._count = -1
         self._runs = dict[str, int]()
 
     def next(self, front_end: FrontEnd, workflow: str) -> CellPlace | None:
-        """Return the identity of a run that starts now; None if the front end provides no cell."""
+        """Count a run that the current cell starts now, and return its identity; None if the front end provides no
+        cell.
+        """
         if front_end.cell is None:
             return None
         if front_end.count != self._count:
@@ -139,7 +149,7 @@ class Ordinals:
 
 @dataclass(frozen=True, slots=True)
 class PreviousRun:
-    """The earlier run of a cell, compared with the current cell."""
+    """The earlier run of a cell, with the differences between its definition and inputs and those of the cell now."""
 
     record: ExecutionRecord
     changed: tuple[str, ...]
@@ -153,19 +163,21 @@ class PreviousRun:
 
     @property
     def is_over(self) -> bool:
-        """True if the run has ended."""
+        """True if the earlier run has ended."""
         return self.record.status in TERMINAL
 
     @property
     def is_superseded(self) -> bool:
-        """True if the cell must start a new run instead of resuming this run."""
+        """True if the cell must start a new run instead of resuming the earlier run: its side effects were rolled back,
+        or it has ended and the cell has changed.
+        """
         return self.is_rolled_back or (bool(self.changed) and self.is_over)
 
 
 def earlier_run(
     environment: Environment, workflow: Workflow, inputs: Mapping[str, Any], place: CellPlace
 ) -> PreviousRun | None:
-    """Return the newest run of a workflow that this cell started before; None if there is none.
+    """Return the newest run of a workflow that an earlier execution of this cell started; None if there is none.
 
     If it is not certain that the notebook is the same, definition, inputs and functions must be equal.
     """
@@ -193,7 +205,8 @@ def start_key(
     place: CellPlace,
     earlier: PreviousRun | None,
 ) -> str:
-    """Return the start key of the next run of a cell. Two kernels, or two clicks, then start the run only once.
+    """Return the key by which a store recognizes the next run of a cell. If two kernels or two clicks start a run with
+    the same key, only one run starts.
 
     The key contains the id of the earlier run, so that a cell can start one run after another.
     """
@@ -217,7 +230,9 @@ def _opening(environment: Environment, record: ExecutionRecord) -> ExecutionStar
 
 
 def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the parts that differ from the recorded start of a run: ``definition``, ``inputs``, both or none."""
+    """Return the names of the parts of a run that differ from those recorded at its start: ``definition``, ``inputs``,
+    both or none.
+    """
     bound = storable(bind_inputs(workflow, inputs), "inputs")
     changed = [] if opening.fingerprint == workflow.fingerprint else ["definition"]
     if canonical_hash(dict(opening.inputs), "inputs") != canonical_hash(dict(bound), "inputs"):
@@ -226,7 +241,9 @@ def _changes(opening: ExecutionStarted, workflow: Workflow, inputs: Mapping[str,
 
 
 def note_of(execution: Execution, earlier: PreviousRun) -> str:
-    """Return the note for a completed run that the cell shows instead of running it again."""
+    """Return the note that a cell prints when it shows its completed earlier run instead of running the
+    workflow again.
+    """
     from divebook.text.format import local_time
 
     ended = f" at {local_time(execution.ended_at)}" if execution.ended_at else ""
@@ -235,7 +252,7 @@ def note_of(execution: Execution, earlier: PreviousRun) -> str:
 
 
 def run_label(earlier: PreviousRun) -> str:
-    """Return the name of an earlier run for notes.
+    """Return the words by which notes refer to the earlier run of a cell.
 
     The name is "this cell's run", or it describes the run of an equal cell in another notebook.
     """
@@ -246,12 +263,14 @@ def run_label(earlier: PreviousRun) -> str:
 
 
 def elsewhere_note(execution_id: str) -> str:
-    """Return the note for a run that another process is running."""
+    """Return the note that a cell prints when another process is already running its run."""
     return f"this cell's run {execution_id} runs in another process, and is not run twice: %dive show {execution_id}"
 
 
 def changed_error(earlier: PreviousRun) -> ExecutionError:
-    """Return the error for a run that has not ended although the definition or inputs of its cell have changed."""
+    """Return the error that a cell raises if its definition or inputs have changed although its earlier run has not
+    ended.
+    """
     execution_id = earlier.record.execution_id
     changed = " and ".join(earlier.changed)
     with_new = ""
@@ -282,7 +301,9 @@ CHOICES = (AGAIN, KEEP, REUSE)
 
 @dataclass(frozen=True, slots=True)
 class ChangedFunctions:
-    """The functions that were edited since a run, and the number of calls that the edit does not affect."""
+    """Result of comparing a run's Python functions with their current code: the functions that were edited since the
+    run, and how many of its calls can be reused.
+    """
 
     execution_id: str
     functions: tuple[ChangedFunction, ...]
@@ -298,7 +319,7 @@ class ChangedFunctions:
     """True if the run has completed and cannot be resumed."""
 
     def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
-        """Return an error with choices for a person.
+        """Return the error that lets a person choose between a new run with the edited functions and the earlier run.
 
         `begin` is called with the name of a choice and returns the run of this choice.
         """
@@ -319,7 +340,9 @@ class ChangedFunctions:
         return CodeChangedError(message, choices, begin)
 
     def note(self, new_id: str) -> str:
-        """Return the note for the new run that replaces the old run."""
+        """Return the note that a cell prints when a new run with the edited functions (its id is `new_id`) replaces the
+        earlier run.
+        """
         if self.until:
             relation = f"reuses its first {plural(self.calls, 'call')}, and continues with the present code"
         else:
@@ -338,14 +361,17 @@ _CHANGE_TEXTS = {"changed": "changed", "new": "is new", "gone": "is gone"}
 
 
 def edit_policy(word: str | None) -> EditPolicy | None:
-    """Return the value of the option ``--changed``; None without the option. Other words raise `UsageError`."""
+    """Return the value of the option ``--changed``, the reaction to edited code; None without the option. Raise
+    `UsageError` for an unknown value.
+    """
     if word is not None and word not in CHOICES:
         raise UsageError(f"--changed cannot be {word!r}; one of {', '.join(CHOICES)}")
     return cast("EditPolicy | None", word)
 
 
 def changed_functions(environment: Environment, execution: Execution) -> ChangedFunctions | None:
-    """Return the functions that were edited since a run; None if no recorded call is affected.
+    """Return which Python functions were edited since a run, and which of its calls can be reused. Return None if the
+    edits affect no recorded call.
 
     A run that was resumed with edited functions has several epochs: parts of the log, each with the versions of
     functions that it used. The functions are compared with the versions of each epoch. Then the first event that an
@@ -381,14 +407,17 @@ def changed_functions(environment: Environment, execution: Execution) -> Changed
 
 @dataclass(frozen=True, slots=True)
 class ChangedDefinition:
-    """Plan for a new run of a cell with an edited definition, which reuses calls of the earlier run."""
+    """Plan for the new run of a cell whose workflow definition was edited. The new run reuses calls of the cell's
+    earlier run.
+    """
 
     plan: ResumePlan
     has_ended: bool
     """True if the earlier run has ended. A run that has not ended is not replaced without a person's choice."""
 
     def error(self, begin: Callable[[str], Run]) -> CodeChangedError:
-        """Return an error with choices for a person. The default is a new run without reused calls.
+        """Return the error that lets a person choose between a new run that reuses calls and one that does not. The
+        default is a new run without reused calls.
 
         `begin` is called with the name of a choice and returns the run of this choice. A run that has not ended has no
         default.
@@ -399,14 +428,18 @@ class ChangedDefinition:
 
     @property
     def advice(self) -> str:
-        """The note for a new run that reuses no calls."""
+        """The note that a cell prints when its edited definition starts a new run without reused calls. It names the
+        option that would have reused them.
+        """
         return (
             f"the definition changed since this cell's run {self.plan.source}, so that this is a new run; "
             f"--changed {REUSE} would have continued it: {self.plan}"
         )
 
     def run_again(self, environment: Environment, answers: Answers | None, options: StartOptions) -> Run:
-        """Start a run that reuses all calls of the earlier run that the new definition makes too."""
+        """Start a run with the edited definition, which reuses the earlier run's calls as far as the new definition
+        makes the same calls.
+        """
         from divebook.notebook.run import Run
 
         run = Run(environment.run_again(self.plan.source, **options), environment, answers)
@@ -414,7 +447,9 @@ class ChangedDefinition:
         return run
 
     def note(self, new_id: str) -> str:
-        """Return the note for the new run that replaces the earlier run."""
+        """Return the note that a cell prints when a new run with the edited definition (its id is `new_id`) replaces
+        the earlier run.
+        """
         return (
             f"the definition changed since this cell's run {self.plan.source}; {new_id} continues from event "
             f"{self.plan.at} of it: {self.plan}. To run all of it: --new"
@@ -424,7 +459,8 @@ class ChangedDefinition:
 def changed_definition(
     environment: Environment, workflow: Workflow, earlier: PreviousRun | None
 ) -> ChangedDefinition | None:
-    """Return the plan for reusing the earlier run of a cell whose definition was edited.
+    """Return the plan by which the new run of a cell with an edited workflow definition reuses calls of the earlier
+    run.
 
     None if more than the definition has changed, or if nothing would be saved.
     """

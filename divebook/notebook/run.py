@@ -66,7 +66,8 @@ POLL_INTERVAL = 0.1
 def data_of(
     execution: Execution, log: Sequence[Event], config: Config, *, next_step: str = "", enabled: bool | None = None
 ) -> dict[str, Any]:
-    """Return the data of a run for a notebook by MIME type; empty if this data is switched off.
+    """Return the data from which a notebook can replay a run without its store, by MIME type. Empty if the settings
+    switch this data off, or if the log is damaged or empty.
 
     `enabled` overrides the settings.
     """
@@ -78,7 +79,7 @@ def data_of(
 
 
 def _data_setting(config: Config) -> str:
-    """Return the setting for the data of runs in notebooks: ``on`` or ``off``.
+    """Return the setting that decides whether notebooks contain the data of runs: ``on`` or ``off``.
 
     Raises `NotFoundError` if the environment variable has another value.
     """
@@ -89,7 +90,9 @@ def _data_setting(config: Config) -> str:
 
 
 def sent_secrets(config: Config) -> Iterator[str]:
-    """Yield the values of all request headers of model providers whose header name looks secret."""
+    """Yield the secrets in the settings of model providers: the values of all request headers whose name
+    sounds secret.
+    """
     for provider in config.providers:
         for name, values in provider.request_headers.items():
             if looks_secret(name):
@@ -137,12 +140,12 @@ class Run(ReadExecution):
 
     @property
     def state(self) -> ExecutionState:
-        """State of the execution after all events that were read; an immutable object."""
+        """State of the execution after all events that were read from its log; an immutable object."""
         return self._execution.state
 
     @property
     def asked(self) -> dict[str, Question]:
-        """All questions that the run has asked, by id, the oldest first."""
+        """All questions that the run has asked, open or not, by id, the oldest first."""
         return self._execution.asked
 
     @property
@@ -199,7 +202,7 @@ class Run(ReadExecution):
         return self._checked_strictly()
 
     def _checked_strictly(self) -> Self:
-        """Return this handle.
+        """Return this handle after checking that the run does not wait, if waiting is not allowed (`strict`).
 
         If the handle is `strict` and the run has to wait, `ExecutionWaitingError` is raised.
         """
@@ -209,7 +212,7 @@ class Run(ReadExecution):
 
     @property
     def unused_answers(self) -> tuple[str, ...]:
-        """Keys of answers up front that no question used."""
+        """Keys of the answers given in advance that no question of the run has used."""
         return () if self._answers is None else self._answers.unused
 
     def pause(self) -> Self:
@@ -347,7 +350,7 @@ class Run(ReadExecution):
         return view_of(self)
 
     def _display_(self) -> LiveView:
-        """Return the widget that marimo displays for the run."""
+        """Return the live view of the run, as the widget that marimo displays."""
         return self.view()
 
     def _ipython_display_(self) -> None:
@@ -362,11 +365,12 @@ class Run(ReadExecution):
         return str(self.static_bundle(with_data=False)["text/html"])
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        """Return the report of the run, and its data for a replay, by MIME type."""
+        """Return the report of the run, and the data for its replay, by MIME type."""
         return self.static_bundle()
 
     def static_bundle(self, *, with_data: bool = True) -> dict[str, Any]:
-        """Return the report of the run as text and HTML, and its data for a replay, by MIME type.
+        """Return the report of the run as text and HTML, and the data for its replay, by MIME type. `with_data` omits
+        this data if False.
 
         They need no kernel and no trusted notebook. A comment in `divebook.notebook.run` describes the data, and how to
         switch it off.
@@ -433,14 +437,16 @@ class Run(ReadExecution):
 
 
 def waiting_error(execution: Execution) -> ExecutionWaitingError:
-    """Return the error for an execution that has to wait: it names the first question and all signals."""
+    """Return the error for an execution that has to wait: it names the first open question and all awaited signals."""
     first_question = one_line(execution.interrupts[0].question, 200) if execution.interrupts else ""
     signals = [str(awaited) for awaited in awaited_signals(execution.state)]
     return ExecutionWaitingError(execution.id, first_question, " and ".join(signals))
 
 
 async def _wait(execution: Execution, answers: Answers | None) -> None:
-    """Wait until an execution has ended or waits, and answer its questions with the answers up front."""
+    """Wait until an execution has ended or waits for a person, and answer its questions with the answers that were
+    given in advance (None: no answers).
+    """
     await execution
     if answers is None:
         return
@@ -456,7 +462,7 @@ async def _wait(execution: Execution, answers: Answers | None) -> None:
 
 
 def connect_page(environment: Environment) -> Callable[[], None]:
-    """Show the questions and runs of an environment in all JupyterLab tabs; return a function that stops this.
+    """Show the open questions and the runs of an environment in all JupyterLab tabs; return a function that stops this.
 
     Nothing happens without a kernel, or if the front end shows no widgets.
     """

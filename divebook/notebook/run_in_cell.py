@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def show_in_background(run: Run, arguments: Arguments, front_end: FrontEnd, *, is_awaited: bool) -> Any:
-    """Show a run that continues in the background; return it, or for an awaited magic a coroutine that returns it."""
+    """Show a run that continues in the background after the cell has ended. Return the run, or a coroutine that returns
+    it if the cell awaits the magic.
+    """
     _set_data_option(run, arguments)
     if front_end.shows_widgets:
         show_live(run, front_end).leave()
@@ -27,7 +29,9 @@ def show_in_background(run: Run, arguments: Arguments, front_end: FrontEnd, *, i
 
 
 def show_while_running(run: Run, front_end: FrontEnd) -> Run:
-    """Return a run; show its live view in the cell if any process runs it, or if it waits for a worker."""
+    """Show the live view of a run in the cell if a process runs it or if it waits for a worker; return the run in any
+    case.
+    """
     execution = run.execution
     if front_end.shows_widgets and (execution.is_live or execution.goes_on_elsewhere):
         show_live(run, front_end).leave()
@@ -37,7 +41,8 @@ def show_while_running(run: Run, front_end: FrontEnd) -> Run:
 def await_in_cell(
     run_or_choice: Run | CodeChangedError, arguments: Arguments, front_end: FrontEnd
 ) -> Coroutine[Any, Any, Run]:
-    """Return a coroutine that waits until a run has ended or has to wait, and returns its `cell_outcome`.
+    """Return a coroutine that waits until a run has ended or has to wait for a person, and then returns the run or
+    raises its error (`cell_outcome`).
 
     For a `CodeChangedError` the coroutine first shows the choices, and then waits for the run of the choice.
     """
@@ -68,7 +73,8 @@ def wait_in_cell(run_or_choice: Run | CodeChangedError, arguments: Arguments, fr
 
 
 def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
-    """Return the run of a cell; raise an error if the run failed or was cancelled, so that Run All stops there.
+    """Return the run of a cell after it has stopped. Raise an error if it failed or was cancelled, so that Run All
+    stops at this cell.
 
     With ``--no-check`` such a run is returned. With ``--strict`` an error is raised also if the run waits for a person
     or a signal.
@@ -101,7 +107,7 @@ def cell_outcome(run: Run, arguments: Arguments, front_end: FrontEnd) -> Run:
 
 
 def _outcome_of_waiting(run: Run, front_end: FrontEnd, *, strict: bool) -> Run:
-    """Return a run that has to wait, after showing or printing its questions.
+    """Show or print the questions and signals that a run waits for, and return the run.
 
     With `strict` raise `ExecutionWaitingError` instead.
     """
@@ -129,5 +135,5 @@ def _set_data_option(run: Run, arguments: Arguments) -> None:
 
 
 async def immediate(value: Any) -> Any:
-    """Return a value from a coroutine, for cells that await a magic although there is nothing to wait for."""
+    """Return a value that is already known. A coroutine is needed because the cell awaits the magic in any case."""
     return value

@@ -114,7 +114,8 @@ class Runs:
         return f"<table class='{AS_TEXT}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
 
     def _rows(self) -> tuple[list[tuple[str, ...]], list[str]]:
-        """Return the cells of the first `MAX_ROWS` rows, and a note if there are more rows.
+        """Return the table cells of the first `MAX_ROWS` runs, and a note with the number of further runs (empty if all
+        are shown).
 
         One more record is read to find out whether there are more.
         """
@@ -146,7 +147,7 @@ class Runs:
         return RunsView(self.feed())
 
     def feed(self) -> RunsFeed:
-        """Return the feed of the run browser.
+        """Return the source of the run browser's data: the list of runs with the filters of this object.
 
         A person can change the filters status, workflow and tag in the browser.
         """
@@ -162,46 +163,49 @@ class Runs:
     # --- act on all of them ------------------------------------------------------------------------------------------
 
     def resume(self, bounds: Bounds | Mapping[str, Any] | None = None, *, wait: bool = True) -> pd.DataFrame:
-        """Resume each execution where its log ends.
+        """Resume each execution in the list where its log ends.
 
         All resume at once. With `wait`, block until they have ended or have to wait.
         """
         return self.handle(lambda environment, name: environment.resume(name, bounds), wait=wait)
 
     def cancel(self) -> pd.DataFrame:
-        """Cancel each execution; it can be resumed later."""
+        """Cancel each execution in the list; it can be resumed later."""
         return self.handle(lambda environment, name: environment.cancel(name))
 
     def tag(self, *tags: str) -> pd.DataFrame:
-        """Add tags to each execution."""
+        """Add tags to each execution in the list, and return a DataFrame with the result for each."""
         return self.handle(lambda environment, name: environment.tag(name, *tags))
 
     def untag(self, *tags: str) -> pd.DataFrame:
-        """Remove tags from each execution."""
+        """Remove tags from each execution in the list."""
         return self.handle(lambda environment, name: environment.untag(name, *tags))
 
     def note(self, text: str) -> pd.DataFrame:
-        """Set the note of each execution."""
+        """Set the note of each execution in the list."""
         return self.handle(lambda environment, name: environment.note(name, text))
 
     def label(self, **labels: Any) -> pd.DataFrame:
-        """Set labels of each execution; the value None removes a label."""
+        """Set labels of each execution in the list; the value None removes a label."""
         return self.handle(lambda environment, name: environment.label(name, **labels))
 
     def fork(
         self, at: int | None = None, change: ChangeLike = None, *, wait: bool = True, **options: Unpack[StartOptions]
     ) -> pd.DataFrame:
-        """Fork each execution; see `divebook.Environment.fork`."""
+        """Fork each execution in the list; see `divebook.Environment.fork`."""
         return self.handle(lambda environment, name: environment.fork(name, at, change, **options), wait=wait)
 
     def what_if(
         self, change: ChangeLike = None, at: int | None = None, **options: Unpack[WhatIfOptions]
     ) -> pd.DataFrame:
-        """Run each execution once more with one change, one after the other; see `divebook.Environment.what_if`."""
+        """Run each execution in the list once more with one change, one after the other; see
+        `divebook.Environment.what_if`.
+        """
         return self.handle(lambda environment, name: environment.what_if(name, change, at, **options).execution)
 
     def handle(self, verb: BulkOperation, *, wait: bool = True) -> pd.DataFrame:
-        """Call the function `verb` with the environment and the id of each execution.
+        """Call the function `verb` with the environment and the id of each execution in the list; return a DataFrame
+        with the result or error of each.
 
         With `wait`, wait for the executions that the function returns.
         """
@@ -225,7 +229,7 @@ class RunsOutput:
         self._output.save(static)
 
     def open(self, execution_id: str | None) -> None:
-        """Show an execution below the list; None removes the shown execution."""
+        """Show an execution in the output below the list of runs; None removes the shown execution."""
         if execution_id is None:
             self._opened.update(NOTHING, raw=True)
             return
@@ -242,7 +246,7 @@ def _table_cell(text: str) -> str:
 
 
 def _cells(line: RunLine) -> tuple[str, ...]:
-    """Return the table cells for one row of the list, in the order of `TITLES`."""
+    """Return the table cells of one execution in the list of runs, in the order of `TITLES`."""
     worked = line.worked_us(time.time_ns() // 1000)
     status = ", ".join(filter(None, [line.status, line.stand]))
     about = " ".join([line.about, *(f"#{tag}" for tag in line.record.tags)])
@@ -261,7 +265,7 @@ def _cells(line: RunLine) -> tuple[str, ...]:
 
 
 class InboxOutput:
-    """Output of ``%dive inbox`` in one cell, for front ends that show widgets.
+    """Output of ``%dive inbox`` (the open questions of all runs) in one cell, for front ends that show widgets.
 
     Pages show the questions as cards, and without a kernel as text. After all runs with questions have ended, pages
     without divebook's extension show the answers instead.
@@ -284,7 +288,7 @@ class InboxOutput:
             self._output.save(bundle)
 
     def save(self, feed: InboxFeed) -> None:
-        """Save the form for pages without a kernel.
+        """Save the questions as text and HTML in the output, for pages without a kernel.
 
         Called on the publisher's thread after each change of the questions.
         """
@@ -299,14 +303,16 @@ class InboxOutput:
 
 
 class InboxDisplay:
-    """Display of a DataFrame of questions as cards that a person can answer."""
+    """Display of a DataFrame of open questions as cards in which a person can answer them."""
 
     def __init__(self, environment: Environment, store: str | None) -> None:
         self._environment = environment
         self._store = store
 
     def in_cell(self) -> bool:
-        """Show the cards in the current cell; return False if its front end shows no widgets."""
+        """Show the questions as cards in the current cell and return True. Return False if the front end of the cell
+        shows no widgets.
+        """
         from IPython.core.getipython import get_ipython
 
         if not present_front_end(get_ipython()).shows_widgets:
@@ -315,12 +321,14 @@ class InboxDisplay:
         return True
 
     def widget(self) -> InboxView:
-        """Return the cards as a widget."""
+        """Return a widget that shows the questions as cards."""
         return inbox_view(self._environment)
 
 
 def inbox_view(environment: Environment, output: InboxOutput | None = None) -> InboxView:
-    """Return the questions of an environment as a widget; `output` is saved after each change of the questions."""
+    """Return a widget that shows the open questions of an environment. If `output` is given, its form for pages without
+    a kernel is saved after each change of the questions.
+    """
     from divebook.widgets.views import InboxView
 
     def on_change(feed: InboxFeed) -> None:
@@ -344,7 +352,9 @@ def static_bundle(environment: Environment, store: str | None = None) -> dict[st
 
 
 def _paragraph(lines: list[str]) -> str:
-    """Return the lines about one question as HTML: its run, the question, further lines, and the command."""
+    """Return the lines about one open question as an HTML paragraph, with the question first and the command that
+    answers it last.
+    """
     run, question, *more, command = map(html.escape, lines)
     label, _, code = command.partition(": ")
     parts = [f"<strong>{question}</strong>", *more, run, f"{label}: <code>{code}</code>"]
@@ -352,7 +362,9 @@ def _paragraph(lines: list[str]) -> str:
 
 
 def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
-    """Return closed questions with their answers, as text and as HTML."""
+    """Return text and HTML, by MIME type, about closed questions (answered, expired or withdrawn), with their
+    answers.
+    """
     text = ["no open questions"]
     body = [f"<p style='{_LINE}'>No open questions</p>"]
     for entry in shown:
@@ -363,7 +375,9 @@ def settled_bundle(shown: Iterable[Asked]) -> dict[str, Any]:
 
 
 def _outcome(entry: Asked) -> tuple[str, str]:
-    """Return a line about a closed question: its answer, the person who answered, and the run."""
+    """Return two texts about a closed question: the question itself, and its answer with the person who answered and
+    the run.
+    """
     question = entry["question"]
     run = f"{one_line(entry['workflow'], 60)}, {entry['execution_id']}"
     answer = settled_text(question["became"] or "open", question["answered_by"], question["answered_us"])

@@ -36,13 +36,15 @@ def view_of(run: ControllableRun) -> LiveView:
 
 
 def follow_run(run: ControllableRun) -> Publisher[Feed]:
-    """Return the publisher of the current execution of a run, with its recovery options."""
+    """Return the publisher that sends the changes of a run's current execution to its views, including the recovery
+    options after a failure.
+    """
     options = RecoveryOptions(run.environment, lambda: run.execution)
     return publisher_of(run.execution, options.of)
 
 
 def _handlers(run: ControllableRun, on_new_execution: Callable[[], None]) -> Handlers:
-    """Return the functions that the buttons and forms of a view call. Their errors are shown in the view.
+    """Return the functions that the buttons and forms of a run's view call. Their errors are shown in the view.
 
     Parameters
     ----------
@@ -86,7 +88,7 @@ REPLAY = "Open replay here"
 
 
 class ControllableRun(Protocol):
-    """Interface of a run that a live view controls."""
+    """Interface of a run that a person can control with the buttons of its live view."""
 
     @property
     def execution(self) -> Execution:
@@ -113,7 +115,7 @@ class ControllableRun(Protocol):
 
 
 class RecoveryOptions:
-    """The recovery options that a view shows after the failure of a run: fix and continue, run again, replay.
+    """Provider of the recovery options that a view shows after a run has failed: fix and continue, run again, replay.
 
     The failure is read from the log once for each end of the run.
     """
@@ -126,7 +128,7 @@ class RecoveryOptions:
         """Sequence number of the last event when the failure was read; 0 before."""
 
     def of(self, header: Header, kept_results: str) -> list[Way]:
-        """Return the recovery options; an empty list for a run that has not failed or is running.
+        """Return the recovery options of the run; an empty list if the run has not failed or is running.
 
         Parameters
         ----------
@@ -159,7 +161,8 @@ class RecoveryOptions:
 
 
 def changed_definitions(environment: Environment, execution: Execution) -> list[str]:
-    """Return the changes since an execution ran: ``the definition``, and the names of changed functions.
+    """Return the names of everything that was edited since an execution ran: ``the definition`` of its workflow, and
+    the names of Python functions.
 
     An edit counts as soon as its cell has run.
     """
@@ -174,7 +177,8 @@ def changed_definitions(environment: Environment, execution: Execution) -> list[
 
 
 def plan_of(run: ControllableRun) -> str:
-    """Return the plan of a recovery with changed definitions as text; empty if nothing has changed.
+    """Return a text that a person must confirm before a failed run continues with edited definitions: the reused
+    results and the calls that are made again. Empty if nothing was edited.
 
     Without changes, a person need not confirm the recovery.
     """
@@ -184,7 +188,7 @@ def plan_of(run: ControllableRun) -> str:
 
 
 def continue_failed(run: ControllableRun) -> None:
-    """Resume a failed run, with its changed definitions if there are any.
+    """Resume a failed run. If its definition or functions were edited, it continues with the edited ones.
 
     Another process may do the same at this moment. The lease ensures that only one process runs it.
 
@@ -204,7 +208,7 @@ def continue_failed(run: ControllableRun) -> None:
 
 
 def _advice(failure: Failure | None, changed: list[str]) -> tuple[str, bool]:
-    """Return the text of the option "Fix and continue", and whether the option can succeed.
+    """Return the text of the recovery option "Fix and continue", and whether continuing can succeed now.
 
     It cannot succeed while the failed function is unchanged. A failed model or tool call may succeed without a change.
     """

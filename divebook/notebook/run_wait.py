@@ -41,7 +41,7 @@ processes.
 
 
 async def await_run(run: Run, front_end: FrontEnd) -> Run:
-    """Wait until a run has ended, or needs a person who cannot answer in this cell; return the run.
+    """Wait until a run has ended, or has to wait for a person who cannot answer in this cell; return the run.
 
     Each iteration of the loop waits until the run stops. If it waits for an answer, the person answers in the live view
     or at a prompt.
@@ -65,13 +65,13 @@ async def await_run(run: Run, front_end: FrontEnd) -> Run:
 
 
 async def _answer_from_view(run: Run) -> None:
-    """Wait until the run has an answer from the live view or from another process."""
+    """Wait until the open questions of a run have been answered, in its live view or in another process."""
     while _has_no_answer(run):  # noqa: ASYNC110 - an idle loop does not see interrupts, and another process may answer
         await asyncio.sleep(POLL_INTERVAL)
 
 
 def wait_for_run(run: Run, front_end: FrontEnd) -> Run:
-    """Wait for a run like `await_run`, but block."""
+    """Wait for a run like `await_run`, but block the thread; return the run."""
     with _live_output(run, front_end) as output, _error_if_paused(run):
         while True:
             if not _is_in_other_process(run):
@@ -91,7 +91,8 @@ def wait_for_run(run: Run, front_end: FrontEnd) -> Run:
 
 @contextmanager
 def _live_output(run: Run, front_end: FrontEnd) -> Iterator[LiveOutput | None]:
-    """Show the live view of a run during the block, and the saved form afterwards. An interrupt pauses the run.
+    """Show the live view of a run during the block, and its saved form afterwards. If the kernel is interrupted, the
+    run is paused.
 
     Yield None if the front end shows no widgets, or if the run has completed and cannot be continued.
     """
@@ -129,14 +130,17 @@ def _waits_for_answer(run: Run) -> bool:
 
 
 def _has_no_answer(run: Run) -> bool:
-    """Return whether a run still waits: no process has answered its questions."""
+    """Return whether a run still waits. This becomes False when any process answers its question, sends its signal or
+    ends it.
+    """
     execution = run.refresh().execution
     is_idle = not execution.is_live or execution.is_blocked
     return is_idle and not execution.state.is_over and execution.status == WAITING
 
 
 async def _hosting_decided(output: LiveOutput | None) -> None:
-    """Wait a short time until a page has reported whether it has divebook's JupyterLab extension (`view_output.Pages`).
+    """Wait a short time until a page has reported whether divebook's JupyterLab extension is installed, because the
+    form of the output depends on it (`view_output.Pages`).
 
     Only the first page of a kernel is awaited.
     """
@@ -150,15 +154,17 @@ async def _hosting_decided(output: LiveOutput | None) -> None:
 
 
 class WatchableOutput(Protocol):
-    """Interface of an output of a cell that contains a view."""
+    """Interface of a cell's output that contains a live view."""
 
     @property
     def is_watched(self) -> bool:
-        """True if a browser shows the view and the kernel receives its messages."""
+        """True if a browser shows the view of this output and the kernel receives the browser's messages."""
 
 
 async def browser_shows(output: WatchableOutput | None) -> bool:
-    """Return whether a browser shows the view, after waiting up to `GREETING_TIMEOUT` seconds for its first message."""
+    """Return whether a browser shows the live view of an output. Wait up to `GREETING_TIMEOUT` seconds for the first
+    message of the browser; without an output, return False.
+    """
     if output is None:
         return False
     seconds = 0.0
@@ -178,7 +184,9 @@ def _ask_in_cell(run: Run) -> bool:
 
 
 def _ask(run: Run, question: Question) -> bool:
-    """Ask one question at a prompt until the answer is valid; return False if the person answers later."""
+    """Ask a person one question at the cell's prompt until the answer is valid. Return False if the person enters
+    nothing, to answer later.
+    """
     lines = [question.question, question.message or "", _data_text(question)]
     print_answer("\n".join(filter(None, lines)))
     while typed := _input(f"Your answer{_expected_form(question)} (Enter alone: later): "):
@@ -197,7 +205,7 @@ def _input(prompt: str) -> str:
 
 
 def _expected_form(question: Question) -> str:
-    """Return the part of the prompt that describes valid answers; empty if any text is valid."""
+    """Return the part of a question's prompt that describes the valid answers; empty if any text is valid."""
     is_free = question.kind == CLARIFICATION and question.schema is None
     return "" if is_free else f", {expected_answer(question)}"
 
@@ -214,7 +222,7 @@ def _data_text(question: Question) -> str:
 
 @contextmanager
 def _pause_on_interrupt(run: Run) -> Iterator[None]:
-    """Pause a run if the kernel is interrupted in the block.
+    """Pause a run if the kernel is interrupted (Ctrl-C or the stop button) in the block.
 
     `ExecutionPausedError` is raised in place of the interrupt.
     """
@@ -238,7 +246,7 @@ def _pause(run: Run) -> None:
 
 @contextmanager
 def _error_if_paused(run: Run) -> Iterator[None]:
-    """Raise `ExecutionPausedError` if the run is paused during the block.
+    """Raise `ExecutionPausedError` if a person pauses the run during the block, for example with a button of its view.
 
     Run All then stops as it does after an interrupt.
     """
@@ -254,7 +262,9 @@ def _is_paused(run: Run) -> bool:
 
 
 def _pause_error(run: Run, prefix: str) -> ExecutionPausedError:
-    """Return the error of a paused run, with the lines that the cell shows."""
+    """Return the error that a cell raises for a run that it has paused. It makes the cell show the next commands
+    instead of a traceback.
+    """
     from divebook.notebook.cell_errors import show_as
     from divebook.text.format import plural
 

@@ -39,7 +39,8 @@ MAX_VALUE = 4000
 
 
 class SavedRun(FramedLog):
-    """A run in a saved notebook: `events`, `steps`, `operations`, `variables`, `state_at` and `replay`.
+    """A run that was read from a saved notebook or page: `events`, `steps`, `operations`, `variables`, `state_at` and
+    `replay`.
 
     `open_notebook` returns saved runs. They cannot be resumed or answered, because this needs the store (see the
     attribute `store`).
@@ -95,14 +96,14 @@ class SavedRun(FramedLog):
         return self._positions.state_at(self._positions.total)
 
     def state_at(self, sequence: int) -> StateView:
-        """Return the state after an event.
+        """Return the state of the run after an event.
 
         Raises `IndexError` if the notebook does not contain the event.
         """
         return self._positions.state_at(sequence)
 
     def _log(self) -> list[Event]:
-        """Return the recorded events as objects.
+        """Return the recorded events of the run as objects.
 
         The recording has one list for each column of the events. Types, paths and steps are indexes into a list of
         names.
@@ -179,14 +180,18 @@ class SavedRun(FramedLog):
         )
 
     def _answers(self) -> Iterator[tuple[str, str]]:
-        """Yield a text about each answered question with its answer."""
+        """Yield two texts about each closed question of the run: the question itself, and its answer with person and
+        time.
+        """
         for question in self.questions:
             if question["became"]:
                 answer = settled_text(question["became"], question["answered_by"], question["answered_us"])
                 yield one_line(question["question"], 120), answer
 
     def _spreads(self) -> Iterator[str]:
-        """Yield a line about the distribution of each result column of a step."""
+        """Yield one line for each result column of a step with many items, with the distribution of the column's
+        values.
+        """
         for progress in self._recording["header"]["progress"]:
             yield from (one_line(spread["words"], MAX_VALUE) for spread in progress["spread"][:MOST_COLUMNS])
 
@@ -207,7 +212,7 @@ class SavedRun(FramedLog):
 
 
 def _moment(micros: int) -> datetime | None:
-    """Convert a time in microseconds to a datetime; None if it is out of range."""
+    """Convert a time in microseconds since 1970 to a datetime; None if it is outside the range of datetimes."""
     try:
         return to_datetime(micros)
     except OverflowError:
@@ -215,7 +220,9 @@ def _moment(micros: int) -> datetime | None:
 
 
 def _is_drawable(span: Span) -> bool:
-    """Return whether the timeline can show a span: its start must be a valid time."""
+    """Return whether the timeline can show a span (a step, item or call), because its start is a valid time. Damaged
+    files contain other times.
+    """
     return _moment(span.started_us) is not None
 
 
@@ -235,7 +242,9 @@ class SavedNotebook(Sequence[SavedRun]):
     @overload
     def __getitem__(self, key: slice) -> Sequence[SavedRun]: ...
     def __getitem__(self, key: int | str | slice) -> SavedRun | Sequence[SavedRun]:
-        """Return a run by its index, or by the beginning of its id."""
+        """Return a run of the notebook by its index, or by the beginning of its id. Raise `SavedRunError` unless
+        exactly one id starts so.
+        """
         if not isinstance(key, str):
             return self._runs[key]
         matches = [run for run in self._runs if run.id.startswith(key)]
@@ -282,7 +291,9 @@ def open_notebook(path: Path | str) -> SavedNotebook:
 
 
 def carries_log(path: Path) -> bool:
-    """Return whether a file contains a complete log. The log may be damaged."""
+    """Return whether a file (page, notebook or exported log) contains all events of a run, even if some of them are
+    damaged.
+    """
     if not may_embed_log(path):
         return path.suffix.lower() in (".jsonl", ".json")
     if not path.exists():
@@ -292,7 +303,7 @@ def carries_log(path: Path) -> bool:
 
 
 def open_page(path: Path) -> SavedRun:
-    """Return the run from an HTML page that contains no log.
+    """Return the run in an HTML page that contains a recording of the run for its replay, but not its log.
 
     Raises
     ------
@@ -323,7 +334,7 @@ def _read_notebook(path: Path) -> Any:
 
 
 def _run_data(notebook: Any) -> Iterator[Any]:
-    """Yield the data of all runs in the outputs of a notebook.
+    """Yield the stored data of each run in the outputs of a notebook, not validated yet.
 
     The file may be edited or damaged, so the type of each level is checked, and wrong parts are skipped.
     """

@@ -60,7 +60,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Defined:
-    """The changes that a cell or file made to the definitions of the session, as texts for people."""
+    """The definitions that a cell or file added to the session or replaced in it, and the warnings about them, as texts
+    for people.
+    """
 
     defined: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -68,7 +70,7 @@ class Defined:
 
 
 def print_visibly(text: str) -> None:
-    """Print the output of a workflow below the cell that started the run.
+    """Print text that a workflow outputs, below the cell that started its run.
 
     Workflows run in threads of the engine. They run in a copy of the context of the starting cell, from which the
     kernel finds the cell, whatever cell runs by then.
@@ -114,11 +116,13 @@ class Session:
 
     @property
     def present(self) -> Environment | None:
-        """The environment of the session; None if it was not created yet."""
+        """The environment of the session over its own store; None if it was not created yet."""
         return self._environments.get(None)
 
     def over(self, store: str | None) -> Environment:
-        """Return the environment, or an environment with the same definitions over another store."""
+        """Return the environment of the session if `store` is None, else an environment with the same definitions over
+        this other store.
+        """
         environment = self._over(store)
         environment.stream_text(always=self.streams_text)
         # Definitions may have been added since the environment over this store was created.
@@ -127,7 +131,9 @@ class Session:
         return environment
 
     def _over(self, store: str | None) -> Environment:
-        """Return the environment over a store (None for the default store), created at the first use."""
+        """Return the session's environment over a store (None for the session's own store). It is created at the first
+        use; the method `over` adds the definitions.
+        """
         environment = self._environments.get(store)
         if environment is None:
             documents = None if store is None else self.environment.documents
@@ -147,7 +153,7 @@ class Session:
         self._environments.clear()
 
     def disconnect(self) -> None:
-        """Stop sending questions and runs to JupyterLab. The runs continue."""
+        """Stop sending open questions and runs to JupyterLab. The runs continue."""
         self._close_page_connection()
 
     # --- definitions -----------------------------------------------------------------------------------------------
@@ -175,7 +181,9 @@ class Session:
         return self._add(with_documents(definitions, folder or Path.cwd(), environment.documents, environment.policy))
 
     def follow_script(self, agent: str, written: Any) -> str:
-        """Give an agent a scripted model and keep its other settings; return a confirmation for people."""
+        """Replace the model of an agent by a scripted model, which gives the answers in `written`; return a
+        confirmation for people.
+        """
         scripted = self.environment.agent(agent).with_script(ScriptedModel.read(written))
         self.environment.add_agent(scripted, replace=True)
         return f"agent {agent!r} answers from this script"
@@ -289,7 +297,8 @@ class Session:
         answers: Answers | None,
         options: StartOptions,
     ) -> Run:
-        """Resume the earlier run of a cell. If functions that it called were edited, apply `on_edit`.
+        """Resume or show the earlier run of a cell. If functions that it called were edited since, apply the reaction
+        `on_edit`, which may start a fork or a new run instead.
 
         If a person keeps the earlier run, the question appears again only after the next edit.
         """
@@ -317,7 +326,7 @@ class Session:
         return begin(on_edit)
 
     def _continue(self, run: Run, earlier: PreviousRun) -> Run:
-        """Return the earlier run of a cell with a remark; resume it first if it has not completed."""
+        """Return the earlier run of a cell, with a remark for people; resume it first if it has not completed."""
         if run.status != COMPLETED and not run.execution.is_live:
             (line,) = Overview(run.execution.store).lines([earlier.record])
             try:
@@ -385,11 +394,15 @@ class Session:
         return Run(environment.resume(execution_id, bounds), environment, answers)
 
     def interrupted(self, execution_id: str | None = None, *, store: str | None = None) -> list[ExecutionRecord]:
-        """Return the interrupted executions: all, or the execution whose id starts with `execution_id`."""
+        """Return the records of the interrupted executions: of all, or of the execution whose id starts with
+        `execution_id`.
+        """
         return interrupted(self.over(store), execution_id)
 
     def recover(self, execution_id: str | None = None, *, store: str | None = None) -> Recovered:
-        """Resume one interrupted execution, or all that the current definitions allow, in the background."""
+        """Resume one interrupted execution in the background, or without an id all for which the current definitions
+        suffice. Return the resumed and the refused ones.
+        """
         environment = self.over(store)
         return resume_all(environment, interrupted(environment, execution_id))
 
@@ -423,7 +436,7 @@ class Session:
         return Run(environment.signal(execution_id, name, payload, by), environment)
 
     def cancel(self, execution_id: str, *, store: str | None = None) -> Run:
-        """Cancel a run that this process drives or that no process drives."""
+        """Cancel a run and wait for its end. The run must be driven by this process or by none."""
         environment = self.over(store)
         return Run(environment.cancel(execution_id).wait(), environment)
 
@@ -457,7 +470,8 @@ def present_environment() -> Environment | None:
 
 
 def close_session() -> None:
-    """Close the session with its environments, and the engine's thread unless something else runs in it.
+    """Close the session of this process with its environments and views, and end the engine's thread unless something
+    else runs in it.
 
     Views are closed first, because they read the stores.
     """
@@ -481,7 +495,8 @@ def reset_session() -> None:
 def try_step(
     session: Session, arguments: Arguments, changes: Callable[[Workflow], Workflow] | None = None
 ) -> StepTrial:
-    """Run a trial of a step, as a line of ``%dive try`` describes it.
+    """Run a trial of a step (run it again with its recorded state) with the options of a ``%dive try`` line, and return
+    the trial.
 
     Parameters
     ----------
@@ -512,7 +527,9 @@ def try_step(
 
 
 def _number(arguments: Arguments, option: str) -> int | None:
-    """Return the integer value of an option; None without the option."""
+    """Return the value of an option as an integer; None without the option. Raise `UsageError` if the value is not an
+    integer.
+    """
     text = arguments.options.get(option)
     if text is None:
         return None
@@ -522,7 +539,8 @@ def _number(arguments: Arguments, option: str) -> int | None:
 
 
 def keep(trial: StepTrial, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
-    """Write the definition with the changed step of a trial into a new cell below, or into a file.
+    """Write the workflow definition that a trial of a step has tested, with the changed step, into a new cell below or
+    into a file.
 
     Return the path of the file; None for a cell.
 

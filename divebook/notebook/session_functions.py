@@ -38,7 +38,8 @@ FramesOf: TypeAlias = (
 
 
 def executions_of(source: Any) -> tuple[EventStore | None, list[str] | None]:
-    """Return the store and the execution ids to which the argument of `frames` or `runs` refers.
+    """Return the store and the execution ids that a person means by the argument of `frames`: a store, environment,
+    run, several runs or a DataFrame.
 
     The store is None for the store of the session. The ids are None for all executions of the store.
 
@@ -136,7 +137,9 @@ def run(
 
 
 def _workflow_from(session: Session, source: str | Path, name: str | None, dialect: Dialect) -> Workflow:
-    """Return the workflow of a name, path or text. Definitions from a path or text are added to the session."""
+    """Return the workflow that a person names, either by the name of a defined workflow or by the path or text of
+    definitions. Definitions from a path or text are added to the session.
+    """
     if isinstance(source, str) and source in session.environment.workflows:
         return session.workflow(source)
     # A line break or ``: `` marks the text of a definition.
@@ -153,7 +156,9 @@ def _workflow_from(session: Session, source: str | Path, name: str | None, diale
 
 
 def _only_workflow(definitions: Definitions) -> str:
-    """Return the name of the default workflow among definitions, or of the only workflow."""
+    """Return the name of the default workflow among definitions, or else of the only workflow. Raise `SetupError` if
+    there are several or none.
+    """
     names = [workflow.name for workflow in definitions.workflows]
     if definitions.config.default_workflow:
         return definitions.config.default_workflow
@@ -378,7 +383,7 @@ def ask_workflow(agent: str, output: str | None = None, thread: str | None = Non
 
 
 def class_of_answer(name: str | None, variables: Mapping[str, Any]) -> str | None:
-    """Return the full name of a class for the answer of an agent.
+    """Return the full name of the class that the answer of an agent must have; None if no class is named.
 
     A class that is defined in the kernel is allowed by this function call. Any other name must be that of a class that
     is already allowed.

@@ -19,7 +19,7 @@ _IDS: dict[int, str] = {}
 
 
 def user_variables(shell: Any) -> Iterator[str]:
-    """Yield the names of the user's variables, the newest last.
+    """Yield the names of the variables that the user has defined in a shell, the newest last.
 
     Variables of IPython, such as ``In`` and ``exit``, are omitted.
     """
@@ -30,7 +30,7 @@ def user_variables(shell: Any) -> Iterator[str]:
 
 
 def line_in_cell(shell: Any) -> tuple[int, str] | None:
-    """Return the number and text of the line of the cell that is running.
+    """Return number and text of the line that is running in the current cell, for error messages.
 
     None if the cell has only one line, or if no cell runs. Errors then name the line only in cells with several lines.
     """
@@ -44,7 +44,9 @@ def line_in_cell(shell: Any) -> tuple[int, str] | None:
 
 
 def _line_number(shell: Any) -> int | None:
-    """Return the line number of the innermost Python frame whose code is in a cell."""
+    """Return the number of the cell line that is running: that of the innermost Python frame whose code is in a cell.
+    None if the stack has no such frame.
+    """
     name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
     frame = sys._getframe()  # noqa: SLF001 - the public way, inspect.stack, reads every source file
     while name_of is not None and frame is not None:
@@ -55,7 +57,7 @@ def _line_number(shell: Any) -> int | None:
 
 
 def remember_cell(info: Any) -> None:
-    """Store the id of the cell that is about to run.
+    """Remember the id of the cell that is about to run, so that `cell_of` can provide it later.
 
     Registered for IPython's event ``pre_run_cell``.
     """
@@ -66,7 +68,8 @@ def remember_cell(info: Any) -> None:
 
 
 def cell_of(file: str) -> CodeCell | None:
-    """Return the cell for a file name under which a kernel compiled it, with the number of its last execution.
+    """Return the cell whose code a kernel compiled under a file name, with the number of its last execution. None if
+    the name does not belong to a cell.
 
     Such file names mean nothing to people.
     """

@@ -1,4 +1,5 @@
-"""Outputs of cells that contain a view of a run: the live view while its kernel runs, and the saved form afterwards.
+"""Outputs of cells that contain a view of a run: the live view while its kernel runs, and the saved form (text and HTML
+that need no kernel) afterwards.
 
 The saved form consists of text, table, timeline and recording, and needs no kernel.
 
@@ -40,7 +41,8 @@ them.
 
 
 class ViewOutput:
-    """Output of the current cell with a view and its saved form.
+    """Output of the current cell with a live view of a run and its saved form (text and HTML for pages without a
+    kernel).
 
     Parameters
     ----------
@@ -66,7 +68,8 @@ class ViewOutput:
 
     @property
     def is_kept(self) -> bool:
-        """True if one output contains both the view and its saved form, because the page hosts the view.
+        """True if one output contains both the view and its saved form. This requires a page that hosts views: it shows
+        the saved form when no kernel is running.
 
         A page reports this shortly after its first message. After one page has reported so, all pages of the kernel are
         assumed to host views.
@@ -75,11 +78,15 @@ class ViewOutput:
 
     @property
     def is_lasting(self) -> bool:
-        """True if the saved form already has an output. Then `save` changes nothing that a person sees."""
+        """True if the output for the saved form (text and HTML for pages without a kernel) already exists. Then `save`
+        replaces its content without a change that a person sees.
+        """
         return self.is_kept or self._below is not None
 
     def save(self, bundle: Mapping[str, Any]) -> None:
-        """Replace the saved form. If no page hosts the view, the saved form is a second output below the view."""
+        """Replace the saved form of the view. If no page can show both in one output, the saved form is put into a
+        second output below the view.
+        """
         with self._lock:
             self._bundle = dict(bundle)
             if self.is_kept:
@@ -92,7 +99,9 @@ class ViewOutput:
                 self._below.update(below_a_view(bundle), raw=True)
 
     def end(self, bundle: Mapping[str, Any]) -> bool:
-        """Show the final saved form; return whether the view stays open for pages that are opened later."""
+        """Show the final saved form. Return True if the live view stays open for pages that are opened later, False if
+        the saved form has replaced it.
+        """
         with self._lock:
             self._bundle = dict(bundle)
             if self.is_kept:
@@ -106,7 +115,7 @@ class ViewOutput:
         return False
 
     def _update(self) -> None:
-        """Put the saved form into the output of the view.
+        """Put the saved form and the references to the view into the one output that contains both.
 
         A page that hosts the view needs no widget reference in this output.
         """
@@ -124,7 +133,8 @@ class ViewOutput:
 
 
 class Pages:
-    """State of the pages of this kernel: whether they show a view and its saved form in one output, and idle views.
+    """State of the pages that are connected to this kernel: whether they show a live view and its saved form in one
+    output, and the views that stay open.
 
     A page that does so hosts views. Idle views are kept open for pages that are opened later.
     """
@@ -135,7 +145,9 @@ class Pages:
         self._idle_views: deque[FollowingView] = deque()
 
     def on_hosting(self) -> None:
-        """Record that a page shows a view and its saved form in one output."""
+        """Record that the pages of this kernel show a view and its saved form in one output, because a page has
+        reported so.
+        """
         self.host_views = True
 
     def add_idle_view(self, view: FollowingView) -> None:
@@ -150,13 +162,17 @@ PAGES = Pages()
 
 
 def view_data(model_id: str) -> dict[str, Any]:
-    """Return the references to a view by MIME type, for pages with and without divebook's JupyterLab extension."""
+    """Return the references by which a page finds a live view in the kernel, by MIME type: one for pages with
+    divebook's JupyterLab extension, one for pages without it.
+    """
     reference = {"version_major": 2, "version_minor": 0, "model_id": model_id}
     return {HOSTED_VIEW: {"model_id": model_id}, WIDGET_VIEW: reference}
 
 
 def below_a_view(bundle: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the saved form for an output below a view, with the style that shows only one of both."""
+    """Return the saved form of a view for a second output below the view. It contains a style that hides the saved form
+    while the page shows the live view.
+    """
     return {**bundle, "text/html": f"{_SHOW_ONE_OF_BOTH}<div class='divebook-below'>{bundle['text/html']}</div>"}
 
 

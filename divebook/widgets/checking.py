@@ -40,8 +40,8 @@ def checked(data: Any, expected: Any) -> Any:
 
 
 def misfit_of(data: Any, expected: Any, name: str) -> str | None:
-    """Return a text about the first value in `data` that is invalid for the type `expected`; None if all values are
-    valid.
+    """Return a text that describes the first invalid value in `data`, compared with the type `expected`; None if all
+    values are valid.
 
     `name` is the name of the data in the text.
 
@@ -79,8 +79,8 @@ def _is_whole(text: str) -> bool:
 
 
 def refused(message: Any, why: str) -> Ack:
-    """Return the negative acknowledgement of an invalid message, so that the browser does not send the message
-    again.
+    """Return the reply to a browser that its message was invalid and had no effect, so that the browser does not send
+    it again.
     """
     identity = message.get("id") if isinstance(message, Mapping) else None
     text = f"the kernel does not understand this message, and did nothing: {why}. Reload the page"
@@ -90,7 +90,8 @@ def refused(message: Any, why: str) -> Ack:
 
 
 def _misfits(data: Any, expected: Any, where: str) -> Iterator[str]:
-    """Yield a text about each value in `data` that is invalid for the type `expected`; `where` is the name of the data.
+    """Yield a text that describes each invalid value in `data`, compared with the type `expected`; `where` is the name
+    of the data in the text.
 
     Data is valid for a union if it is valid for one of the union's types. Entries of lists and dicts, and fields of
     TypedDicts, are checked recursively. All other types are plain types or literals.

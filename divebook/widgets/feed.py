@@ -1,4 +1,5 @@
-"""Feed of one execution: the data that all live views of the execution show, and its changes since the last frame.
+"""Feed of one execution: the data that all live views of the execution show, and the changes of this data since the
+last frame (a message with changes to all views).
 
 A frame is a message with all changes since the previous frame. It is made once and sent to all views. Events come from
 the engine's thread (`Feed.receive`) and are stored in an inbox. `Feed.frame` applies the events of the inbox and
@@ -80,7 +81,9 @@ MAX_WAITING = 1 << 18
 
 @dataclass(slots=True)
 class _Text:
-    """End of a text that a model streams. Positions count the characters of the redacted text."""
+    """The last part of a text that a model streams, before and after redaction. Positions count the characters of the
+    redacted text.
+    """
 
     length: int = 0
     """Number of characters of all received pieces, before redaction."""
@@ -110,7 +113,8 @@ class _Text:
         self.raw += piece
 
     def settle(self, redactor: Redactor) -> None:
-        """Redact the received text, except an end that may be the beginning of a secret.
+        """Redact the received text. Its end is left out while it may be the beginning of a secret, of which the rest
+        has not arrived.
 
         If text that was already sent turns out to be part of a secret, the whole text is sent again, starting at 0.
         """
@@ -123,7 +127,7 @@ class _Text:
             self._forget_beginning(redactor)
 
     def _forget_beginning(self, redactor: Redactor) -> None:
-        """Remove the beginning of the text, so that about `MAX_LATER_TEXT` characters remain.
+        """Remove the beginning of a long text, so that about `MAX_LATER_TEXT` characters remain.
 
         The text is divided at the end of a line if possible, and never inside a secret.
         """
@@ -140,13 +144,15 @@ class _Text:
                 return
 
     def since(self, place: int, limit: int) -> tuple[int, str]:
-        """Return the last `limit` characters after position `place`, preceded by the position where they start."""
+        """Return the last characters of the text after position `place`, at most `limit` of them, preceded by the
+        position of the first one.
+        """
         length = min(self.end - place, len(self.clean), limit)
         return self.end - length, self.clean[len(self.clean) - length :]
 
 
 class Streams:
-    """The texts that models stream in running calls."""
+    """The texts that models are streaming in calls that have not ended yet."""
 
     def __init__(self, builder: Spans) -> None:
         self._builder = builder
@@ -160,7 +166,9 @@ class Streams:
         """The texts by operation id and part (`Streamed.part`)."""
 
     def put(self, delta: TextDelta) -> None:
-        """Add a piece of streamed text to the inbox; can be called from any thread."""
+        """Add a piece of streamed text to the inbox, from which the next frame takes it; can be called from
+        any thread.
+        """
         # The engine's thread must not wait for slow frames, so the oldest pieces are dropped instead. The latest one
         # stays, however long it is.
         with self._lock:
@@ -173,11 +181,11 @@ class Streams:
 
     @property
     def has_news(self) -> bool:
-        """True if the inbox contains pieces."""
+        """True if the inbox contains pieces of streamed text for the next frame."""
         return bool(self._inbox)
 
     def pieces(self) -> list[Streamed]:
-        """Return the new streamed text since the previous frame, at most `PER_FRAME` characters.
+        """Return the streamed text that arrived since the previous frame, at most `PER_FRAME` characters.
 
         The inbox is emptied under the lock. Its pieces are appended to their texts. The texts are then redacted, and
         the parts that were not sent yet are returned. Texts of ended calls are removed.
@@ -217,7 +225,9 @@ class Streams:
         return streamed
 
     def so_far(self) -> list[Streamed]:
-        """Return the end of each streamed text, up to the last character that was sent in a frame."""
+        """Return the last part of each text that is being streamed, up to the last character that was sent in a frame,
+        for a view that starts now.
+        """
         streamed = []
         for (operation_id, part), text in self._texts.items():
             span = self._builder.running_operation(operation_id)
@@ -239,7 +249,9 @@ FIRST_SPANS = 1500
 
 
 class Feed:
-    """The spans, questions and summary of one execution for its live views, and their changes since the last frame."""
+    """The spans (steps, items and calls), questions and summary of one execution for its live views, and the changes
+    since the last frame.
+    """
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -292,26 +304,30 @@ class Feed:
         return stop
 
     def receive(self, events: Sequence[Event]) -> None:
-        """Add new events to the inbox; can be called from any thread."""
+        """Add new events of the execution to the inbox, from which the next frame takes them; can be called from any
+        thread.
+        """
         self._inbox.extend(events)
 
     def stream(self, delta: TextDelta) -> None:
-        """Add a piece of streamed text; can be called from any thread."""
+        """Add a piece of text that a model streams, for the next frame; can be called from any thread."""
         self._streams.put(delta)
 
     def request_refresh(self) -> None:
-        """Request that the next frame reads the store, because another process may have appended events."""
+        """Request that the next frame reads the store, because another process may have appended events to the log."""
         self._behind = True
 
     # --- frames ----------------------------------------------------------------------------------------------------
 
     @property
     def has_news(self) -> bool:
-        """True if the next frame is likely to contain changes."""
+        """True if the next frame (message with changes) is likely to contain changes."""
         return bool(self._inbox) or self._behind or self._streams.has_news or self._spreads.is_behind
 
     def frame(self) -> Delta | None:
-        """Apply new events, and return the changes since the last frame; None if nothing changed."""
+        """Apply the events in the inbox, and return a message with all changes since the last frame; None if nothing
+        changed.
+        """
         self._apply_new_events()
         changed = self._changed_spans()
         questions = self._changed_questions()
@@ -403,7 +419,7 @@ class Feed:
     # --- answers to one view ---------------------------------------------------------------------------------------
 
     def welcome(self, view: str, since: int, most: int = FIRST_SPANS, *, evenly: bool = False) -> Welcome:
-        """Return the data for a view that has the events up to `since`.
+        """Return the message with all data that a view needs if it already knows the events up to `since`.
 
         The data contains at most `most` spans: the newest spans, or with `evenly` a selection that is spread over the
         whole run. If more than `most` spans have changed, the view must discard its data and start again from 0.
@@ -432,7 +448,7 @@ class Feed:
         )
 
     def _spans_since(self, sequence: int, most: int) -> list[tuple[Span, Labels]]:
-        """Return the spans that changed after the event `sequence`.
+        """Return the spans that changed after the event `sequence`, each with its labels.
 
         For 0, return the newest `most` spans and the older spans that still run.
         """
@@ -444,7 +460,7 @@ class Feed:
         return [*running, *labelled[first:]]
 
     def history(self, view: str, first: int, stop: int) -> RangeAnswer:
-        """Return the spans with ids from `first` to `stop` - 1.
+        """Return the message with the spans whose ids are from `first` up to, but not including, `stop`.
 
         Of more than `SPANS_PER_PAGE` spans, only the newest are returned.
         """
@@ -454,7 +470,7 @@ class Feed:
         return RangeAnswer(type="history", view=view, first=first, stop=stop, last=self._framed, spans=block)
 
     def detail(self, view: str, index: int) -> Detail:
-        """Return the recorded events of one span, with long texts cut."""
+        """Return the message with the recorded events of the span with the id `index`; long texts are cut."""
         if not 0 <= index < len(self._labelled):
             return Detail(type="detail", view=view, id=index, events=[], error=f"there is no call {index}")
         sequences = self._labelled[index][0].sequences
@@ -466,7 +482,8 @@ class Feed:
         )
 
     def conversation(self, view: str, index: int, since: int) -> Conversation:
-        """Return the messages of an agent turn or of a single model request.
+        """Return the message with the conversation of the span with the id `index`: an agent turn, or a single model
+        request.
 
         Requests and tool calls without changes after the event `since` are omitted.
         """
@@ -478,7 +495,9 @@ class Feed:
         return {**conversation, "view": view, "last": self._framed}
 
     def sent(self, view: str, index: int) -> Sent:
-        """Return all messages that a request sent to the model."""
+        """Return the message with everything that was sent to the model in the request whose span has the id
+        `index`.
+        """
         holder = self._labelled[index][0].holder if 0 <= index < len(self._labelled) else -1
         spans = self._with_data(index if holder < 0 else holder)
         operation_id = self._labelled[index][0].operation_id if spans else None
@@ -488,7 +507,9 @@ class Feed:
         return Sent(type="sent", view=view, id=index, parts=request_parts(request), error="")
 
     def variables(self, view: str, version: int) -> Variables:
-        """Return the current variables; without variables if the view already has the current version."""
+        """Return the message with the current variables. The variables are left out if the view already has this
+        `version` of them.
+        """
         present = self.source.variables(self._setters)
         if present != self._variables[1]:
             self._variables = self._variables[0] + 1, present
@@ -498,7 +519,7 @@ class Feed:
         )
 
     def files(self, view: str, version: int, at: int = 0, since: int = 0) -> Files:
-        """Return the changed files as of the event `at` (0: now).
+        """Return the message with the files that the execution changed, as of the event `at` (0: now).
 
         The files are omitted if the view already has the current version. With `since`, return the differences between
         the files at the event `since` and the files at `at`. `since` may be later than `at`.
@@ -514,7 +535,9 @@ class Feed:
         return Files(type="files", view=view, version=number, at=0, since=0, workspaces=news)
 
     def _with_data(self, index: int) -> list[Span]:
-        """Read a span and the spans that it contains again from the store, with their parameters and results."""
+        """Return the operation with the span id `index` and the spans that it contains, read again from the store with
+        their parameters and results. Return an empty list if the span is not an operation.
+        """
         if not 0 <= index < len(self._labelled) or self._labelled[index][0].kind != "operation":
             return []
         turn = self._labelled[index][0]

@@ -57,7 +57,8 @@ Speaker: TypeAlias = Literal["system", "user", "retry", "thinking", "assistant",
 def conversation_of(
     turn: Span, inside: Sequence[Span], places: Mapping[str, int], question_id: QuestionId, *, since: int = 0
 ) -> Conversation:
-    """Return the messages of an agent turn or of a single model request.
+    """Return the conversation of an agent turn or of a single model request in the form that views show: requests,
+    responses and tool calls.
 
     Parameters
     ----------
@@ -98,7 +99,9 @@ def conversation_of(
 
 
 def _numbers(views: Sequence[RequestView]) -> dict[int, int]:
-    """Return the shown number of each request by span id. The numbers continue if a turn was restarted."""
+    """Return the number that views show for each model request of a turn, by span id. If a turn was restarted, the
+    numbers continue instead of starting at 1 again.
+    """
     numbers: dict[int, int] = {}
     shift = 0
     before = None
@@ -111,7 +114,7 @@ def _numbers(views: Sequence[RequestView]) -> dict[int, int]:
 
 
 def newest_conversations(spans: Sequence[Span], most: int, question_id: QuestionId) -> list[Conversation]:
-    """Return the newest `most` conversations of a log, in the order of their start.
+    """Return the newest conversations with models in a log, at most `most` of them, ordered by the time of their start.
 
     Conversations of agents that got delegated work are included only if there is room.
     """
@@ -126,7 +129,7 @@ def newest_conversations(spans: Sequence[Span], most: int, question_id: Question
 
 
 def shortened(conversation: Conversation, texts: int) -> Conversation:
-    """Return a conversation whose texts are cut to at most `texts` characters."""
+    """Return a copy of a conversation in which each text is cut to at most `texts` characters."""
     if texts >= MOST_TEXT:  # none is longer, but for the words that say what was left out
         return conversation
     requests = [_short_request(request, texts) for request in conversation["requests"]]
@@ -149,26 +152,27 @@ def _cut(part: ConversationPart, texts: int) -> ConversationPart:
 
 
 def no_conversation(view: str, index: int, last: int, why: str) -> Conversation:
-    """Return a `Conversation` without messages, with the reason `why` there are none."""
+    """Return a `Conversation` without messages; `why` is the reason that the view shows instead."""
     return Conversation(
         type="conversation", view=view, id=index, last=last, agent="", thread="", requests=[], calls=[], error=why
     )
 
 
 def request_parts(view: RequestView) -> list[ConversationPart]:
-    """Return all messages that a request sent to the model, including the instructions."""
+    """Return everything that a model request sent, as parts: the instructions and all messages."""
     instructions = [_part("system", view.instructions)] if view.instructions else []
     return [*instructions, *(part for message in view.messages for part in _parts(message))]
 
 
 def request_and_response_parts(view: RequestView) -> list[ConversationPart]:
-    """Return all messages that a request sent to the model, and the response."""
+    """Return everything that a model request sent, and the model's response, as parts."""
     answers = (_block(block, "assistant") for block in answer_blocks(view))
     return [*request_parts(view), *(part for part in answers if part is not None)]
 
 
 def parts_up_to(conversation: Conversation, request: int, *, is_answered: bool) -> list[ConversationPart]:
-    """Return the messages of a conversation up to the request whose span has the id `request`.
+    """Return all parts of a conversation (texts, tool calls and tool results) up to the request whose span has the id
+    `request`.
 
     The response to this request is included if `is_answered`.
     """
@@ -212,7 +216,8 @@ def _request(view: RequestView, number: int, places: Mapping[str, int]) -> Conve
 
 
 def _new_parts(view: RequestView) -> Iterator[ConversationPart]:
-    """Yield the messages that a request adds to the previous request.
+    """Yield the parts of those messages of a model request that the previous request of the conversation did not
+    contain yet.
 
     Responses and results of tool calls are omitted, because views show them as separate entries.
     """
@@ -225,7 +230,9 @@ def _new_parts(view: RequestView) -> Iterator[ConversationPart]:
 
 
 def _parts(message: Mapping[str, Any]) -> Iterator[ConversationPart]:
-    """Yield the parts of a message that has the JSON form of pydantic-ai."""
+    """Yield the parts (texts, tool calls and tool results) of a message in the JSON form of pydantic-ai, in the form
+    that views show.
+    """
     for part in mappings_in(message.get("parts")):
         is_retry = part.get("part_kind") == "retry-prompt"
         for converted in people_messages([{**message, "parts": [part]}]):
@@ -249,7 +256,9 @@ def _block(block: Mapping[str, Any], role: str) -> ConversationPart | None:
 
 
 def _answer(view: RequestView) -> Iterator[ConversationPart]:
-    """Yield the thinking, texts and tool calls of a response. The arguments of an output tool call become a text."""
+    """Yield the parts of a model's response: thinking, texts and tool calls. If the model returned structured output by
+    a tool call, its arguments become a text.
+    """
     outputs = output_names(view)
     for block in answer_blocks(view):
         if block.get("type") != "tool_call":
@@ -284,7 +293,8 @@ def _place(span: Span | None, places: Mapping[str, int]) -> int:
 
 
 def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[str]:
-    """Return the ids that questions about a tool call would have, for its approval, result or unknown outcome.
+    """Return the ids of all questions to a person that a tool call can cause: about its approval, its result or its
+    unknown outcome.
 
     For most calls no such question exists.
     """
@@ -299,7 +309,9 @@ def _questions(turn: Span, call: ToolCallView, question_id: QuestionId) -> list[
 
 
 def _as_text(value: Any) -> str:
-    """Return a value as text: strings unchanged, the printed output of a command, other values as JSON."""
+    """Return the arguments or the result of a tool call as text: a string unchanged, the printed output of a command,
+    any other value as JSON.
+    """
     if isinstance(value, str):
         return value
     output = printed(value)
@@ -327,7 +339,9 @@ Read = Callable[[int, int], Sequence[Event]]
 
 
 class FailureTracker:
-    """Failures of an execution, updated with each new or changed span. A span may be added several times."""
+    """The failures of an execution, kept up to date with each new or changed span. The same span may be added several
+    times.
+    """
 
     def __init__(self, names: ItemNames) -> None:
         self._names = names
@@ -342,16 +356,16 @@ class FailureTracker:
         """True if the failures have changed since the last call of `report`."""
 
     def of(self, header: Header) -> Header:
-        """Return a copy of a header, with the number of failures added."""
+        """Return a copy of the execution's summary for views (`header`) with the number of failures added."""
         return {**header, "failed": len(self._failed)}
 
     @property
     def reused_results(self) -> str:
-        """Text about the items and calls that a resumed run reuses; empty after a rollback."""
+        """Text about the completed items and calls that a resumed run would reuse; empty after a rollback."""
         return "" if self._is_undone else shown_kept(self._items, len(self._done) - self._items)
 
     def take(self, span: Span) -> None:
-        """Update the failures and the number of reused results with a new or changed span."""
+        """Update the failures, and the number of results that a resumed run reuses, with a new or changed span."""
         self._count(span)
         self._is_undone = self._is_undone or is_undoing(span)
         if span.is_failure:
@@ -376,7 +390,7 @@ class FailureTracker:
             indexes.pop(index, None)
 
     def report(self, spans: Sequence[Span], read: Read | None = None) -> FailureReport:
-        """Return the failures in the form that views show, at most `MOST_SHOWN`.
+        """Return the number of failures, and details of at most `MOST_SHOWN` of them in the form that views show.
 
         If `read` is given, the arguments of failed calls are read from the log, else they are taken from the spans.
         """
@@ -385,7 +399,7 @@ class FailureTracker:
         return FailureReport(total=len(self._failed), kept=self.reused_results, shown=shown)
 
     def _shown_indexes(self) -> list[int]:
-        """Return the span ids of the shown failures in the order of their time.
+        """Return the span ids of those failures that views show with details, in the order in which they happened.
 
         The first failure of each kind is chosen first, then further failures up to `MOST_SHOWN`.
         """
@@ -404,12 +418,16 @@ class FailureTracker:
 
 
 def _kind(span: Span) -> tuple[str, str]:
-    """Return the key by which failures count as equal: error class and code location, or error class and message."""
+    """Return a key that is equal for failures of the same kind: the class of the error with its code location, or
+    without a location with its message.
+    """
     return span.error_type or "", str((span.place or {}).get("label")) if span.place else span.error or ""
 
 
 def _with_data(leaf: Span, read: Read) -> Span:
-    """Read the parameters and the item of a span from the log, because a feed does not keep them in memory."""
+    """Return a copy of a span with the parameters and the item of `Each` read from the log, because a feed does not
+    keep them in memory.
+    """
     (event,) = read(leaf.sequences[0] - 1, 1)
     return replace(leaf, parameters=getattr(event.data, "parameters", None), item=getattr(event.data, "item", None))
 

@@ -145,14 +145,16 @@ class FileView(TypedDict):
 
 
 class LeftOutView(TypedDict):
-    """A file of a workspace that was not stored, with the reason."""
+    """A file that a snapshot of a workspace does not contain, with the reason why it was not stored."""
 
     path: str
     reason: str
 
 
 class FilesPoint(TypedDict):
-    """An event that changed the files of a workspace. A view can show the files as of this event."""
+    """An event that changed the files of a workspace. A person can choose it in a view to see the files as of this
+    event.
+    """
 
     sequence: int
     told: str
@@ -298,7 +300,7 @@ class Alive(TypedDict):
 
 
 class Hosted(TypedDict):
-    """Message of a page that can show the saved form of this view after the kernel has closed the view.
+    """Message of a page that can show the saved form of this view (text and HTML) after the kernel has closed the view.
 
     The kernel then writes no second output with the saved form.
     """
@@ -354,7 +356,7 @@ class Steering(TypedDict):
 
 
 class Way(TypedDict):
-    """A recovery option after a failure, with its estimated cost."""
+    """A recovery option that a view offers after a failure, such as running again, with its estimated cost."""
 
     name: Literal["fix", "again", "replay"]
     """``fix`` and ``again`` are also commands (`Command`); ``replay`` opens the replay at the failure."""
@@ -635,7 +637,9 @@ class RunsWish(TypedDict):
 
 
 class SpanBlock(TypedDict):
-    """Spans as columns of equal length. Each text is an index into `names`, which belongs to this message alone."""
+    """Spans (steps, items and calls) as columns of equal length, one for each field. A text is sent as its index in
+    `names`, the list of all texts of this message.
+    """
 
     names: list[str]
     """All texts of the block; the first is the empty string."""
@@ -729,7 +733,9 @@ class DetailRequest(TypedDict):
 
 
 class EventBlock(TypedDict):
-    """Events as columns of equal length. Each text is an index into `names`, which belongs to this message alone."""
+    """Events as columns of equal length, one for each field. A text is sent as its index in `names`, the list of all
+    texts of this message.
+    """
 
     first: int
     """Sequence number from which all later events are included; a sample contains only some of the events."""
@@ -833,7 +839,9 @@ class EventRange(TypedDict):
 
 
 class GoTo(TypedDict):
-    """Message to all pages that show a replay: move to the state after this event, because a cell requests it."""
+    """Message to all pages that show a replay: show the state after this event, because code in a cell has moved the
+    replay.
+    """
 
     type: Literal["go"]
     sequence: int
@@ -848,7 +856,8 @@ class StoodAt(TypedDict):
 
 
 class SaidQuery(TypedDict):
-    """Message by which a view requests the messages of the latest model request at an event of the log.
+    """Message by which a view requests the messages of the model request that was the latest one at an event of the
+    log.
 
     The response is included if the model had answered by then.
     """
@@ -860,7 +869,7 @@ class SaidQuery(TypedDict):
 
 
 class SaidAnswer(TypedDict):
-    """Answer to `SaidQuery`: the messages of the latest model request."""
+    """Answer to `SaidQuery`: the messages of the model request that was the latest one at the event."""
 
     type: Literal["said"]
     view: str
@@ -907,7 +916,7 @@ class Gauge(TypedDict):
 
 
 class StretchView(TypedDict):
-    """A period of an execution in which no call ran."""
+    """A period of an execution in which no call ran, such as a wait for a person or a pause."""
 
     doing: Doing
     begin_us: Micros
@@ -1158,7 +1167,8 @@ class Recording(TypedDict):
 
 
 class PackedRun(TypedDict):
-    """Output data ``application/vnd.divebook.run+json`` of a saved notebook: a recorded run and its summary.
+    """Data of one run in a saved notebook (MIME type ``application/vnd.divebook.run+json``): a summary and the packed
+    recording of the run.
 
     The summary can be read without unpacking the recording.
     """

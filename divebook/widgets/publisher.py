@@ -58,30 +58,33 @@ def _nothing() -> None:
 
 
 class PublishedFeed(Protocol):
-    """Interface of the feed of a publisher: it collects the changes that views show."""
+    """Interface of the data source of a publisher: it collects the changes that the publisher sends to views."""
 
     @property
     def has_news(self) -> bool:
-        """True if the next frame is likely to contain changes."""
+        """True if the next frame (message with changes) is likely to contain changes."""
 
     def frame(self) -> Any:
-        """Return the changes since the last frame; None if nothing changed."""
+        """Return a message with the changes since the last frame; None if nothing changed."""
 
     def request_refresh(self) -> None:
-        """Request that the next frame reads the store."""
+        """Request that the next frame reads the store, where another process may have written."""
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
         """Call `wake` for each change from now on; return a function that ends the subscription."""
 
     def welcome(self, view: str, since: int) -> Any:
-        """Return the data that a view with the frames up to `since` still needs."""
+        """Return the message with the data that a new view needs if it already has the frames up to `since`
+        (0: none).
+        """
 
 
 FeedT = TypeVar("FeedT", bound=PublishedFeed)
 
 
 class Publisher(Generic[FeedT]):
-    """Sender of frames and replies to the views of one feed, at most one message every `INTERVAL` seconds.
+    """Sender of messages from one feed to its views: frames with changes for all views, and replies to one view. It
+    sends at most one message every `INTERVAL` seconds.
 
     A frame is a message to all views with the changes since the previous frame; a reply goes to one view.
     """
@@ -104,7 +107,8 @@ class Publisher(Generic[FeedT]):
     # --- who listens -----------------------------------------------------------------------------------------------
 
     def add(self, listener: Listener, beat: Beat = _nothing, end: Ending = _nothing) -> Callable[[], None]:
-        """Call `listener` with each frame and `beat` at each heartbeat; return a function that removes both.
+        """Call `listener` with each frame (message with changes) and `beat` at each heartbeat from now on; return a
+        function that stops both.
 
         `end` is called when the publisher is stopped.
         """
@@ -136,7 +140,7 @@ class Publisher(Generic[FeedT]):
         _RUNNING.add(self)
 
     def stop(self) -> None:
-        """Remove all listeners, and wait at most `STOP_SECONDS` for the end of the thread."""
+        """Remove all listeners of this publisher, and wait at most `STOP_SECONDS` for the end of its thread."""
         with self._lock:
             thread = self._thread
             ends = self._ends
@@ -150,11 +154,11 @@ class Publisher(Generic[FeedT]):
             thread.join(STOP_SECONDS)
 
     def wake(self) -> None:
-        """Make the thread check for changes now; can be called from any thread."""
+        """Make the publisher's thread check now whether its feed has changes; can be called from any thread."""
         self._news.set()
 
     def post(self, reply: Reply, *, urgent: bool) -> None:
-        """Queue a reply to one view; can be called from any thread.
+        """Queue a function that sends a reply to one view; can be called from any thread.
 
         An `urgent` reply is sent before the next frame. Other replies alternate with frames.
         """
@@ -164,7 +168,9 @@ class Publisher(Generic[FeedT]):
     # --- sending ---------------------------------------------------------------------------------------------------
 
     def turn(self) -> float:
-        """Send at most one reply or frame; return the seconds until the next message may be sent."""
+        """Send at most one reply or frame (one turn of the publisher's thread), and return the seconds until the next
+        message may be sent.
+        """
         now = self._clock()
         if now < self._free_at:
             return self._free_at - now
@@ -245,7 +251,8 @@ _publishers_lock = threading.Lock()
 
 
 def publisher_of(execution: Execution, ways: Ways | None = None) -> Publisher[Feed]:
-    """Return the publisher of an execution. All views of the execution share it, so that each event is applied once.
+    """Return the publisher that sends the changes of an execution to its views. All views of the execution share it, so
+    that each event is applied once.
 
     `ways` is a function that returns the recovery options after a failure. A resumed execution is a new object for the
     same log; the publisher then reads from the new object.
@@ -279,7 +286,9 @@ minute.
 
 
 class Audience:
-    """The open views of one widget. All methods can be called from any thread."""
+    """Registry of the open views of one widget, each with the time of its last message. All methods can be called from
+    any thread.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -295,13 +304,13 @@ class Audience:
         return list(self._heard)
 
     def note(self, view: str) -> bool:
-        """Record that a view has sent a message; return whether the view was not open before."""
+        """Record that a view has sent a message. Return True if the view was not known as open before."""
         is_new = view not in self._heard
         self._heard[view] = self._clock()
         return is_new
 
     def leave(self, view: str) -> None:
-        """Remove a view that was closed."""
+        """Remove a view that no page shows any more: the page has reported so, or has been silent for too long."""
         self._heard.pop(view, None)
 
     def expire(self) -> None:

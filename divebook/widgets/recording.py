@@ -84,7 +84,8 @@ TABLES = ("inputs", "outputs", "variables")
 
 
 def cells_after(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) -> dict[Cell, Any]:
-    """Return the cells of a state after applying the changes of some events.
+    """Return the cells of an execution's recorded state (its parts, such as one variable each) as they are after the
+    changes of further events.
 
     A cell is one part of a state, such as one variable.
     """
@@ -99,7 +100,8 @@ def cells_after(cells: Mapping[Cell, Any], changes: Iterable[Iterable[Change]]) 
 
 
 def merged_changes(changes: Iterable[Iterable[Change]]) -> list[Change]:
-    """Return the changes of several events to the cells of a state as one list with the same effect.
+    """Merge the changes that several events make to an execution's recorded state into one shorter list with the same
+    effect.
 
     The result also leaves the cells in the same order. If a cell is removed and then set again, both changes remain,
     because the new cell must be at the end. A cell is one part of a state, such as one variable.
@@ -117,7 +119,9 @@ def merged_changes(changes: Iterable[Iterable[Change]]) -> list[Change]:
 
 
 def view_of_cells(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
-    """Convert the cells of a state (its variables, paths, ...) to the state that views show."""
+    """Convert an execution's recorded cells (one for each variable, path, ...) to its state, in the form that views
+    show.
+    """
     tables = {table: {name: value for (part, name), value in cells.items() if part == table} for table in TABLES}
     return StateView(
         sequence=sequence,
@@ -133,7 +137,7 @@ def view_of_cells(sequence: int, cells: Mapping[Cell, Any]) -> StateView:
 
 
 class RecordedPositions:
-    """The states and events of a recording, with the interface `divebook.widgets.stepping.Steppable`."""
+    """Reader of a recording that returns the state after any recorded event, for the replay in a view."""
 
     def __init__(self, recording: Recording, store: str = "") -> None:
         self._recording = recording
@@ -148,7 +152,7 @@ class RecordedPositions:
         return self._sequences[-1] if self._sequences else 0
 
     def event_at(self, sequence: int) -> DetailEvent:
-        """Return the event `sequence`. Raises `IndexError` if the recording does not contain it."""
+        """Return the event with the number `sequence`. Raises `IndexError` if the recording does not contain it."""
         row = self._row(sequence)
         block = self._recording["events"]
         return DetailEvent(
@@ -176,7 +180,8 @@ class RecordedPositions:
         )
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return the latest model request at an event: the sequence number of its start, and its messages by then.
+        """Return the messages of the model request that was the latest one at an event, preceded by the number of the
+        event that started the request. Return 0 and no messages if there was no request yet.
 
         Raises `IndexError` if the recording does not contain the messages.
         """
@@ -200,7 +205,7 @@ class RecordedPositions:
         return sequence_of_request, parts_up_to(conversation, request, is_answered=bool(ended))
 
     def welcome(self, view: str) -> Welcome:
-        """Return the data of the timeline and graph beside a replay."""
+        """Return the message with the data of the timeline and the graph that a view shows beside the replay."""
         recording = self._recording
         return Welcome(
             type="welcome",
@@ -226,7 +231,9 @@ class RecordedPositions:
         raise IndexError(f"event {sequence:,} is none of the {held}{where}")
 
     def state_at(self, sequence: int) -> StateView:
-        """Return the state after a recorded event, or before the first recorded event. Raises `IndexError`."""
+        """Return the state of the run after a recorded event, or before the first one. Raises `IndexError` if the
+        recording does not contain the event.
+        """
         # The position before the first event has no row, but a state: the base.
         is_before = bool(self._sequences) and sequence == self._sequences[0] - 1
         count = 0 if is_before else self._row(sequence) + 1
@@ -272,7 +279,9 @@ _FAILURE = "_failed"
 
 
 def members(span: Span) -> list[int]:
-    """Return the sequence numbers of the events of a span that a sample includes; at most `MAX_MEMBERS`."""
+    """Return the sequence numbers of those events of a span that a sample of the log must include: the first and the
+    newest ones, at most `MAX_MEMBERS`.
+    """
     sequences = span.sequences
     return [*sequences] if len(sequences) <= MAX_MEMBERS else [*sequences[:1], *sequences[1 - MAX_MEMBERS :]]
 
@@ -290,8 +299,8 @@ class Sample:
     """Number of events in the log."""
 
     def cut(self, limit: int, among: Container[int] | None = None) -> list[int]:
-        """Return the sequence numbers of at most `limit` events in ascending order; all events of a log that is not
-        longer.
+        """Select a sample of at most `limit` events, and return their sequence numbers in ascending order. Return all
+        events if the log is not longer.
 
         If `among` is given, the result contains only events in `among`, the events of a larger sample.
         """
@@ -311,7 +320,9 @@ class Sample:
         return sorted(chosen)
 
     def description(self, sequences: Iterable[int]) -> str:
-        """Return a description of the sample for people; empty if it contains all events."""
+        """Return a text for people about the size of a sample and its share of failures and questions; empty if it
+        contains all events.
+        """
         present = set(sequences)
         if len(present) == self.total:
             return ""
@@ -327,7 +338,9 @@ class Sample:
 
 
 def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
-    """Return the units of a log: groups of events that belong together, ordered for sampling."""
+    """Prepare samples of a log: divide it into units, groups of events that are only useful together, and order them by
+    importance.
+    """
     units: dict[int, list[Unit]] = {FRAMING: [], QUESTION: [*_questions(log)], FAILURE: [], OTHER: []}
     units[FRAMING] = [[event.sequence] for event in (*log[:1], *log[-1:])]
     kinds = [(event.event_type, event.sequence) for event in log]
@@ -341,7 +354,8 @@ def sample_of(log: Sequence[Event], spans: Sequence[Span]) -> Sample:
 
 
 def some_of(spans: Sequence[Span], most: int) -> list[int]:
-    """Return the indexes of at most `most` spans: steps and failures first, then other spans, spread over the run.
+    """Select at most `most` spans for a timeline, and return their indexes. Steps and failures have priority over other
+    spans, which are selected evenly over the whole run.
 
     Spans that belong together, such as an item and its calls, are either all included or not at all.
     """
@@ -380,7 +394,8 @@ def _together(spans: Iterable[Span]) -> Iterator[Sequence[Span]]:
 
 
 def _spread(things: Sequence[T]) -> Iterator[T]:
-    """Yield elements of a sequence so that any number of first elements is spread evenly over the sequence.
+    """Yield the elements of a sequence in an order in which the first elements, however many are taken, are spread
+    evenly over the sequence.
 
     The order is that of the indexes with reversed bits: 0 4 2 6 1 5 3 7.
     """
@@ -395,7 +410,7 @@ SAMPLED = 2500
 
 
 class CleanRun:
-    """A run that is read and redacted once. Recordings of several sizes can be made from it.
+    """The events and states of a run, read and redacted once, from which recordings of several sizes can be made.
 
     The redactor first learns the secrets of the selected events and of the variables. From a log with more than `whole`
     events, a sample of `sampled` events is selected.
@@ -456,11 +471,13 @@ class CleanRun:
 
     @property
     def length(self) -> int:
-        """Number of selected events."""
+        """Number of events that are selected for recordings."""
         return len(self._selected)
 
     def recording(self, *, events: int, texts: int) -> Recording:
-        """Return a recording with at most `events` events and with texts of at most `texts` characters."""
+        """Return a recording of the run with at most `events` events, in which texts are cut to at most `texts`
+        characters.
+        """
         sequences = self._sample.cut(events, self._rows) if events < self.length else self._selected
         present = frozenset(sequences)
         rows = [self._rows[sequence] for sequence in sequences]
@@ -494,12 +511,14 @@ class CleanRun:
         )
 
     def _merged(self, rows: Sequence[int]) -> Iterator[list[Change]]:
-        """Yield for each of the selected events the changes since the previous selected event."""
+        """Yield, for each of the selected events, the list of all changes of the state since the previous selected
+        event.
+        """
         for before, row in pairwise([-1, *rows]):
             yield self._changes[row] if row == before + 1 else merged_changes(self._changes[before + 1 : row + 1])
 
     def _clean_data(self, events: Iterable[Event]) -> list[dict[str, Any]]:
-        """Return the redacted data of events.
+        """Return the data of some events with secrets replaced.
 
         The redactor learns the secrets of all events before it redacts the first event.
         """
@@ -510,7 +529,7 @@ class CleanRun:
         return [{k: part if k in MADE_BY_THE_ENGINE else under(k, part) for k, part in data.items()} for data in raw]
 
     def _labelled(self, span: Span) -> tuple[Span, Labels]:
-        """Redact a span, and return it with its labels.
+        """Replace the secrets in a span, and return it together with the short texts that describe it in views.
 
         The labels are made from the redacted data of its events.
         """
@@ -526,7 +545,8 @@ class CleanRun:
     # --- states as cells -------------------------------------------------------------------------------------------
 
     def _changes_of(self, states: Iterable[ExecutionState]) -> Iterator[list[Change]]:
-        """Yield the first state completely, then the changes of each event.
+        """Yield a list of changes for each state of a run: first the complete first state, then the differences between
+        each state and the one before it.
 
         Fields that are the same object as before the event are skipped.
         """
@@ -597,7 +617,9 @@ They contain no secrets. Not searching them for secrets halves the cost of savin
 
 
 def _states(execution_id: str, log: Iterable[Event], sequences: Container[int]) -> Iterator[ExecutionState]:
-    """Yield the state before the first event, then the state after each event in `sequences`."""
+    """Yield the state of an execution before its first event, then its state after each event whose number is in
+    `sequences`.
+    """
     state = ExecutionState(execution_id)
     yield state
     for event in log:
@@ -607,7 +629,9 @@ def _states(execution_id: str, log: Iterable[Event], sequences: Container[int]) 
 
 
 def _cells(part: str, state: ExecutionState) -> dict[str, Any]:
-    """Return the cells of one part of a state by name, before redaction: for ``variables``, each variable."""
+    """Return one part of an execution's state as cells by name, not redacted yet: for the part ``variables``, one cell
+    for each variable.
+    """
     match part:
         case "status" | "usage":
             return {"": getattr(state, part)}
@@ -656,7 +680,7 @@ def saved_run(
     next_step: str = "",
     max_bytes: int = MAX_BYTES,
 ) -> PackedRun:
-    """Return the data of a run for a saved notebook, at most `max_bytes`.
+    """Return the data of a run, at most `max_bytes`, that a notebook stores for a replay without kernel and store.
 
     Secrets are removed by `divebook.text.redaction`. If the data is too large, it is reduced in this order: long texts
     are cut (to 20,000, 2,000, then 300 characters), then only a sample of the events is stored, then only the ids and
@@ -681,7 +705,9 @@ def saved_run(
 
 
 def attempts(events: int, texts: Sequence[int] = TEXTS) -> Iterator[tuple[int, int]]:
-    """Yield the limits of texts and events to try one after the other until a recording fits."""
+    """Yield the sizes to try one after the other until a recording is small enough: a limit for the length of texts,
+    and one for the number of events.
+    """
     for longest in texts:
         yield longest, events
     while events > LEAST_EVENTS:
@@ -690,7 +716,7 @@ def attempts(events: int, texts: Sequence[int] = TEXTS) -> Iterator[tuple[int, i
 
 
 def without_recording(execution: Execution, redactor: Redactor, next_step: str) -> PackedRun:
-    """Return the data of a run for a saved notebook, without its recording."""
+    """Return the data of a run that a notebook stores, with an empty recording: only id, workflow, status and store."""
     return PackedRun(
         format=WHOLE_FORMAT,
         execution_id=execution.id,
@@ -706,7 +732,7 @@ def without_recording(execution: Execution, redactor: Redactor, next_step: str) 
 
 
 def pack(recording: Recording) -> str | None:
-    """Return a recording as a compressed text; None if it is larger than `unpack` accepts."""
+    """Return a recording as compressed text; None if it is so large that `unpack` would refuse it."""
     raw = json.dumps(recording, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode()
     return None if len(raw) > MAX_UNPACKED else base64.b64encode(zlib.compress(raw, 7)).decode("ascii")
 
@@ -715,7 +741,7 @@ def pack(recording: Recording) -> str | None:
 
 
 def read_saved(data: Any) -> tuple[PackedRun, Recording]:
-    """Validate the data of a run from a notebook; return the data and its recording.
+    """Validate the data of a run that was read from a notebook. Return it, and the unpacked recording that it contains.
 
     Raises
     ------
@@ -730,14 +756,18 @@ def read_saved(data: Any) -> tuple[PackedRun, Recording]:
 
 
 def checked_run(data: Any) -> PackedRun:
-    """Validate the data of a run from a notebook, except its recording. Raises `SavedRunError`."""
+    """Validate the data of a run that was read from a notebook, except the packed recording in it. Raises
+    `SavedRunError`.
+    """
     if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
         raise SavedRunError(f"it has format {data['format']}, this divebook reads {FORMAT}; upgrade divebook")
     return cast("PackedRun", checked(data, PackedRun))
 
 
 def checked_recording(data: Any) -> Recording:
-    """Convert a recording to the current form and validate it. Raises `SavedRunError`."""
+    """Convert an unpacked recording, if it is from an older version, to the current format, and validate it. Raises
+    `SavedRunError`.
+    """
     recording = cast("Recording", checked(_upgraded(data), Recording))
     _check_sizes(recording)
     return recording
@@ -770,7 +800,7 @@ _UNTIMED: dict[str, Any] = {
 
 
 def _upgraded(data: Any) -> Any:
-    """Convert a recording of an older version to the current form. The data is not validated yet.
+    """Convert a recording from an older version of divebook to the current format. The data is not validated yet.
 
     In older recordings an answered question has the status ``completed``. They lack awaited signals, times of answers,
     distributions of results, conversations of agents with tools, changed files and recovery options. These get default
@@ -813,14 +843,14 @@ def _upgraded(data: Any) -> Any:
 
 
 def _add_missing_spread(progress: Any) -> None:
-    """Add empty distributions to the steps of older recordings."""
+    """Add empty distributions of results to the steps of a recording from an older version, which has none."""
     for step in progress if isinstance(progress, list) else ():
         if isinstance(step, dict):
             step.setdefault("spread", [])
 
 
 def _add_missing_explanations(failures: Any) -> None:
-    """Add empty explanations to the failures of older recordings."""
+    """Add empty explanations to the failures of a recording from an older version, which has none."""
     shown = failures.get("shown") if isinstance(failures, dict) else None
     for failure in shown if isinstance(shown, list) else ():
         if isinstance(failure, dict):
@@ -837,7 +867,9 @@ def _upgrade_question(question: dict[str, Any]) -> None:
 
 
 def _number_events(data: dict[str, Any]) -> None:
-    """Add sequence numbers to the events of an older recording, which contained the newest events without gaps."""
+    """Add sequence numbers to the events of a recording from an older version. Such a recording contains the newest
+    events of the log without gaps.
+    """
     events = data.get("events")
     if not isinstance(events, dict) or "sequence" in events:
         return
@@ -850,7 +882,9 @@ def _number_events(data: dict[str, Any]) -> None:
 
 
 def _check_sizes(recording: Recording) -> None:
-    """Raise `SavedRunError` unless columns have equal lengths, and indexes and sequence numbers are valid."""
+    """Raise `SavedRunError` unless all columns of a recording have equal lengths, and all indexes and sequence numbers
+    are valid.
+    """
     spans = recording["spans"]
     events = recording["events"]
     count = len(spans["id"])
@@ -876,8 +910,8 @@ def _check_sizes(recording: Recording) -> None:
 
 
 def _check_change(change: list[Any]) -> None:
-    """Raise `SavedRunError` unless a change is valid: its part exists, and parts that every state has are not
-    removed.
+    """Raise `SavedRunError` unless a recorded change of the state is valid: the changed part exists, and it is not
+    removed if every state has it.
     """
     if len(change) not in (2, 3) or not all(isinstance(part, str) for part in change[:2]):
         raise SavedRunError("one of its changes has the wrong form")

@@ -78,7 +78,8 @@ _QUESTION_EVENTS = (
 
 
 class InboxFeed:
-    """The questions of all executions of one store, and their changes.
+    """The open and the latest closed questions of all executions in one store, and the changes since the last frame
+    (message with changes).
 
     The feed needs no definitions of workflows.
     """
@@ -108,7 +109,7 @@ class InboxFeed:
         return self.environment.store.subscribe(on_events)
 
     def request_refresh(self) -> None:
-        """Request that the next frame reads the store; can be called from any thread.
+        """Request that the next frame (message with changes) reads the store; can be called from any thread.
 
         Another process may have appended events.
         """
@@ -116,23 +117,25 @@ class InboxFeed:
 
     @property
     def has_news(self) -> bool:
-        """True if the next frame is likely to contain changes."""
+        """True if the next frame (message with changes) is likely to contain changes."""
         return self._behind
 
     # --- frames ----------------------------------------------------------------------------------------------------
 
     @property
     def shown(self) -> list[Asked]:
-        """The questions of the last frame: the oldest open questions, and the latest questions that were closed."""
+        """The questions in the last frame, which views show: the oldest open questions, and the latest closed ones."""
         return list(self._sent.values())
 
     @property
     def is_over(self) -> bool:
-        """True if all executions that asked a question have ended, as of the last frame."""
+        """True if, as of the last frame, all executions that asked a question have ended, so that no shown question can
+        be answered any more.
+        """
         return self._is_over
 
     def frame(self) -> InboxDelta | None:
-        """Return the changes since the last frame; None if nothing changed."""
+        """Return a message with the changes of the questions since the last frame; None if nothing changed."""
         if self._behind:
             # Reset before the read: a notification during it requests another one.
             self._behind = False
@@ -150,7 +153,7 @@ class InboxFeed:
         return InboxDelta(type="asked", after=after, last=self._last, now_us=_now_us(), hidden=hidden, asked=changed)
 
     def welcome(self, view: str, _since: int) -> Inbox:
-        """Return all shown questions for a view that starts."""
+        """Return the message with all shown questions for a view that has just started."""
         entries = list(self._sent.values())
         return Inbox(type="inbox", view=view, last=self._last, now_us=_now_us(), hidden=self._hidden, asked=entries)
 
@@ -167,7 +170,7 @@ class InboxFeed:
                 self._take(self._followed[execution_id])
 
     def _leave(self, execution: Execution) -> None:
-        """Show the open questions of an ended execution as withdrawn, and stop reading the execution."""
+        """Stop reading an execution that has ended, and mark its open questions as withdrawn."""
         del self._followed[execution.id]
         # An entry is replaced and not changed, since frames compare it with the one that views have.
         for name, entry in self._questions.items():
@@ -191,7 +194,7 @@ class InboxFeed:
             )
 
     def _shown(self) -> tuple[dict[str, Asked], int]:
-        """Return the shown questions by id, and the number of open questions that are not shown.
+        """Return the questions that views show, by id, and the number of further open questions.
 
         Of the questions that are no longer open, only the latest `MAX_SETTLED` are kept.
         """
@@ -217,7 +220,9 @@ _publishers: weakref.WeakValueDictionary[int, Publisher[InboxFeed]] = weakref.We
 
 
 def inbox_publisher_of(environment: Environment) -> Publisher[InboxFeed]:
-    """Return the publisher of the questions of an environment. All views share it."""
+    """Return the publisher that sends the questions of an environment's executions to views. All views of the
+    environment share it.
+    """
     publisher = _publishers.get(id(environment))  # it holds the environment, so that no other one gets this id
     if publisher is None:
         publisher = _publishers[id(environment)] = Publisher(InboxFeed(environment))
@@ -266,15 +271,19 @@ class RecordCache:
 
     @property
     def records(self) -> list[ExecutionRecord]:
-        """The records that were read so far, in no particular order."""
+        """The records of executions that were read so far, in no particular order."""
         return list(self._records.values())
 
     def forget(self, execution_ids: Iterable[str]) -> None:
-        """Request that the next frame reads the records of these executions again; can be called from any thread."""
+        """Request that the next call of `look` reads the records of these executions again; can be called from any
+        thread.
+        """
         self._stale |= {*execution_ids}
 
     def look(self) -> None:
-        """Read the records that may have changed, and the next page of older records."""
+        """Update the cache from the store: read the records that may have changed, and the next page of older
+        records.
+        """
         unended = {record.execution_id: record for record in self.store.unended() if self._fits(record)}
         stale = self._stale - unended.keys()
         # Those that run now are read again in the next frame, which shows how they ended.
@@ -288,7 +297,7 @@ class RecordCache:
             self._take(name, record)
 
     def _newest(self) -> dict[str, ExecutionRecord]:
-        """Read the newest page of records.
+        """Read the newest page of records from the store, which contains new executions.
 
         If all records of the page are new, the page behind it may contain new records too. Reading then restarts at the
         second page.
@@ -339,7 +348,7 @@ _WORD = re.compile(r"\w{3,}")
 
 
 def fits(line: RunLine, query: RunsQuery, now_us: int) -> bool:
-    """Return whether an execution matches all filters of a query except its status."""
+    """Return whether an execution matches all filters of a list query except the filter for the status."""
     record = line.record
     return (
         query["workflow"] in ("", record.workflow_name)
@@ -355,7 +364,9 @@ def is_within(record: ExecutionRecord, days: int, now_us: int) -> bool:
 
 
 def text_of(line: RunLine) -> str:
-    """Return the text of an execution that is searched: name, id, tags, note, error and inputs, in lower case."""
+    """Return the text of an execution in which a person's search words are looked for: name, id, tags, note, error and
+    inputs, in lower case.
+    """
     record = line.record
     summary = line.summary
     parts = (record.workflow_name, record.execution_id, *record.tags, record.note, record.error)
@@ -363,15 +374,17 @@ def text_of(line: RunLine) -> str:
 
 
 def near(lines: Iterable[RunLine], query: RunsQuery) -> str:
-    """Return the word of the executions that is most similar to a search text without matches; empty if there is
-    none.
+    """Return a suggestion for a search text that has no matches: the most similar word in the texts of the executions.
+    Empty if no word is similar.
     """
     words = {word for line in lines for word in _WORD.findall(text_of(line))}
     return nearest(query["text"].lower().strip(), words) or ""
 
 
 def rank(line: RunLine, query: RunsQuery, now_us: int) -> tuple[float, int]:
-    """Return the sort key of an execution for the order of a query. The list is sorted in descending order."""
+    """Return the key by which an execution is sorted in the order that a list query asks for, with the highest key
+    first in the list.
+    """
     began = to_microseconds(line.record.created_at)
     if query["by"] == "cost":
         return (-1.0 if line.cost is None else line.cost, began)
@@ -382,7 +395,8 @@ def rank(line: RunLine, query: RunsQuery, now_us: int) -> tuple[float, int]:
 
 
 def as_code(query: RunsQuery, store: str | None) -> str:
-    """Return the Python expression that returns the list of executions as a DataFrame.
+    """Return Python code that loads the executions of a list query as a DataFrame, so that a person can continue with
+    it in a cell.
 
     >>> as_code({"type": "list", "view": "", "text": "", "workflow": "label", "tag": "", "status": "failed",
     ...          "days": 0, "by": "began", "limit": 50}, None)
@@ -397,7 +411,9 @@ EVERYTHING = RunsQuery(type="list", view="", text="", workflow="", tag="", statu
 
 
 class RunsFeed:
-    """The list of the executions of one store, with filters and order, and its changes."""
+    """The list of the executions in one store, with a person's filters and order, and a new page whenever it has
+    changed.
+    """
 
     def __init__(
         self,
@@ -445,30 +461,30 @@ class RunsFeed:
         return self.environment.store.subscribe(on_events)
 
     def request_refresh(self) -> None:
-        """Request that the next frame reads the store; can be called from any thread."""
+        """Request that the next frame (message with changes) reads the store; can be called from any thread."""
         self._behind = True
 
     def refresh(self, execution_ids: Iterable[str]) -> None:
-        """Request that the next frame reads these executions again; can be called from any thread."""
+        """Request that the next frame reads the records of these executions again; can be called from any thread."""
         self._cache.forget(execution_ids)
         self.request_refresh()
         self._wake()
 
     def ask(self, query: RunsQuery) -> None:
-        """Change the filters and the order of the list; can be called from any thread."""
+        """Set the filters and the order that a person chose for the list; can be called from any thread."""
         self._query = RunsQuery(**{**query, "view": "", "limit": min(query["limit"], MOST_SHOWN)})
         self._is_requested = True
         self._wake()
 
     @property
     def has_news(self) -> bool:
-        """True if the next frame is likely to contain changes."""
+        """True if the next frame (message with changes) is likely to contain changes."""
         return self._is_requested or (self._behind and self._clock() >= self._rests_until)
 
     # --- frames ----------------------------------------------------------------------------------------------------
 
     def frame(self) -> RunsPage | None:
-        """Return the list if it has changed since the last frame, else None.
+        """Return a message with the list of executions if the list has changed since the last frame, else None.
 
         The list is made again only if the records, the query, the opened execution, the open questions or the running
         executions have changed. If records or summaries are still missing, the feed wakes the publisher for the next
@@ -493,12 +509,13 @@ class RunsFeed:
         return self.welcome("", 0)
 
     def welcome(self, view: str, _since: int) -> RunsPage:
-        """Return the current list for one view that starts."""
+        """Return the message with the current list of executions for a view that has just started."""
         page = self._sent or self._page()[0]
         return RunsPage(**{**page, "view": view, "last": self._last, "now_us": self._now()})
 
     def _page(self) -> tuple[RunsPage, bool]:
-        """Return the current list, and whether all summaries that it needs were read.
+        """Return the message with the current list of executions, and whether all execution summaries that the list
+        needs were read in time.
 
         All rows are filtered and sorted with the summaries in the cache. The summaries of the shown rows, and of all
         rows that the order or the weekly cost needs, are then read for at most `PATIENCE` seconds.
@@ -538,7 +555,7 @@ class RunsFeed:
         return page, not unread and all(line.summary for line in shown)
 
     def _view(self, line: RunLine) -> RunView:
-        """Convert a row of the list to the form that views show.
+        """Convert one execution of the list to the form that views show.
 
         Progress and the start of the current work are included only for a running execution. The page then counts the
         working time.

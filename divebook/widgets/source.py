@@ -73,7 +73,8 @@ NAME = 120
 
 
 def with_activity(header: Header, activity: Activity, spreads: Spreads) -> Header:
-    """Return a copy of a header, with the periods of activity and the progress of steps added.
+    """Return a copy of the execution's summary for views (`header`) with the periods of work and waiting, and the
+    progress of steps, added.
 
     The result is equal as long as the activity is equal. It includes the distributions of `spreads` as far as they are
     counted. A run whose last activity is work, although no process drives it, has been ``stopped`` since its last
@@ -153,7 +154,9 @@ class _Spent:
 
 
 class SpendingTracker:
-    """Requests, tokens and cost by agent, updated with each new or changed span. A span may be added several times."""
+    """Number of requests, tokens and cost of each agent of an execution, kept up to date with each new or changed span.
+    The same span may be added several times.
+    """
 
     def __init__(self) -> None:
         self._by_agent: dict[str, _Spent] = {}
@@ -165,7 +168,7 @@ class SpendingTracker:
         self._since = 0
 
     def on_event(self, event: Event) -> None:
-        """Reset the sums when a fork starts: the source of the fork has paid for all earlier calls.
+        """Reset all sums if the event starts a fork: the source of the fork has paid for the calls before it.
 
         Tokens and cost in the header count in the same way.
         """
@@ -175,7 +178,9 @@ class SpendingTracker:
             self._since = event.sequence
 
     def take(self, span: Span) -> None:
-        """Count the request of a span once it has ended, or the tool call of a span once it has started."""
+        """Add the consumption of a model request once it has ended, and count a tool call once it has started. Other
+        spans change nothing.
+        """
         # Calls that began before the fork are shared with its source, which has paid for them.
         if span.sequences[0] < self._since:
             return
@@ -192,7 +197,9 @@ class SpendingTracker:
             spent.cost = (spent.cost or 0) + span.usage["cost"]
 
     def of(self, header: Header) -> Header:
-        """Return a copy of a header, with the number of tool calls and the consumption of each agent added."""
+        """Return a copy of the execution's summary for views (`header`) with the number of tool calls and the
+        consumption of each agent added.
+        """
         spenders = [
             Spender(
                 agent=one_line(agent, NAME),
@@ -259,7 +266,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _prefix(pieces: Iterator[str]) -> Iterator[str]:
-    """Yield pieces of a text until they contain more than `_LOOKED_AT` characters in total."""
+    """Yield the first pieces of a text, until they contain more than `_LOOKED_AT` characters in total."""
     length = 0
     for piece in pieces:
         yield piece
@@ -269,7 +276,9 @@ def _prefix(pieces: Iterator[str]) -> Iterator[str]:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """Yield the JSON form of a value piece by piece. Only the beginning of a long string is encoded."""
+    """Yield the JSON form of a value piece by piece, so that the caller can stop early. Of a long string, only the
+    beginning is encoded.
+    """
     if isinstance(value, str):
         yield json.dumps(value[:_LOOKED_AT], ensure_ascii=False)
     elif isinstance(value, Mapping):
@@ -318,7 +327,7 @@ class Labels(NamedTuple):
 
 
 def labels_of(span: Span, place_of: PlaceOf) -> Labels:
-    """Return the short texts that describe a span in views, except the preview of its result."""
+    """Return the short texts that describe a span in views, except the preview of its result, which stays empty."""
     item = item_name(span, place_of)
     return Labels(item if span.kind == "item" else _label_of(span), item, arguments_preview(span))
 
@@ -337,14 +346,18 @@ def _label_of(span: Span) -> str:
 
 
 class BlockNames:
-    """The distinct texts of one `SpanBlock` or `EventBlock`. Columns of the block contain indexes of these texts."""
+    """Collector of the distinct texts of one `SpanBlock` or `EventBlock`. Its columns contain indexes of these texts,
+    so that each text is sent once.
+    """
 
     def __init__(self) -> None:
         self._places = {"": 0}
         self._places_by_text: dict[tuple[str, int], int] = {}
 
     def place(self, text: str, width: int = NAME_WIDTH) -> int:
-        """Return the index of a text, which is added on first use, shortened to `width` characters on one line."""
+        """Return the index of a text in the block. A new text is added; it is shortened to one line of `width`
+        characters.
+        """
         # Looked up before it is shortened, because most texts of a block repeat.
         place = self._places_by_text.get((text, width))
         if place is None:
@@ -353,12 +366,14 @@ class BlockNames:
         return place
 
     def listed(self) -> list[str]:
-        """Return all texts in the order of their indexes."""
+        """Return all texts of the block, in the order of their indexes."""
         return list(self._places)
 
 
 def block_of(spans: Iterable[tuple[Span, Labels]], origin_us: int) -> SpanBlock:
-    """Convert spans with their labels to columns; times are microseconds since `origin_us`."""
+    """Convert spans and their labels to a message with one column for each field; times are microseconds since
+    `origin_us`.
+    """
     names = BlockNames()
     place = names.place
     block = cast("SpanBlock", {name: [] for name in SpanBlock.__annotations__})
@@ -397,7 +412,7 @@ COST_OF_VALUE = 8
 
 
 def is_short(value: Any, characters: int) -> bool:
-    """Return whether JSON data is so short that a `Budget` of `characters` would cut nothing.
+    """Return whether JSON data is so short that it fits into a `Budget` of `characters` characters without being cut.
 
     The data is encoded, which takes a fraction of the time of walking through it. Most values of a log are short.
     """
@@ -408,19 +423,23 @@ def is_short(value: Any, characters: int) -> bool:
 
 
 class Budget:
-    """Remaining number of characters for values that are sent to a view; `text` is the limit of one text."""
+    """Limit for the size of data that is sent to a view: a number of characters that all values share, and the longest
+    length (`text`) of one text.
+    """
 
     def __init__(self, characters: int, text: int = MAX_TEXT) -> None:
         self._left = characters
         self._text = text
 
     def plain(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return recorded values as JSON data, cut to the remaining budget."""
+        """Convert recorded values to JSON data, and cut this data to the characters that remain in the budget."""
         shortened = self.shortened(json.loads(encode(dict(values))))
         return {str(key): value for key, value in shortened.items()}
 
     def shortened(self, value: Any) -> Any:
-        """Return JSON data with long texts cut, and without the parts for which the budget has no room."""
+        """Return a copy of JSON data that fits into the budget: long texts are cut, and entries without room are
+        replaced by their number.
+        """
         match value:
             case str():
                 text = cut(value, max(min(self._text, self._left), LEAST_TEXT))
@@ -457,7 +476,9 @@ def commands_of(execution: Execution, driven_by: str | None = None) -> list[Comm
 
 
 def awaited_from_outside(execution: Execution) -> str:
-    """Return a text about the answer or signal that an execution waits for; empty if it can be resumed without it."""
+    """Return a text that names the answer or signal without which an execution cannot be resumed; empty if it can be
+    resumed.
+    """
     state = execution.state
     if state.status != WAITING or state.paused is not None or execution.store.has_untaken(execution.id):
         return ""
@@ -483,7 +504,7 @@ def _no_ways(_header: Header, _kept: str) -> list[Way]:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Functions that provide the data of an execution for a feed. All functions may be called from any thread."""
+    """Functions by which a feed reads the data of one execution. All of them may be called from any thread."""
 
     header: Callable[[], Header]
     questions: Callable[[], Sequence[QuestionView]]
@@ -541,7 +562,8 @@ def source_of(execution: Execution) -> Source:
 
 
 def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-    """Call a listener with new events, or with an empty list if another process may have appended events.
+    """Call a function with each list of new events of an execution. An empty list means that another process may have
+    appended events to the store.
 
     Return a function that ends the subscription.
     """
@@ -557,7 +579,9 @@ def subscribe_events(execution: Execution, listener: Callable[[Sequence[Event]],
 
 
 def header_of(execution: Execution) -> Header:
-    """Return the current summary of an execution, without the values that are counted from spans."""
+    """Return the current summary of an execution for views. Values that must be counted from spans, such as tool calls,
+    are still 0 or empty.
+    """
     state = execution.state
     usage = execution.usage
     driven_by = None if state.is_over else execution.driven_by
@@ -595,7 +619,7 @@ def header_of(execution: Execution) -> Header:
 
 
 def waits_of(execution: Execution, driven_by: str | None = None) -> str:
-    """Return a text about everything for which an execution waits; empty if it does not wait.
+    """Return a text about everything that an execution waits for; empty if it does not wait.
 
     The text names another process that drives the execution, a queue, limits of model providers, and signals with the
     command that sends them.
@@ -613,7 +637,7 @@ def waits_of(execution: Execution, driven_by: str | None = None) -> str:
 
 
 def durability_of(execution: Execution) -> Durability:
-    """Return the part of a log that survives a crash: all, all but the latest events, or nothing.
+    """Return how much of an execution's log survives a crash: everything, all but the latest events, or nothing.
 
     These are the durabilities ``durable``, ``relaxed`` and ``memory``.
     """
@@ -624,7 +648,7 @@ def durability_of(execution: Execution) -> Durability:
 
 
 def gauges_of(state: ExecutionState) -> list[Gauge]:
-    """Return the spent amount and the limit of each bound of an execution."""
+    """Return the limit of each bound in the budget of an execution, and the amount that was spent."""
     return [
         Gauge(name=spent.name, spent=round(float(spent.amount), 6), limit=float(spent.limit), unit=spent.unit)
         for spent in spent_of(state)
@@ -633,7 +657,9 @@ def gauges_of(state: ExecutionState) -> list[Gauge]:
 
 @cache
 def load_soon() -> None:
-    """Load the library that validates answers on another thread, so that the first answer does not wait for it."""
+    """Start to load the library that validates answers to questions, on another thread, so that the first answer does
+    not wait for it.
+    """
     threading.Thread(target=load, name="divebook-schemas", daemon=True).start()
 
 
@@ -670,7 +696,7 @@ def _answer_text(words: str) -> str:
 
 
 def graph_of(workflow: Workflow) -> Graph:
-    """Return the steps of a workflow and the edges between them; for a pipeline, its stages."""
+    """Return the visible steps of a workflow and the edges between them, as the graph that views draw."""
     shown_steps = visible_steps(workflow)
     steps = [GraphStep(name=step.name, type=step.type, each=step.each is not None) for step in shown_steps]
     edges = [
@@ -692,13 +718,13 @@ def shown(value: Any) -> Any:
 
 
 def _exact(digits: str) -> int | str:
-    """Parse an integer, but return it as text if browsers could not store it exactly."""
+    """Parse the digits of a JSON integer. Return the digits as text if browsers could not store the integer exactly."""
     number = int(digits) if len(digits) <= MAX_DIGITS else MAX_EXACT + 1
     return number if abs(number) <= MAX_EXACT else digits
 
 
 def encodable(text: str) -> str:
-    """Return a text that can be encoded as UTF-8: unpaired surrogates become question marks."""
+    """Return a text in a form that can be encoded as UTF-8: unpaired surrogates become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -54,30 +54,35 @@ _SUMMARY_FIELDS = (
 
 
 class Steppable(Protocol):
-    """Interface of a log that a view can replay: the state after each event, and the events."""
+    """Interface of a log that a view can replay event by event: it returns the events, and the state after each of
+    them.
+    """
 
     @property
     def total(self) -> int:
         """Number of events in the log."""
 
     def state_at(self, sequence: int) -> StateView:
-        """Return the state after the event `sequence`; 0 is before the first event. Raises `IndexError`."""
+        """Return the state of the execution after the event `sequence`; 0 is before the first event. Raises
+        `IndexError` for a number after the last event.
+        """
 
     def event_at(self, sequence: int) -> DetailEvent:
-        """Return the event `sequence`. Raises `IndexError`."""
+        """Return the event with the number `sequence`. Raises `IndexError` if the log does not contain it."""
 
     def block(self, after: int = 0, stop: int | None = None) -> EventBlock:
         """Return the events after sequence number `after`, up to and including `stop`."""
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return the latest model request at an event: the sequence number of its start, and its messages by then.
+        """Return the messages of the model request that was the latest one at an event, preceded by the number of the
+        event that started the request.
 
         Return 0 and an empty list if there was no request. Raises `IndexError`.
         """
 
 
 class SteppedLog:
-    """Log of an execution with the interface `Steppable`, for the replay in a view.
+    """Log of an execution in a form that a view can replay event by event (`Steppable`).
 
     Examples
     --------
@@ -97,16 +102,21 @@ class SteppedLog:
         return self.positions.total
 
     def state_at(self, sequence: int) -> StateView:
-        """Return the state after the event `sequence`; 0 is before the first event. Raises `IndexError`."""
+        """Return the state of the execution after the event `sequence`; 0 is before the first event. Raises
+        `IndexError` for a number after the last event.
+        """
         return view_of(self.positions.state_at(sequence))
 
     def event_at(self, sequence: int) -> DetailEvent:
-        """Return the event `sequence` as recorded, with long texts cut. Raises `IndexError`."""
+        """Return the event with the number `sequence` as it was recorded, with long texts cut. Raises `IndexError` if
+        the log does not contain it.
+        """
         event = self.positions.event_at(sequence)
         return detail_of(event, Budget(MAX_VALUES).shortened(json.loads(encode(event.data.to_data()))))
 
     def said_at(self, sequence: int) -> tuple[int, list[ConversationPart]]:
-        """Return the latest model request at an event: the sequence number of its start, and its messages by then.
+        """Return the messages of the model request that was the latest one at an event, preceded by the number of the
+        event that started the request.
 
         Return 0 and an empty list if there was no request. Raises `IndexError`.
         """
@@ -155,7 +165,7 @@ def _result_or_error(read: Callable[[int], T], sequence: int) -> tuple[T | None,
 
 
 def view_of(state: ExecutionState) -> StateView:
-    """Convert the state of an execution to JSON data of limited size."""
+    """Convert the state of an execution to the JSON data that views show, in which large values are cut."""
     # One budget for the whole state: the first values are shown best.
     budget = Budget(MAX_VALUES)
     return StateView(
@@ -182,7 +192,8 @@ def shown_paths(state: ExecutionState) -> Sequence[PathState]:
 
 
 def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
-    """Return the recorded data of a path.
+    """Return the data of a path (branch of an execution) that a replay shows: status, current step, variables and
+    error, not redacted or cut yet.
 
     Its variables are omitted if they equal `shared`, the variables of the execution.
     """
@@ -200,7 +211,7 @@ def path_cell(path: PathState, shared: Mapping[str, Any]) -> PathView:
 def path_view(
     cell: PathView, text: Callable[[str], str], values: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> PathView:
-    """Convert the data of a path to JSON data.
+    """Convert the data of a path from `path_cell` to JSON data for a view.
 
     The functions `text` and `values` shorten or redact its texts and variables.
     """
@@ -209,7 +220,7 @@ def path_view(
 
 
 def pending_view(question: Question, text: Callable[[str], str]) -> PendingView:
-    """Convert an open question to JSON data; `text` is a function that shortens or redacts texts."""
+    """Convert an open question to JSON data for a replay; `text` is a function that shortens or redacts texts."""
     return PendingView(
         interrupt_id=question.id,
         kind=question.kind,
@@ -220,7 +231,7 @@ def pending_view(question: Question, text: Callable[[str], str]) -> PendingView:
 
 
 def detail_of(event: Event, data: Any) -> DetailEvent:
-    """Return an event in the form that views show, with data that is already shortened or redacted."""
+    """Return one event in the form that views show; `data` is its data, already shortened or redacted."""
     return DetailEvent(sequence=event.sequence, event_type=event.event_type, recorded_us=event.recorded_at, data=data)
 
 
@@ -229,7 +240,9 @@ def _cut(text: str) -> str:
 
 
 def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, first: int) -> EventBlock:
-    """Convert events to columns; `texts` contains the short text of each event (`summary_of`)."""
+    """Convert events to a message with one column for each field; `texts` contains a short text for each event
+    (`summary_of`).
+    """
     names = BlockNames()
     place = names.place
     block = EventBlock(
@@ -248,7 +261,9 @@ def block_of(events: Sequence[Event], texts: Iterable[str], origin_us: int, firs
 
 
 def summary_of(event: Event) -> str:
-    """Return a short text that distinguishes an event from others: changed variables, operation, error, ..."""
+    """Return a short text that distinguishes an event from others of its type in a list: the changed variables, the
+    operation, the error, ...
+    """
     if isinstance(event.data, StateMutated):
         return ", ".join(change.key for change in event.data.mutations)
     if isinstance(event.data, OperationStarted):

@@ -46,7 +46,7 @@ INPUT = "input"
 
 
 class _Variable(NamedTuple):
-    """A variable or input of an execution, with its value and the step that sets it."""
+    """A variable or input of an execution, with its value and the name of the step that sets it."""
 
     name: str
     source: str
@@ -56,7 +56,9 @@ class _Variable(NamedTuple):
 
 
 class Setters:
-    """The step that set each variable last, according to the log. Steps that are hidden from people are ignored."""
+    """For each variable of an execution, the step that set it last according to the log. Steps that are hidden from
+    people are ignored.
+    """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.steps: dict[str, str] = {}
@@ -65,7 +67,7 @@ class Setters:
             self.take(event)
 
     def take(self, event: Event) -> None:
-        """Update the steps with the next event of the log."""
+        """Update the steps that set variables with the next event of the log."""
         if not event.step:
             self._hidden |= hidden_steps(event.data)
         elif isinstance(event.data, StateMutated) and event.step not in self._hidden:
@@ -73,7 +75,9 @@ class Setters:
 
 
 class VariableReader:
-    """Converter of the inputs and variables of one execution to the form that views show, with a cache."""
+    """Converter of the inputs and variables of one execution to the form that views show. Values that have not changed
+    are taken from a cache.
+    """
 
     def __init__(self, workflow: Workflow, redactor: Redactor) -> None:
         self._steps = {step.store: step.name for step in reversed(visible_steps(workflow)) if step.store}
@@ -81,7 +85,9 @@ class VariableReader:
         self._cache: dict[tuple[str, str], tuple[Any, VariableView]] = {}
 
     def of(self, state: ExecutionState, setters: Setters) -> list[VariableView]:
-        """Return all inputs and variables, including variables that a step has not set yet."""
+        """Return all inputs and variables of a state in the form that views show, including variables that a step will
+        set later.
+        """
         before = self._cache
         self._cache = {}
         return [self._view(variable, before) for variable in islice(self._variables_of(state, setters), MOST_VARIABLES)]
@@ -132,7 +138,7 @@ class VariableReader:
 
 
 def shorter(views: Iterable[VariableView], characters: int) -> list[VariableView]:
-    """Limit the total text of variables to about `characters` characters.
+    """Return variables for a saved notebook, with about `characters` characters of values in total.
 
     As soon as the limit is reached, further variables have only a name, a type and a size.
     """
@@ -172,7 +178,9 @@ def type_of(value: Any) -> str:
 
 
 def size_of(value: Any) -> str:
-    """Return the size of a value as text: characters of a string, entries of a list, rows and columns of a table."""
+    """Return the size of a variable's value as text: characters of a string, entries of a list, rows and columns of a
+    table. Empty for other values.
+    """
     if isinstance(value, Arrow):
         return " x ".join(f"{length:,}" for length in value.shape)
     return f"{len(value):,}" if isinstance(value, str | list | tuple | Mapping) else ""
@@ -184,7 +192,9 @@ def len_of(value: Any) -> int:
 
 
 def _head(value: Any) -> list[Mapping[str, Any]]:
-    """Return the first rows of a table or of a list of records; an empty list for other values."""
+    """Return the first rows of a table, or the first records of a list, to show as a table; an empty list for other
+    values.
+    """
     if isinstance(value, Arrow) and len(value.shape) == 2:
         # The size is estimated before anything is decoded.
         if value.least_bytes() > LARGEST:
@@ -197,7 +207,7 @@ def _head(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _short(value: Any, depth: int) -> Any:
-    """Return the beginning of a value as plain data.
+    """Return a shortened copy of a variable's value: the beginning of texts, lists and mappings.
 
     Lists and mappings are limited to `MOST_PARTS` entries and `depth` levels. Omitted entries are replaced by their
     number or by ``…``.
@@ -254,7 +264,9 @@ MOST_CHARACTERS = 200_000
 
 
 class _Point(NamedTuple):
-    """An event that changed the files of a workspace, with the changes that it records."""
+    """An event that changed the files of a workspace: its number, the changed files, a short text, and the files that
+    were not stored.
+    """
 
     sequence: int
     files: Manifest
@@ -283,7 +295,7 @@ class FilesReader:
         """For each workspace: the events that changed its files, the oldest first."""
 
     def of(self, at: int = 0, since: int = 0) -> list[WorkspaceView]:
-        """Return the changed files of each workspace as of the event `at` (0: now).
+        """Return the changed files of each workspace of the execution as of the event `at` (0: now).
 
         With `since`, return the differences between the event `since` and the event `at`; `since` may be later than
         `at`. Workspaces whose files are now unchanged are omitted.
@@ -331,7 +343,7 @@ class FilesReader:
         )
 
     def _trees(self, name: str, held: HeldWorkspace) -> tuple[Tree, Tree]:
-        """Return the original and the current files of a workspace.
+        """Return all files of a workspace as they were at its start, and as they are now.
 
         The events that change a workspace form a linked list: `previous` is the number of the preceding event. The loop
         follows the list from the newest event back to the last event that was read earlier.
@@ -358,12 +370,14 @@ class FilesReader:
 
 
 def _until(points: list[_Point], sequence: int) -> list[_Point]:
-    """Return the changes up to an event; at least the first change."""
+    """Return those changes of a workspace's files that were made up to the event `sequence`, but at least the first
+    change, which opened the workspace.
+    """
     return [point for point in points if point.sequence <= sequence] or points[:1]
 
 
 def _change_label(data: catalog.WorkspaceOpened | catalog.FilesChanged) -> str:
-    """Return a short text about the files that an event changed: ``calc.py and 2 more``."""
+    """Return a short text that names the files that an event changed: ``calc.py and 2 more``."""
     changes = data.changes or () if isinstance(data, catalog.FilesChanged) else ()
     if not changes:
         return ""
@@ -397,8 +411,8 @@ def _views(diffs: Sequence[FileDiff], protected: Collection[str]) -> list[FileVi
 
 
 def within(views: Iterable[WorkspaceView], most: int) -> list[WorkspaceView]:
-    """Limit the differences of files in a saved notebook to `most` characters in total; longer differences are
-    omitted.
+    """Return changed files for a saved notebook, with at most `most` characters of differences in total. Differences
+    that do not fit are omitted.
     """
     room = most
     short = []

@@ -59,7 +59,8 @@ from divebook.widgets.stepping import Steppable, SteppedLog, reply_of
 
 
 class ViewModel:
-    """Kernel side of a view: it sends the frames of a publisher to the browser, and handles messages of the browser.
+    """Kernel side of a view in a browser: it sends the messages of a publisher to the browser, and handles messages of
+    the browser.
 
     A frame is a message with all changes since the previous frame. Commands of a person go to `handlers`.
     """
@@ -88,7 +89,8 @@ class ViewModel:
         self._attach()
 
     def when_hosted(self, callback: Callable[[], None]) -> None:
-        """Call a function as soon as a page reports that it can show the saved form of the view (`Hosted`).
+        """Call a function as soon as a page reports (`Hosted`) that it can show the view's saved form, its text and
+        HTML without a kernel.
 
         If a page has reported so already, the function is called at once. It is called on the publisher's thread.
         """
@@ -97,7 +99,7 @@ class ViewModel:
             self._publisher.post(callback, urgent=True)
 
     def retire(self) -> None:
-        """Close the view as soon as no page shows it.
+        """Close the view now if no page shows it, else as soon as the last page stops showing it.
 
         A view whose output was replaced is not closed at once: pages that were loaded later do not learn of the
         replacement.
@@ -107,7 +109,7 @@ class ViewModel:
             self.close()
 
     def close(self) -> None:
-        """Stop following the publisher, and remove the view from the page."""
+        """Stop showing changes of the publisher, and remove the view from the page."""
         self._detach()
         super().close()  # type: ignore[misc]  # of the class beside it
 
@@ -115,7 +117,9 @@ class ViewModel:
         self._detach = self._publisher.add(self._on_frame, self._on_heartbeat, self.close)
 
     def follow(self, publisher: Publisher[Any]) -> None:
-        """Show the data of another publisher. Open views get a new `Welcome`."""
+        """Show the data of another publisher from now on. Views that are open get all of its data in a new
+        `Welcome`.
+        """
         self._detach()
         self._publisher = publisher
         self._attach()
@@ -125,14 +129,16 @@ class ViewModel:
     # --- to the browser, on the publisher's thread -------------------------------------------------------------------
 
     def _on_frame(self, frame: Any) -> int:
-        """Send a frame (a message with changes) if at least one view is open; return the number of messages."""
+        """Send a frame (a message with changes) to the page if at least one view is open. Return the number of messages
+        that were sent.
+        """
         if not self._audience:
             return 0
         self.send(frame)
         return 1
 
     def _on_heartbeat(self) -> None:
-        """Remove views that have sent no message for a long time."""
+        """Remove views from the audience that have sent no message for a long time."""
         self._audience.expire()
         if self._is_retired:
             self.retire()
@@ -181,8 +187,8 @@ class ViewModel:
         self._reply(lambda: self._publisher.feed.welcome(view, since), urgent=True)
 
     def _look_up(self, request: Mapping[str, Any]) -> None:
-        """Answer a query of one view. This method refuses all queries; subclasses answer the queries that they
-        support.
+        """Answer a query (request for data) of one view. This method refuses all queries; subclasses answer the queries
+        that they support.
         """
         self._refuse(request, f"this view takes no messages of the type {request['type']!r}")
 
@@ -194,7 +200,7 @@ class ViewModel:
 
 
 class Comm:
-    """A comm (message channel) of the kernel. Its messages are redacted."""
+    """A Jupyter comm (message channel between kernel and page) that replaces secrets in its messages."""
 
     target: ClassVar[str]
     """Target name of the comm, by which the JupyterLab extension recognizes it."""
@@ -205,11 +211,13 @@ class Comm:
         self.comm = create_comm(target_name=self.target)
 
     def send(self, content: Mapping[str, Any], buffers: Any = None) -> None:
-        """Redact a message and send it to all pages."""
+        """Replace the secrets in a message, and send it to all pages."""
         self.comm.send(data=shared().value(content), buffers=buffers)
 
     def on_msg(self, callback: Callable[[object, Any, object], None]) -> None:
-        """Call a function with each message of a page. The arguments are the same as for messages of widgets."""
+        """Call a function with each message that a page sends to this comm. The function gets the same arguments as for
+        messages to a widget.
+        """
         self.comm.on_msg(lambda message: callback(self, message["content"]["data"], message.get("buffers")))
 
     def close(self) -> None:
@@ -269,7 +277,9 @@ class Handlers:
 
 
 class Intents:
-    """Executor of the intents (commands) of a person: one after the other on a separate thread, each acknowledged."""
+    """Executor of the commands (intents) that a person gives in a view. It runs one at a time on a separate thread, and
+    acknowledges each.
+    """
 
     def __init__(
         self, handlers: Handlers, acknowledge: Callable[[Ack], None], executor: Executor | None = None
@@ -280,7 +290,9 @@ class Intents:
         self._outcomes: OrderedDict[str, Ack | None] = OrderedDict()
 
     def take(self, intent: Intent) -> None:
-        """Execute a new intent. For an intent that was already executed, send its acknowledgement again."""
+        """Execute a command (intent) of a person. A command that is received again is not executed again; its
+        acknowledgement is sent again, if it has ended.
+        """
         identity = intent["id"]
         if identity not in self._outcomes:
             self._remember(identity, None)
@@ -310,7 +322,9 @@ class Intents:
         self._acknowledge(outcome)
 
     def _call(self, intent: Intent) -> str:
-        """Execute an intent; return the text of its acknowledgement."""
+        """Execute a command (intent) by calling its handler, and return the text for the acknowledgement; empty if the
+        handler returns none.
+        """
         if intent["type"] == "answer":
             self._handlers.answer(intent["interrupt_id"], intent["response"])
         elif intent["type"] == "wish":
@@ -348,7 +362,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 def built(name: str) -> str:
-    """Return the text of a file of the built front end."""
+    """Return the content of a file of the front end. Raise `SetupError` if the front end was not built."""
     path = STATIC / name
     if not path.exists():
         raise SetupError(f"{path} is missing: build the front end with `python widgets/frontend.py build`")
@@ -356,21 +370,21 @@ def built(name: str) -> str:
 
 
 def bundle_of(view: str, name: BundleName) -> Bundle:
-    """Return the code of a part of the front end as a message."""
+    """Return the message with the code of a part of the front end, for a view that requested it."""
     return Bundle(type="bundle", view=view, name=name, script=built(f"{name}.js"))
 
 
 class CleanWidget(anywidget.AnyWidget):
-    """A widget whose messages are redacted. Code of the front end is sent unchanged."""
+    """A widget that replaces secrets in its messages to the browser, except in the code of the front end."""
 
     def send(self, content: Any, buffers: Any = None) -> None:
-        """Redact a message and send it to the browser."""
+        """Replace the secrets in a message, and send it to the browser."""
         is_code = content["type"] == "bundle"  # a secret that is a word of it would break it
         super().send(content if is_code else shared().value(content), buffers)
 
 
 class FollowingView(ViewModel, CleanWidget):
-    """A widget that shows the data of a publisher."""
+    """A widget that shows the data of a publisher and its changes."""
 
     bundle: ClassVar[str]
     """Name of the script and style files of the widget."""
@@ -384,7 +398,7 @@ class FollowingView(ViewModel, CleanWidget):
         return built(f"{self.bundle}.css")
 
     def close(self) -> None:
-        """Stop following the publisher, and remove the view from the page."""
+        """Stop showing changes of the publisher, and remove the view from the page."""
         layout = self.layout  # a widget of its own, with a comm of its own
         super().close()
         layout.close()
@@ -417,14 +431,16 @@ class LiveView(FollowingView):
         super().__init__(publisher, handlers, clock)
 
     def follow(self, publisher: Publisher[Feed]) -> None:
-        """Show another execution."""
+        """Show another execution from now on."""
         self._feed = publisher.feed
         self._questions = {}
         super().follow(publisher)
         self._moved(publisher)
 
     def when_moved(self, callback: Callable[[Publisher[Feed]], None]) -> None:
-        """Call a function with the new publisher each time the view shows another execution."""
+        """Call a function each time this view changes to another execution. Its argument is the publisher of that
+        execution.
+        """
         self._moved = callback
 
     def _on_frame(self, delta: Delta) -> int:
@@ -466,7 +482,7 @@ class LiveView(FollowingView):
                 self._reply(lambda: self._step(request), urgent=True)
 
     def _step(self, request: Mapping[str, Any]) -> ReplayToBrowser:
-        """Answer a message of the replay inside the live view."""
+        """Answer a message of the replay that a person has opened inside the live view."""
         source = self._feed.source
         name = source.header()["execution_id"]
         if self._stepped is None or self._stepped.positions.execution_id != name:
@@ -602,7 +618,7 @@ class RunsComm(RunsFollower, Comm):
 
 
 class RunCommands:
-    """Execution of the commands that a person gives to executions of the list: open, resume, cancel, tag, ..."""
+    """Executor of the commands that a person gives to executions in the list: open, resume, cancel, tag, ..."""
 
     def __init__(self, feed: RunsFeed, show: Callable[[str | None], None] | None) -> None:
         self._feed = feed
@@ -613,7 +629,7 @@ class RunCommands:
         return self._feed.environment
 
     def carry_out(self, wish: RunsWish) -> None:
-        """Apply a command to each selected execution.
+        """Apply a command that a person chose in the list to each selected execution.
 
         If an execution refuses the command, the others still get it. An error at the end lists all refusals.
         """
@@ -637,7 +653,7 @@ class RunCommands:
         self._feed.refresh(())
 
     def _tried(self, execution_id: str, wish: RunsWish) -> str | None:
-        """Apply a command to one execution; return the text of the error, or None if the command was accepted."""
+        """Apply a command to one execution. Return the text of the error if the execution refuses it, else None."""
         try:
             self._do(execution_id, wish)
         except DivebookError as error:
@@ -660,7 +676,9 @@ class RunCommands:
 
 
 class OfferFeed:
-    """Feed of an `Offer`, which never changes."""
+    """Feed for a view of an `Offer` (a choice between several actions). It never has changes, because an offer is
+    constant.
+    """
 
     has_news = False
 
@@ -668,22 +686,24 @@ class OfferFeed:
         self.offer = offer
 
     def frame(self) -> None:
-        """Return None, because an offer never changes."""
+        """Return None, which means that there are no changes: an offer is constant."""
 
     def request_refresh(self) -> None:
-        """Skip the refresh, because an offer never changes."""
+        """Skip the refresh: an offer is constant, so that nothing can have changed."""
 
     def subscribe(self, _wake: Callable[[], None]) -> Callable[[], None]:
-        """Return a function that does nothing, because an offer never changes."""
+        """Return a function that ends the subscription. It does nothing, because an offer is constant and never has
+        changes.
+        """
         return self.request_refresh
 
     def welcome(self, view: str, _since: int) -> Offer:
-        """Return the offer as a message to one view."""
+        """Return the message with the offer for a view that has just started."""
         return Offer(**{**self.offer, "view": view})
 
 
 class OfferView(FollowingView):
-    """Widget that shows an offer of several actions as buttons.
+    """Widget that shows an `Offer`, a choice between several actions, as buttons.
 
     Parameters
     ----------
@@ -722,7 +742,7 @@ THREAD = "divebook-picture"
 
 
 class ReplayPictures:
-    """Data of the timeline and graph beside a replay.
+    """Provider of the timeline and the graph that a view shows beside a replay.
 
     Parameters
     ----------
@@ -735,7 +755,8 @@ class ReplayPictures:
 
     @classmethod
     def of(cls, source: Callable[[], Source]) -> ReplayPictures:
-        """Return an object that reads the current log at each query.
+        """Return a provider that reads the log through `source` at each query, so that the answer contains its newest
+        events.
 
         For a log of more than `MOST_PICTURED` events the answers contain no spans.
         """
@@ -750,8 +771,8 @@ class ReplayPictures:
         return cls(welcome)
 
     def reply(self, message: Mapping[str, Any]) -> PictureToBrowser | None:
-        """Return the answer to a message of a page; None for messages of other types, and while the answer is still
-        being made.
+        """Return the answer to a message of a page. Return None if the message has another type, or while the log is
+        still being read.
         """
         match message:
             case {"type": "picture", "view": str(view)}:
@@ -762,7 +783,9 @@ class ReplayPictures:
 
 
 class _BackgroundReader:
-    """Reader of a long log on a background thread. All pages share the result until the log grows."""
+    """Reader of a long log for the timeline and graph beside a replay, on a background thread. All pages share the
+    result until the log grows.
+    """
 
     def __init__(self, source: Callable[[], Source]) -> None:
         self._source = source
@@ -771,8 +794,8 @@ class _BackgroundReader:
         self._result: Welcome | None = None
 
     def read(self, view: str, total: int) -> Welcome | None:
-        """Return the data if it was made for this view or contains all current events; None while the log is being
-        read.
+        """Return the data if it was read for this view or contains all current events. Else start to read the log, and
+        return None until it is read.
         """
         if self._result is not None and (self._view == view or self._result["last"] == total):
             return self._result
@@ -789,7 +812,7 @@ class _BackgroundReader:
 
 
 def _read(source: Source) -> Welcome:
-    """Read a log into the data of the timeline and graph.
+    """Read a log, and return the message with the data of the timeline and graph beside its replay.
 
     For a log of more than `MOST_PICTURED` events the data contains no spans; the page then shows neither timeline nor
     graph.
@@ -874,7 +897,7 @@ class ReplayView(CleanWidget):
         return {**self.lasting_bundle(), **data, HOSTED_VIEW: {"model_id": self.model_id}}, metadata
 
     def lasting_bundle(self) -> dict[str, Any]:
-        """Return the output data, by MIME type, that is shown when no kernel is running."""
+        """Return the form of the replay, by MIME type, that pages show when no kernel is running."""
         return {**self._saved(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
@@ -882,7 +905,9 @@ class ReplayView(CleanWidget):
         return text if self._moves else f"{text}; run this cell in JupyterLab to replay them"
 
     def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
-        """Answer a message of a page, and call `on_position` and `on_filled`."""
+        """Answer a message of a page. Call `on_position` if a person has moved the replay in it, and `on_filled` if the
+        page has now all events.
+        """
         wrong = refusal(message, ReplayToKernel)
         if wrong is not None:
             self.send(refused(message, wrong))
@@ -900,6 +925,8 @@ class ReplayView(CleanWidget):
                 self._on_filled()
 
     def _let_page_first(self) -> None:
-        """Wait until a page has the events of a long log, because saving the log then takes CPU time."""
+        """Wait until a page has received the events of a long log, or a time limit is reached. Saving the log then no
+        longer delays the page.
+        """
         if self._log.total > LONG and self._first_request.wait(GREETING):
             self._filled.wait(PATIENCE)
