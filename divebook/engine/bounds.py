@@ -2,7 +2,8 @@
 functions.
 
 Model calls reserve the most that they may consume before they begin, and return the rest when they end. Calls side by
-side therefore never overshoot a bound. Example: `max_tokens` is 100, 40 are spent and a call under way has reserved 50.
+side therefore do not exceed a bound together. The exception is a call that a crash has cut off: its consumption is not
+in the log and does not count. Example: `max_tokens` is 100, 40 are spent and a call under way has reserved 50.
 A call that may need 20 does not fit (40 + 50 + 20 > 100). It waits for the call under way, which may return what it
 did not consume. A person is asked only when nothing is under way.
 """

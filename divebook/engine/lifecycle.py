@@ -105,7 +105,11 @@ LIFE_CYCLE: tuple[StatusRow, ...] = (
         "of its own (divebook import --as-fork)",
     ),
 )
-"""The life-cycle table: one row for each status."""
+"""The life-cycle table: one row for each status.
+
+No event leads to the status waiting. `divebook.engine.state.ExecutionState.status` derives it: the execution is paused,
+or each of its active paths waits. The process that appends events stores the derived status with them.
+"""
 
 _ALLOWED = {row.status: row.allows for row in LIFE_CYCLE}
 STATUSES = tuple(row.status for row in LIFE_CYCLE)

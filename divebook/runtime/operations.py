@@ -23,7 +23,8 @@ The process can die at four points of a call:
 - after the call, before its end is written: the same, because the log cannot distinguish the two.
 - after the end is written: the recorded result is returned.
 
-`tests/runtime/test_once.py` tests each case with every kind of operation.
+`tests/runtime/test_unknown_outcomes.py` shows calls without a recorded end, `tests/runtime/test_once.py` the replay of
+recorded results and failures for every kind of operation.
 """
 
 from __future__ import annotations
