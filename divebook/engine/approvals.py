@@ -232,10 +232,6 @@ def _normalized(value: Any, separator: str = " ") -> str:
     spaces.
 
     `separator` replaces line ends and tabs, which some programs read as spaces and others ignore.
-
-    `separator` replaces line ends and tabs, which some programs read as spaces and others ignore.
-
-    `between` replaces line ends and tabs, which some programs read as spaces and others ignore.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -290,7 +286,9 @@ def _addresses(text: str) -> Iterator[str]:
 
 
 def _is_made_of(pieces: list[str], text: str) -> bool:
-    """Return whether a text consists of some pieces in this order, with any characters between the pieces."""
+    """Return whether a text consists of the literal pieces of a pattern, in this order, with any characters between
+    them.
+    """
     if len(pieces) == 1:
         return text == pieces[0]
     first, *inner, last = pieces
@@ -371,7 +369,7 @@ class ToolCall:
 
 
 class Approved(NamedTuple):
-    """Decision to make a call, with its final arguments."""
+    """Decision of the approval rules, or of a person, to make a call, with its final arguments."""
 
     arguments: dict[str, Any]
     """Requested arguments, or those that a person edited."""
@@ -380,7 +378,7 @@ class Approved(NamedTuple):
 
 
 class Denied(NamedTuple):
-    """Decision not to make a call, with the reasons."""
+    """Decision of the approval rules, or of a person, not to make a call, with the reasons."""
 
     text: str
     """Text that the model gets instead of a result."""
@@ -467,7 +465,7 @@ _NO_SLASH = "\N{DIVISION SLASH}"
 
 
 def _names_of(call: ToolCall, rule: ApprovalRule) -> list[str]:
-    """Return the names of a call's tool with which the tool name of a rule is compared.
+    """Return the names under which the tool of a call is compared with the tool name in a rule.
 
     The names of a server's tools may contain ``/``. A rule that allows ``files/read`` means the tool ``read`` of the
     server ``files``, not a tool with the name ``files/read`` of another server. A ``/`` in the name of a tool is

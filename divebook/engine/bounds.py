@@ -117,7 +117,7 @@ class Exhausted(NamedTuple):
 
     @property
     def needs_room(self) -> bool:
-        """True if the bound is not reached yet, but would be exceeded by the next call."""
+        """True if the bound is not reached yet, but the next call might exceed it."""
         return self.needed is not None and Decimal(self.needed) > 0
 
     def _text(self, amount: float | str | None) -> str:
@@ -136,8 +136,8 @@ def text_of_dollars(amount: float | str) -> str:
 
 
 def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozenset[str]) -> Exhausted | None:
-    """Return the first bound that forbids a path to enter a step, or None. `kinds` are the step types that call a
-    model.
+    """Return the first bound that forbids a path to enter a step. Return None if all bounds allow it. `kinds` are the
+    step types that call a model.
     """
     bounds = state.bounds
     ledger = state.ledger
@@ -185,7 +185,7 @@ class Consumption(NamedTuple):
         return self._replace(held_tokens=self.held_tokens - reserved.tokens, held_cost=self.held_cost - reserved.cost)
 
     def spent(self, usage: Mapping[str, int]) -> Consumption:
-        """Return the consumption plus the recorded usage of a call."""
+        """Return the consumption after the recorded usage (tokens and cost) of a call was added."""
         tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
         return self._replace(tokens=self.tokens + tokens, cost=self.cost + usage.get("cost", 0))
 
@@ -322,7 +322,9 @@ def left_after(bounds: Bounds, used: Consumption) -> Bounds:
 
 
 def share_of(remaining: Bounds, count: int) -> Bounds:
-    """Return the share of the remaining bounds for one of `count` child executions that start at the same time."""
+    """Return the part of the remaining bounds that one of `count` child executions gets if they start at the
+    same time.
+    """
     # Shares are rounded up (`-(-a // b)` is a ceiling division), so that a small rest is not lost.
     cost = None if remaining.max_cost is None else dollars(-(-int(remaining.max_cost * NANODOLLARS) // count))
     return replace(
@@ -335,7 +337,7 @@ def share_of(remaining: Bounds, count: int) -> Bounds:
 
 def reserved_for(bounds: Bounds) -> Reserved:
     """Return the reservation that a parent makes for a child execution with these bounds: their tokens, cost and model
-    calls, 0 where there is no bound.
+    calls. An amount without a bound is 0.
     """
     cost = int((bounds.max_cost or 0) * NANODOLLARS)
     return Reserved(bounds.max_tokens or 0, cost, calls=bounds.max_llm_calls or 0)
@@ -403,7 +405,7 @@ def within(bounds: Bounds, other: Bounds) -> Bounds:
 
 
 def dollars(nanodollars: int) -> Decimal:
-    """Return an amount of nanodollars in US dollars."""
+    """Return an amount of nanodollars converted to US dollars."""
     return (Decimal(nanodollars) / NANODOLLARS).normalize()
 
 

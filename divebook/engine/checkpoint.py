@@ -200,7 +200,7 @@ class _Writer:
 
 
 class _Loading:
-    """Converter of the plain data of a checkpoint to an execution's state."""
+    """Converter of the plain data of a checkpoint, and of the large values in the log, to an execution's state."""
 
     def __init__(self, data: Mapping[str, Any], facts: Mapping[int, Payload]) -> None:
         self._fields = dict(data["state"])

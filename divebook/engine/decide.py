@@ -62,7 +62,7 @@ def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]
 
 
 def decide_start(workflow: Workflow) -> Fact:
-    """Return the event that starts the root path."""
+    """Return the event that starts the first path (the root path) of an execution."""
     return Fact(catalog.PathStarted(workflow.start.name), ROOT)
 
 
@@ -250,9 +250,6 @@ def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = Fal
 
     If a path has failed while others are active, an instruction to cancel these is returned first. `is_left` means that
     they are cancelled already, except for the paths that `decide_leaving` keeps active.
-
-    If a path has failed while others are active, these are cancelled first. With `is_left`, that has been done, except
-    for the paths that `decide_leaving` keeps.
     """
     if state.rolling_back is not None:
         return None if state.active or state.is_over else RecordFacts((_undone(state),))
@@ -323,7 +320,7 @@ def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState
 
 
 def decide_return(state: ExecutionState) -> tuple[Fact, ...]:
-    """Return the events that return an execution to its queue. Empty if it has no queue."""
+    """Return the events that put an execution back into its queue. Return no events if it has no queue."""
     return () if state.queue is None else (Fact(catalog.ExecutionEnqueued(state.queue, state.priority)),)
 
 
@@ -339,7 +336,9 @@ def _start_of_rollback(state: ExecutionState, started: catalog.RollbackStarted) 
 
 
 def _not_undone(state: ExecutionState) -> list[str]:
-    """Return the names of the steps whose work is not rolled back yet, in the order of their rollback."""
+    """Return the names of the steps whose work is not rolled back yet, in the order in which it would be rolled back.
+    Empty if no rollback has started.
+    """
     if state.rolling_back is None:
         return []
     settling = [path.current_step for path in state.unsettled]
@@ -420,6 +419,8 @@ def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
 
 
 def steps_to_undo(state: ExecutionState) -> frozenset[str]:
-    """Return the names of the steps whose work is being rolled back, or may have to be."""
+    """Return the names of the steps whose work is being rolled back, or will be if the execution fails or is
+    cancelled.
+    """
     done = {undoing.step for undoing in state.rollbacks.values()}
     return frozenset(done.union(path.current_step for path in state.unsettled))

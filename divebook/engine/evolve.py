@@ -280,8 +280,6 @@ def _ending_failures(path: PathState, open_step: OpenStep) -> list[OperationReco
 
     These are all failed operations of the step. But the code of a function, an agent or a pipeline stage may have
     caught some failures and continued; those are not included.
-
-    These are all of them, but a function, an agent or a stage of a pipeline may have continued after some.
     """
     records = open_step.operations.values()
     failures = [record for record in records if record.status == FAILED]
@@ -485,7 +483,9 @@ def iteration_completed(draft: Draft, data: catalog.IterationCompleted) -> None:
 
 
 def rows_completed(draft: Draft, data: catalog.RowsCompleted) -> None:
-    """Apply `rows_completed`: store the results of some rows of a frame, which count as one item."""
+    """Apply `rows_completed`: store the results of some rows of a frame (DataFrame). A group of rows counts as one
+    item.
+    """
     path, open_step = draft.open_step(data)
     path.open = _with_item(draft, open_step, data)
 

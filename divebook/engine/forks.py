@@ -121,7 +121,9 @@ class Change:
 
     @classmethod
     def of(cls, change: Change | Mapping[str, Any] | None) -> Change:
-        """Create a change from a `Change` or from a mapping of its fields. None changes nothing."""
+        """Create a change from a `Change` or from a mapping of its fields. None gives a change without any
+        differences.
+        """
         if isinstance(change, Change):
             return change
         if not isinstance(change, Mapping | None):
@@ -151,8 +153,8 @@ class Change:
         return {name: getattr(self, name) for name in self.named if name not in _APART}
 
     def workflow(self, source: Workflow) -> Workflow:
-        """Return the workflow of a fork: the source's workflow with the changed definition or prompts, if there are
-        any.
+        """Return the workflow of a fork: the changed definition or else the source's workflow, with the changed
+        prompts.
 
         Raises
         ------

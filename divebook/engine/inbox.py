@@ -25,7 +25,9 @@ EXPIRED = "expired"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Message from outside to an execution, stored in its inbox until the log has it."""
+    """Message from outside (answer, signal, revocation, annotation) to an execution, stored in its inbox until the log
+    has it.
+    """
 
     execution_id: str
     kind: str
@@ -83,7 +85,7 @@ def facts_of(state: ExecutionState, messages: Iterable[Message]) -> list[Fact]:
 
 
 def annotated(message: Message) -> catalog.ExecutionAnnotated:
-    """Return the event of a message of kind `ANNOTATION`."""
+    """Return the event that a message of kind `ANNOTATION` adds to the log."""
     return replace(catalog.ExecutionAnnotated(**message.payload), message=message.number)
 
 

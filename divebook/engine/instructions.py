@@ -14,7 +14,7 @@ from divebook.events.payload import fast_init
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Event payload to record, with its path and step."""
+    """Event to record that has no sequence number yet: its payload, path and step."""
 
     data: Payload
     path: str = ""

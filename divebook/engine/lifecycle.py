@@ -279,7 +279,7 @@ class _LogChecker:
         self.questions[data.interrupt_id] = False
 
     def joined(self, data: catalog.InterruptJoined) -> Iterator[str]:
-        """Yield a fault if a path waits for a question that was never asked."""
+        """Yield a fault if a path waits for a question that no earlier event has asked."""
         if data.interrupt_id not in self.questions:
             yield f"question {data.interrupt_id} was never asked"
 

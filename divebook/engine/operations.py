@@ -221,7 +221,7 @@ class Place(NamedTuple):
 
     @property
     def idempotency_key(self) -> str:
-        """Key of 32 hexadecimal digits that is equal for all attempts."""
+        """Key of 32 hexadecimal digits that identifies the place, and is equal for all attempts of the call."""
         return _digest(self._replace(attempt=0))
 
     def __str__(self) -> str:
@@ -266,7 +266,7 @@ class Reserved(NamedTuple):
     """Model calls of a child execution. A model call itself counts when it begins, and reserves none."""
 
     def plus(self, other: Reserved | None) -> Reserved:
-        """Return the sum of two reservations."""
+        """Return the sum of this reservation and another one. None counts as nothing."""
         if other is None:
             return self
         is_priced = self.is_priced and other.is_priced
@@ -333,4 +333,6 @@ class RunOperation(Protocol):
         streamed: StreamedCall | None = None,
         slot: Slot | None = None,
     ) -> Any:
-        """Return the recorded result of the operation, or make the call and record its result."""
+        """Return the recorded result of the operation. If the log has none, make the call with `call` and record its
+        result.
+        """

@@ -91,7 +91,7 @@ class Fault:
         clean: Callable[[str], str] = str,
         place: Mapping[str, Any] | None = None,
     ) -> Fault:
-        """Create the description of an error and its causes.
+        """Create the description of an error, which retry and catch policies use, from the error and its causes.
 
         `place` is where it was raised. It is used if the error does not have its place.
         """
@@ -125,7 +125,7 @@ class Fault:
 
     @property
     def index(self) -> int | None:
-        """Number of the item of `Each` that failed, or None."""
+        """Number of the item of `Each` that failed; None if no item did."""
         return None if self.item is None else self.item.index
 
     def matches(self, errors: Sequence[str]) -> bool:
@@ -269,5 +269,5 @@ def retry_delay(policy: Retry | None, failures: int, failure: Fault, chance: flo
 
 
 def catching(step: Step, failure: Fault) -> Catch | None:
-    """Return the first `Catch` policy of a step that applies to a failure, or None."""
+    """Return the first `Catch` policy of a step that applies to a failure. Return None if no policy does."""
     return next((policy for policy in step.catch if failure.matches(policy.errors)), None)

@@ -269,7 +269,7 @@ class Ledger(NamedTuple):
         return self._replace(llm_calls=self.llm_calls + usage.get("requests", 0), children=counted)
 
     def with_error(self, step: str, error: str, at: int) -> Ledger:
-        """Return the ledger with the error of a step added."""
+        """Return the ledger with the error of a step added to its list of errors."""
         record = {"agent": step, "error": error, "error_type": "ProcessingError", "timestamp": at}
         return self._replace(errors=self.errors.set(len(self.errors), record))
 
@@ -415,7 +415,7 @@ class Undoing(NamedTuple):
 
     @property
     def called(self) -> str:
-        """Name under which the action or function is looked up."""
+        """Name under which the action or function that rolls back the work is looked up."""
         return self.function or self.action
 
 
@@ -530,7 +530,7 @@ class PathState(Timed):
         return self.last_step or self.came_from
 
     def entries(self, step: str) -> int:
-        """Return how often this path and its ancestors have entered a step."""
+        """Return how often this path, and the paths from which it branched, have entered a step."""
         return self.visits.get(step, 0) + self.before.get(step, 0)
 
     def loops_to(self, step: str) -> bool:
@@ -557,7 +557,7 @@ class PathState(Timed):
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> PathState:
-        """Create a path from the form that `to_dict` returns."""
+        """Create the state of a path from the dict that `to_dict` returns."""
 
         def moment(key: str) -> int | None:
             text = record.get(key)

@@ -204,7 +204,9 @@ def _is_blank(value: Any) -> bool:
 
 
 def _check_texts(question: Question, value: Any) -> None:
-    """Raise an error if an answer contains control characters, or more than `MOST_CHARACTERS` characters."""
+    """Raise `InterruptError` if an answer contains control characters, or more than `MOST_CHARACTERS` characters. Texts
+    that the question itself shows do not count.
+    """
     # An answer may repeat any text that the question shows.
     shown = set(_texts((question.data or {}).get("parameters")))
     total = 0
@@ -406,7 +408,9 @@ _READERS: dict[str, Callable[[Question, Any], dict[str, Any]]] = {
 
 
 def value_of(question: Question) -> Any:
-    """Return the value of an answered question for the code that asked the question: a boolean, a string, or data."""
+    """Return the value of an answered question for the code that asked it: a boolean for a confirmation, the text or
+    data of a free answer, else the whole answer as a dict.
+    """
     response = question.response or {}
     if question.kind == CONFIRMATION:
         return response.get("approved") is True

@@ -174,7 +174,7 @@ class Question(NamedTuple):
         return self.raised_us, self.id
 
     def resolved(self, data: InterruptResolved) -> Question:
-        """Return a copy of the question with status resolved and the recorded answer."""
+        """Return a copy of the question with the status resolved and the answer that the event contains."""
         return self._replace(status=RESOLVED, response=data.response, answered_by=data.answered_by)
 
     def expired(self) -> Question:
@@ -193,7 +193,8 @@ class Question(NamedTuple):
 
     @property
     def content(self) -> dict[str, Any]:
-        """Content that a person sees, as plain data. Equal questions of different executions have equal content.
+        """Content of the question as a person sees it, as plain data. Equal questions of different executions have
+        equal content.
 
         An answer applies to exactly this content. Replay therefore compares it with the content of the question that
         the code asks now (test_no_answer_reaches_a_question_that_differs_from_the_one_that_was_shown).

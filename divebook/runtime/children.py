@@ -151,7 +151,8 @@ class Children:
         return OperationRequest.of(place, CHILD_WORKFLOW, {**request.parameters, "signal": self._ids.execution()})
 
     async def _run_to_end(self, path: str, child: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
-        """Drive a child until it has ended, and return its last state. Meanwhile the parent may be parked.
+        """Drive a child execution until it has ended, and return its last state. While the child waits, the code of the
+        parent may be parked.
 
         The process that drives the child to its end sends a signal to the parent.
         """
@@ -224,7 +225,7 @@ class Abandoned(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Reason with which the execution is cancelled."""
+        """Text of the reason with which the abandoned execution is cancelled."""
         return orphaned(self.parent, self.status)
 
 
@@ -326,7 +327,9 @@ Opening: TypeAlias = Callable[[], Opened]
 
 
 class Child(NamedTuple):
-    """Request of a step to run another workflow as a child execution or as a successor."""
+    """Request to start or resume another workflow as a child execution, or to start it as the successor of an
+    execution.
+    """
 
     id: str
     parent: str

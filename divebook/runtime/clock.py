@@ -204,8 +204,8 @@ def described(result: object) -> dict[str, str]:
 
 
 def mark_lost(error: BaseException, result: object) -> None:
-    """Attach a description of a call's result to an error that was raised after the call had returned, for example
-    because the result cannot be stored.
+    """Add a description of a call's result to an error that was raised after the call had returned, for example because
+    the result cannot be stored.
     """
     setattr(error, LOST, described(result))
 

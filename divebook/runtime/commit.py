@@ -1,4 +1,5 @@
-"""Group commit: writes the pending records of all executions of a store once per turn of the engine's event loop.
+"""Group commit: writes the records of all executions of a store together, at the end of each turn of the engine's event
+loop, or earlier for a single path.
 
 A local store is written to on the loop itself, because handing a commit to a thread would cost more than the commit
 (``benchmarks/floor.py``). Any other store is written to from a thread, one commit at a time. Records made in the
@@ -191,7 +192,7 @@ class GroupCommit:
             self._heavy_writes[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
 
     async def _write_heavy(self, journal: Committing) -> None:
-        """Write the pending records of one journal in a thread.
+        """Write the records of one journal in a thread, because they have large values.
 
         Later records of the same journal wait, so that the order is kept.
         """
@@ -369,7 +370,7 @@ J = TypeVar("J", bound=Durable)
 
 
 class _Round(Generic[J]):
-    """The journals whose written events one disk sync makes durable, and the futures that wait for this sync."""
+    """One disk sync: the journals whose written events it makes durable, and the futures that wait for it."""
 
     def __init__(self) -> None:
         self.sequences: dict[J, int] = {}
@@ -422,7 +423,9 @@ class Syncs(Generic[J]):
             self._begin()
 
     def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
-        """Set the result of the future `done` once all written events of a journal are durable."""
+        """Set the result of the future `done` after the disk sync that makes all written events of a journal
+        durable.
+        """
         present = self._next if self._present is None or journal in self._next.sequences else self._present
         present.waiting.append(done)
 
@@ -445,7 +448,7 @@ class Syncs(Generic[J]):
 
 
 def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    """Complete all futures of code that waits for a write or a disk sync.
+    """Set the result of all futures of code that waits for a write or a disk sync.
 
     The code that awaits them checks its condition again; some of it then waits for the next write as well.
     """
@@ -492,7 +495,7 @@ def longer(pause: float) -> float:
 
 
 class StoreCalls:
-    """Access to one store for code on the engine's event loop, without blocking the loop.
+    """Access to one store for code on the engine's event loop, which must not be blocked for long.
 
     A local store is called directly on the loop, any other store in a thread.
     """
@@ -609,7 +612,7 @@ class Committing(Protocol):
 
 
 class StoreUnavailable(NamedTuple):
-    """Reason why a store cannot be written to at present, and the time since when."""
+    """Reason why a store cannot be written to at present, and the time since which it cannot."""
 
     reason: str
     since: float
@@ -617,7 +620,9 @@ class StoreUnavailable(NamedTuple):
     resource: str = "disk"
 
     def __str__(self) -> str:
-        """Return a text for people: ``waiting for the disk since 12 s: ...``, or ``waiting for the server ...``."""
+        """Return the reason as text for people: ``waiting for the disk since 12 s: ...``, or ``waiting for the server
+        ...``.
+        """
         return f"waiting for the {self.resource} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
 
 

@@ -199,7 +199,8 @@ class ConcurrentCalls:
         return change.done()
 
     async def park(self, is_ready: Callable[[], bool]) -> None:
-        """Wait until `is_ready` returns True. Meanwhile the present task is parked: it does not count as running.
+        """Wait until `is_ready` returns True. Meanwhile the present task is parked: its code stays in memory, and it
+        does not count as running.
 
         Raises
         ------
@@ -229,7 +230,9 @@ class ConcurrentCalls:
                 self._release(parked, woken=True)
 
     def leave(self) -> None:
-        """Count one task as ended or parked. If no other task runs, report the path as idle or blocked."""
+        """Count one task as ended or parked. If no other task of the path runs, call `idle` or `changed` to report that
+        the path is idle or blocked.
+        """
         self.running -= 1
         if self.is_blocked:
             self._changed()
@@ -271,8 +274,8 @@ class ConcurrentCalls:
         return len(self._parked)
 
     def forbid_parking(self) -> None:
-        """Do not keep the tasks in memory when all of them wait: unwind them instead. Used for code that runs without
-        being counted among the tasks.
+        """Make the tasks end by unwinding when all of them wait, instead of keeping them in memory. Used for code that
+        runs without being counted among the tasks.
         """
         self._may_park = False
 
@@ -332,8 +335,8 @@ class Group:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Wrap the code that starts the tasks. At the end of the block, wait for the tasks, then cancel the background
-        tasks.
+        """Wrap the code that starts the tasks. At the end of the block, wait for all tasks except background tasks,
+        then cancel the background tasks.
 
         An error of a task or of the block cancels the others. The first error is raised.
         """
@@ -412,7 +415,9 @@ async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> N
 
 
 async def _nothing(_interrupt_id: str) -> None:
-    """Skip the expiry of a question: the log is only replayed, and has the outcomes of all questions."""
+    """Skip the expiry of a question. Used when a log is only replayed, because the log has the outcomes of all
+    questions.
+    """
 
 
 class Waits:
@@ -455,7 +460,8 @@ class Waits:
         return 1 if calls is None else calls.running + calls.parked
 
     async def until(self, path: str, is_ready: Callable[[], bool]) -> None:
-        """Wait until `is_ready` returns True. Meanwhile the present task of the path is parked.
+        """Wait until `is_ready` returns True. Meanwhile the present task of the path is parked: it does not count as
+        running.
 
         The condition is checked after each message and at the times passed to `look_again`; see `ConcurrentCalls.park`.
         """

@@ -143,7 +143,7 @@ class StepContext:
 
     @property
     def usage(self) -> Usage:
-        """Consumption of model calls in this visit of the step so far."""
+        """Consumption of the model calls that this visit of the step has made so far."""
         return self._open_step.usage
 
     def operation(
@@ -245,7 +245,8 @@ class StepContext:
         setting: Setting | None = None,
         within: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable that runs a function with several recorded calls as one operation.
+        """Return an awaitable that runs a function which makes several recorded calls. The whole is one operation with
+        a result of its own.
 
         Once it has ended, its result is replayed. Until then, a process that resumes the execution runs the body again,
         and the recorded calls in it are replayed. The operation itself never counts as running. Its calls must be made
@@ -275,8 +276,8 @@ class StepContext:
         return await self._recorder.operations.start_of(self.place(key))
 
     def records_in(self, record: OperationRecord) -> list[OperationRecord]:
-        """Return the records of the operations inside an enclosing operation that has not completed; see
-        `enclosing`.
+        """Return the records of the operations inside `record`, an operation that encloses others (see `enclosing`) and
+        has not completed.
         """
         return [self._open_step.operations[operation_id] for operation_id in record.holds]
 
@@ -318,7 +319,8 @@ class StepContext:
         make: Callable[[int], Awaitable[T]],
         within: str | None = None,
     ) -> Awaitable[T]:
-        """Make a call with retries. Return an awaitable of the result of the last attempt.
+        """Return an awaitable that makes a call, repeats it after failures as the retry policy allows, and returns the
+        result of the last attempt.
 
         Parameters
         ----------
@@ -347,7 +349,7 @@ class StepContext:
         return f"{item}{name}{again}"
 
     def mutate(self, mutations: Sequence[catalog.Mutation]) -> None:
-        """Record changes of variables. Do nothing for an empty list."""
+        """Record changes of the workflow's variables. Do nothing for an empty list."""
         if mutations:
             self._recorder.journal.record(catalog.StateMutated(tuple(mutations)), self.path, self.step.name)
 
@@ -470,8 +472,8 @@ class StepContext:
         return await self._recorder.children.run(self.place(key), workflow, inputs, drive)
 
     async def go_on_as_new(self, inputs: Mapping[str, Any], reason: str, begin: BeginSuccessor) -> NoReturn:
-        """End this execution and start a successor execution of the same workflow. Raises StepError if a parent waits
-        for this execution.
+        """End this execution, and start a new execution of the same workflow as its successor. Raises StepError if a
+        parent waits for this execution.
         """
         journal = self._recorder.journal
         successor = successor_of(journal.state, self.workflow.name, inputs)

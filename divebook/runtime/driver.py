@@ -375,9 +375,7 @@ class Driver:
         return self._state
 
     def require_log(self) -> None:
-        """Raise the error because of which no more events can be written to the log. Do nothing if there is no such
-        error.
-        """
+        """Raise the error because of which no more events can be written to the log. Otherwise do nothing."""
         if self._journal is not None and self._journal.error is not None:
             raise self._journal.error
 
@@ -565,8 +563,8 @@ class Driver:
             self._standstill.future = Future()
 
     async def _stand_still(self, runner: Runner) -> None:
-        """Complete the future of `standstill` for a blocked execution, once the question that blocks it is in the
-        store, where other processes find it.
+        """Set the result of the future of `standstill` for a blocked execution, once the question that blocks it is in
+        the store, where other processes find it.
         """
         with suppress(StoreError):  # an error of the journal ends the execution elsewhere
             await self.durable()
@@ -575,8 +573,8 @@ class Driver:
                 self._standstill.future.set_result(None)
 
     def _forward_requests(self) -> None:
-        """Pass a requested cancellation or pause to the runner of the execution. If there is no runner at this moment,
-        the next one gets the request.
+        """Pass a requested cancellation or pause to the runner of the execution. If the execution is between two
+        runners, the next one gets the request.
         """
         if self._runner is not None:
             self._runner.blocked = self._note_blocked
@@ -786,7 +784,7 @@ class ExecutionRegistry:
         """Lock around each lookup that enters a driver: `WeakValueDictionary.setdefault` is not atomic."""
 
     def enter(self, driver: Driver) -> None:
-        """Register a driver, so that later lookups of its execution return this object."""
+        """Register a driver, so that later lookups of its execution return this object, in place of an earlier one."""
         with self._entering:
             self._drivers[driver.id] = driver
 
@@ -820,7 +818,7 @@ class ExecutionRegistry:
         return driver
 
     def present(self, execution_id: str) -> Driver | None:
-        """Return the registered driver of an execution, by its full id, or None."""
+        """Return the registered driver of the execution with this full id. Return None if no driver is registered."""
         return self._drivers.get(execution_id)
 
     def look_up(self, execution_id: str) -> Driver:
@@ -927,8 +925,8 @@ def folded(store: EventStore, execution_id: str) -> ExecutionState:
 
 
 def _checkpointed_state(store: EventStore, execution_id: str) -> ExecutionState | None:
-    """Return the state in the newest checkpoint of an execution. Return None if there is no checkpoint, or if it does
-    not match the log.
+    """Return the state in the newest checkpoint of an execution. Return None if it has no checkpoint, or if the
+    checkpoint does not match the log.
     """
     checkpoint = store.checkpoint(execution_id)
     if checkpoint is None:

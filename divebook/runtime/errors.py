@@ -169,8 +169,8 @@ def place_of(error: BaseException) -> Mapping[str, Any] | None:
 
 
 def present_place() -> Mapping[str, Any] | None:
-    """Return the innermost line of user code on the stack of the caller, in the form of `place_of`. Return None if
-    there is no user code.
+    """Return the innermost line of user code on the stack of the caller, in the form of `place_of`. Return None if the
+    stack has only other code.
     """
     stack = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
     user_code = ((code, line) for code, line in stack if _is_shown(code.co_filename) and is_user_code(code.co_filename))
@@ -215,7 +215,7 @@ class CodeCell(NamedTuple):
     """Cell id of the front end, if known."""
 
     def line(self, frame: Frame) -> int:
-        """Return the line number of a frame as the notebook shows it in the cell."""
+        """Return the line number of a stack frame as the notebook shows it in this cell."""
         return frame.line + self.above
 
 
@@ -292,7 +292,7 @@ def _fields(error: BaseException) -> dict[str, Any]:
 
 
 def _classes(cls: type) -> list[type]:
-    """Return the classes of an error, from its own class to the last base class below `Exception`."""
+    """Return the class of an error and its base classes, as far as they derive from `Exception` (which is left out)."""
     return [base for base in cls.__mro__ if issubclass(base, Exception) and base is not Exception]
 
 

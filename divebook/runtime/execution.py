@@ -65,8 +65,8 @@ class ReadExecution(FramedLog):
     @property
     @abstractmethod
     def asked(self) -> dict[str, Question]:
-        """All questions by id, oldest first. An answer that is stored in the inbox counts even before the log has
-        it.
+        """All questions of the execution by id, oldest first. An answer that is stored in the inbox counts even before
+        the log has it.
         """
 
     @property
@@ -84,8 +84,8 @@ class ReadExecution(FramedLog):
 
     @property
     def error(self) -> str | None:
-        """Why the execution failed or was cancelled: ``KeyError: 'b' (step parse, rows[3], Cell [5], line 4)``, or
-        None. See `failure`.
+        """Reason for which the execution failed or was cancelled: ``KeyError: 'b' (step parse, rows[3], Cell [5], line
+        4)``; None otherwise. See `failure`.
         """
         return self.state.error
 
@@ -96,8 +96,8 @@ class ReadExecution(FramedLog):
 
     @property
     def failure(self) -> Failure | None:
-        """Details of why the execution failed, or None: type and message, step, item, arguments, line, stack. Reads the
-        log.
+        """Details of the failure of the execution: type and message, step, item, arguments, line, stack. None if it has
+        not failed. Reads the log.
         """
         return self.failure_in(ReadLog.of(self._log())) if self.status == catalog.FAILED else None
 

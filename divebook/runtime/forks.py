@@ -303,8 +303,8 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
 
 
 def first_reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> int | None:
-    """Return the sequence number at which the first call that `reached` yields was started. Return None if there is no
-    such call.
+    """Return the sequence number at which the first call that `reached` yields was started. Return None if it yields
+    nothing.
     """
     return next((sequence for sequence, _ in reached(events, labels)), None)
 

@@ -130,8 +130,8 @@ class Journal:
 
     @property
     def present(self) -> ExecutionState:
-        """Current state of the execution, possibly still mutable. Read fields from it at once, and do not keep a
-        reference.
+        """Current state of the execution, which may still change. Read fields from it at once, and do not keep a
+        reference to it.
 
         For the journal's own thread only. It costs less than `state`, which is immutable.
         """
@@ -218,7 +218,7 @@ class Journal:
         self._resumed_at = self.clock.now()
 
     def _close(self) -> None:
-        """Close the latest record and add it to the pending records, which the next commit writes."""
+        """End the record to which events were added last, so that the next commit writes it."""
         latest = self._latest
         if latest.facts:
             record = latest.record()
@@ -487,7 +487,7 @@ class RecordBuilder:
         self._may_follow = _NOTHING
 
     def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
-        """Start a new record with its first event."""
+        """Start a new record with its first event, and forget the one before."""
         self._id = self._ids.event(now)
         self._sequence = sequence
         self.recorded_at = now
@@ -517,7 +517,7 @@ class RecordBuilder:
         return True
 
     def record(self) -> Record:
-        """Return a `Record` with the events added so far."""
+        """Return the events that were added so far as a `Record`."""
         record = self._record
         if record is None:
             facts = tuple(self.facts)

@@ -67,7 +67,7 @@ class DrivenLeases:
         return any((key, driven_id) == place for key, driven_id, _ in list(self._driver_counts))
 
     def drive(self, store: EventStore, lease: Lease) -> None:
-        """Note that the engine drives an execution under a lease."""
+        """Note that the engine drives an execution under this lease from now on."""
         # Counted before the mark is removed, so that the lease counts as in use at every moment.
         key = key_of(store)
         self._driver_counts[key, lease.execution_id, lease.token] += 1

@@ -333,7 +333,9 @@ class InboxDelivery:
             self._timer = None
 
     def has(self, execution_id: str) -> bool:
-        """Return whether messages of an execution are delivered here. Callable from any thread."""
+        """Return whether messages to an execution are delivered by this object, because its runner is registered here.
+        Callable from any thread.
+        """
         return execution_id in self._runners
 
     async def deliver(self, execution_id: str) -> bool:
@@ -424,8 +426,8 @@ def copy_outcome(target: Future[T], source: Future[T]) -> None:
 
 
 def copy_error(first_commit: Future[T], driving: Future[T]) -> None:
-    """Set the exception of the future `driving`, if it has one, on the future `first_commit`, unless that is done
-    already.
+    """Set the exception of the future `driving`, if it has one, on the future `first_commit`, so that callers who wait
+    for the first commit get it. Do nothing if `first_commit` is done already.
     """
     error = driving.exception()
     if error is not None and not first_commit.done():

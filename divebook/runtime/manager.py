@@ -220,7 +220,7 @@ class Control:
         durability: Durability | None = None,
         child_id: str = "",
     ) -> Driver:
-        """Create an execution that shares the first `at` events of another execution, and drive it. Return its
+        """Create an execution that shares the first `at` events of the execution `source`, and drive it. Return its
         driver.
         """
         ids = Ids(self.clock, self.chance)
@@ -588,7 +588,9 @@ class Control:
         self.queues.hold(driver, paused)
 
     def leave(self, driver: Driver) -> None:
-        """Stop driving an execution, as if this process had ended; see `Execution.leave`."""
+        """Stop driving an execution, as if this process had ended, and wait until it has stopped. Do nothing if this
+        process does not drive it. See `Execution.leave`.
+        """
         if driver.is_live:
             ENGINE.call(driver.leave)
             wait((driver.driving(),), STOP_SECONDS)
@@ -939,7 +941,7 @@ def _is_driven(driver: Driver) -> bool:
 
 
 def lease_elsewhere(driver: Driver) -> Lease | None:
-    """Return the lease under which another process drives an execution, or None."""
+    """Return the lease under which another process drives an execution. Return None if no other process does."""
     lease = driver.store.live_lease_of(driver.id)
     return None if lease is None or lease.owner.is_same_process(Owner.current()) else lease
 

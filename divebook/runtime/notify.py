@@ -70,7 +70,7 @@ class Addresses:
         self._lock = threading.Lock()
 
     def __call__(self, question: Mapping[str, Any]) -> None:
-        """Send a question to all addresses."""
+        """Send a question to all addresses. An address that fails is logged once."""
         title = title_of(question)
         body = text_of(question)
         for number, address in enumerate(self._addresses, start=1):

@@ -111,7 +111,8 @@ def changes_between(before: Any, now: Any) -> Iterator[str]:
 
 
 def _changes(where: str, before: Any, now: Any) -> Iterator[str]:
-    """Yield a text for each difference between two values. `where` is the path of the values inside the outermost ones.
+    """Yield a text for each difference between two values. `where` is their path inside the two outermost values, such
+    as ``a[1]``.
 
     Mappings are compared by key, and lists of equal length by index, recursively. Other values are compared as text.
     ``{"a": [1, 2]}`` and ``{"a": [1, 3]}`` give ``a[1] was 2, is 3``.
@@ -414,7 +415,9 @@ class OperationLog:
         return self.journal.state.question_id("question", place._replace(attempt=0).operation_id)
 
     def question_at(self, place: Place) -> Question | None:
-        """Return the recorded question at a place, with its answer if there is one, or None."""
+        """Return the recorded question at a place, with its answer if there is one. Return None if the log has no
+        question there.
+        """
         return self.journal.state.interrupts.get(self.question_id(place))
 
     def record_of(self, place: Place, operation_id: str) -> OperationRecord | None:
@@ -604,7 +607,7 @@ class OperationLog:
         return error_from(record)
 
     def record(self, place: Place, data: catalog.Payload) -> None:
-        """Append an event with the path and step of a place."""
+        """Append an event to the log, with the path and step of a place."""
         self.journal.record(data, place.path, place.step)
 
     def _duration(self, record: OperationRecord, since: int | None) -> int:
@@ -657,7 +660,7 @@ class MissPolicy(Protocol):
 
     @property
     def writes(self) -> bool:
-        """True if conversations and approval rules, which are kept outside the log, may be written."""
+        """True if the what-if may change conversations and approval rules, which are kept outside its log."""
 
     @property
     def asks_models(self) -> bool:
@@ -713,7 +716,7 @@ CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
 
 
 def _nothing() -> None:
-    """Record nothing: without a workspace there are no file changes."""
+    """Record nothing. Used in place of the function that records file changes if a call has no workspace."""
 
 
 def _differs(record: OperationRecord, request: OperationRequest) -> bool:

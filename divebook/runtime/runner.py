@@ -94,7 +94,8 @@ class PathRunner(ABC):
         """Start the paths at joins that need not wait for other paths any more."""
 
     async def _follow(self, path_id: str) -> bool:
-        """Execute the instructions for a path until it ends, reaches a join or has to wait.
+        """Execute the instructions that the engine rules give for a path, until the path ends, reaches a join or has to
+        wait.
 
         Return True if it has ended or reached a join. Return False if it waits for something, failed at a condition or
         cannot start its next step.
@@ -266,7 +267,7 @@ class PathRunner(ABC):
 
     def _stop_siblings(self) -> bool:
         """Stop all paths if one path has failed and the workflow does not continue without it. Return whether they were
-        stopped.
+        stopped for that reason.
         """
         stops = isinstance(decide_end(self.workflow, self.journal.present), CancelPaths)
         if stops:
@@ -322,7 +323,9 @@ class Alarms:
         self._group.start(self._ring(path, deadline), is_background=True)
 
     async def expire(self, interrupt_id: str) -> None:
-        """End an open question before its time, and continue its paths. An answer that came first counts."""
+        """Make an open question expire before its time, and continue the paths that wait for it. An answer that was
+        stored first counts instead.
+        """
         await self._claim_expired(self._journal.execution_id, interrupt_id)
         await self._owner.take()
 
@@ -348,7 +351,9 @@ class Alarms:
                 self.set(path, deadline)
 
     async def _ring(self, path: str, deadline: int) -> None:
-        """Wait until a deadline, expire the questions that are still unanswered then, and check the path."""
+        """Wait until a deadline, expire the questions that are due and still unanswered, and make the path check
+        whether it can continue.
+        """
         remaining = deadline - self._journal.clock.now()
         # In a loop, because the clock may wake early.
         while remaining > 0:
@@ -411,8 +416,8 @@ class PausableTask:
         self._end_wait()
 
     async def run(self, continuation: Coroutine[Any, Any, None] | None = None) -> None:
-        """Continue the task, and return when it has ended or is parked again. Raise the exception of the task, if it
-        has one.
+        """Resume the task, and return when it has ended or is parked again. Raise the exception of the task, if it has
+        one.
 
         If this call is cancelled, it cancels the task and waits for its end.
         """
@@ -480,7 +485,7 @@ class Runner(PathRunner):
             self.blocked()
 
     def _stop(self) -> None:
-        """Cancel the tasks of all paths at their next await."""
+        """Cancel the tasks of all paths of the execution, each at its next await."""
         self._recorder.leave()
         self.journal.is_stopping = True
         self._group.cancel()
@@ -590,12 +595,14 @@ class Runner(PathRunner):
 
     @property
     def is_parked(self) -> bool:
-        """True if the code of the execution is parked in memory, so that other processes may drive the execution."""
+        """True if the code of the execution waits in memory without being driven, so that other processes may drive the
+        execution.
+        """
         return self._parked_calls is not None
 
     @property
     def parked_tasks(self) -> int:
-        """Number of parked concurrent tasks that can continue."""
+        """Number of concurrent tasks whose waiting code is parked in memory and can continue; 0 if it is not parked."""
         return self._parked_calls.parked if self._parked_calls is not None and self._parked_calls.is_idle else 0
 
     @property
@@ -624,7 +631,7 @@ class Runner(PathRunner):
         self._pausable_task.park()
 
     async def _continue_parked(self, calls: ConcurrentCalls, first: Callable[[], object]) -> None:
-        """Continue code that was parked in memory, after recording the facts of `first` and the messages that have
+        """Resume code that was parked in memory, after recording the facts of `first` and the messages that have
         arrived meanwhile.
         """
         self._parked_calls = None
@@ -694,8 +701,8 @@ class Runner(PathRunner):
             self.blocked()
 
     async def _drive(self, path_id: str) -> None:
-        """Execute the instructions for one path until it ends or has to wait. Then check joins and the end of the
-        execution.
+        """Execute the instructions that the engine rules give for one path, until the path ends or has to wait. Then
+        check the joins and the end of the execution.
         """
         try:
             has_arrived = await self._follow(path_id)
@@ -797,11 +804,11 @@ class RunnerDependencies(Protocol):
 
     @property
     def services(self) -> Services:
-        """Services that the steps need."""
+        """Services that the steps need, such as step handlers and executors."""
 
     @property
     def chance(self) -> Chance:
-        """Source of random bits."""
+        """Source of random bits, for example for ids and for the pauses before retries."""
 
 
 def _code_identity(workflow: Workflow, dependencies: RunnerDependencies) -> tuple[object, object]:
@@ -857,7 +864,7 @@ class ParkedRun:
         return Runner(journal, recorder, services.with_source(workflow), services, may_park=may_park)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:
-        """Park the code of a runner in memory. If the code cannot continue, or its log could not be written
+        """Keep the waiting code of a runner in memory. If the code cannot continue, or its log could not be written
         (`is_stored` is False), unwind it instead.
         """
         runner.journal.park()

@@ -223,7 +223,9 @@ class Iterations:
         return {record.item for record in unknown(self._open_step)}
 
     def _meets_bound(self) -> bool:
-        """Return whether the path waits for a person to raise a budget."""
+        """Return whether the path waits for a person to raise a bound (budget), so that further items would reach the
+        same bound.
+        """
         pending = self._journal.state.pending_interrupts()
         return any(
             question.kind == RESOURCE_EXHAUSTED and self._path in (question.path, *question.waiting)
@@ -406,7 +408,7 @@ class StepRun:
 
     @property
     def open_step(self) -> OpenStep:
-        """The recorded state of the open step: its operations, items and failures."""
+        """State of the step that is open on the path, from the log: its operations, items and failures."""
         open_step = self._recorder.journal.present.paths[self._path].open
         if open_step is None:
             raise RuntimeError(f"path {self._path} is inside no step")

@@ -44,8 +44,8 @@ MICROSECONDS = 1_000_000
 
 
 class Asking:
-    """Questions and budgets of one execution. Each question is asked once, and an answer belongs to the question that
-    was shown.
+    """Questions of one execution to people, and its budget for model calls. Each question is asked once, and an answer
+    belongs to the question that was shown.
     """
 
     def __init__(self, operations: OperationLog, waits: Waits) -> None:
@@ -227,7 +227,7 @@ def _without_detours(rules: Iterable[StandingRule], files: FileSpellings | None)
 
 
 class Approving:
-    """Approval decisions about the tool calls of one execution: allow, ask a person, or deny."""
+    """Decisions of the approval rules about the tool calls of one execution: allow, ask a person, or deny."""
 
     def __init__(self, operations: OperationLog, policy: ApprovalPolicy) -> None:
         self._operations = operations
@@ -393,7 +393,7 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _caller() -> FrameType:
-    """Return the stack frame that called the function which calls `_caller`."""
+    """Return the stack frame of the code that called the function from which `_caller` is called."""
     return sys._getframe(2)  # noqa: SLF001 - `inspect.currentframe` is equal but typed as optional
 
 
@@ -467,8 +467,8 @@ def _loop_request(frame: FrameType | None) -> _LoopRequest:
 
 
 def seconds_of(value: Any, call: str) -> float:
-    """Check that a value is a number of seconds, and return it unchanged. `call` is the name of the function in the
-    error.
+    """Check that a value is a number of seconds, and return it unchanged. `call` is the name of the called function,
+    for the error.
 
     Raises
     ------

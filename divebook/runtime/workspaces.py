@@ -202,7 +202,7 @@ class Workspaces:
 
     def place_of(self, name: str) -> tuple[Path, str | None] | None:
         """Return the folder that holds the files of a workspace, and the name under which tools see it. Return None if
-        there is no such folder.
+        it has no folder yet and starts empty.
 
         Before the first call in the workspace, this is the folder from which the files are copied.
         """
@@ -525,8 +525,8 @@ class WorkspaceProvider(Protocol):
         """Return the folder from which the files of a workspace are copied, or None if the workspace starts empty."""
 
     def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
-        """Create a workspace over a folder, not entered yet. `on_egress` is called for each network request to a
-        host.
+        """Return a new workspace over a folder, which is not entered yet. `on_egress` is called for each network
+        request to a host.
         """
 
     def content(self, digest: str) -> bytes:
@@ -572,7 +572,7 @@ class WorkspaceLease:
         self.events_after = events_after
 
     def wrap(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-        """Return a function that makes the call inside the workspace."""
+        """Return a function that makes the given call inside the workspace."""
 
         async def run_inside() -> Any:
             # Set in the call and not around it: the call may run in another task, which has a copy of the context.
@@ -585,7 +585,9 @@ class WorkspaceLease:
         return run_inside
 
     def wrap_streamed(self, call: Callable[[], Awaitable[Any]]) -> StreamedCall:
-        """Return a function that makes the call inside the workspace, and streams the output of its commands."""
+        """Return a function that makes the given call inside the workspace, and streams the output of the commands that
+        the call runs.
+        """
         inside = self.wrap(call)
 
         async def run_streamed(write: Write) -> Any:
@@ -674,7 +676,7 @@ class OwnChanges(NamedTuple):
         return cls(folder, tree, changes, versions_in(manifests), content)
 
     def diffs(self) -> list[FileDiff]:
-        """Return the diff of each changed file."""
+        """Return the line-by-line diff of each changed file."""
         return diffs_of(self.changes, self.content)
 
     def protected(self) -> set[str]:
@@ -729,7 +731,7 @@ def summary_of_changes(recorded: Tree, snapshot: TreeSnapshot, content: Callable
 
 
 def change_data(change: FileChange) -> dict[str, Any]:
-    """Return path and kind of a file change as plain data, for an event or a question."""
+    """Return the path of a changed file and the kind of its change as plain data, for an event or a question."""
     data = {"path": shown_path(change.path), "kind": change.kind}
     return data if change.was is None else {**data, "was": shown_path(change.was)}
 

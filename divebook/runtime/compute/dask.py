@@ -68,7 +68,7 @@ class DaskCluster:
         priority: int = 0,
         keep: bool = True,
     ) -> None:
-        """Check the arguments. The first call opens the connection."""
+        """Check the arguments, without connecting. The first call opens the connection."""
         if importlib.util.find_spec("distributed") is None:
             raise SetupError("functions run on Dask with the package distributed: pip install 'divebook[dask]'")
         if not is_client(cluster) and not is_cluster(cluster) and not _ADDRESS.fullmatch(str(cluster)):
@@ -92,8 +92,8 @@ class DaskCluster:
         return None if self._connection is None else self._connection.dashboard
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:
-        """Return the slot that a call must hold while it runs. Repeatable calls without a time limit share the slots of
-        `WINDOW`; other calls share one slot for each thread of the cluster.
+        """Return the slot that a call must hold while it runs. Repeatable calls are limited by `WINDOW` and
+        `WINDOW_OF_THREAD`, other calls by the number of threads in the cluster.
 
         A call with a time limit counts like a non-repeatable call.
 
@@ -208,7 +208,7 @@ class Dashboards:
         self._lock = threading.Lock()
 
     def note(self, execution_id: str, address: str) -> None:
-        """Note that calls of an execution go to the cluster with this dashboard."""
+        """Remember that calls of an execution were sent to the cluster with this dashboard."""
         with self._lock:
             addresses = self._addresses.pop(execution_id, ())  # moves the execution to the end
             self._addresses[execution_id] = addresses if address in addresses else (*addresses, address)
@@ -706,7 +706,7 @@ def _error_text(error: BaseException) -> str:
 
 
 class Executors:
-    """Table of the executors of an environment, by name.
+    """Table of the executors of an environment, by name. Executors run the functions of actions and steps.
 
     Parameters
     ----------
@@ -803,7 +803,7 @@ class Executors:
             self.default = other.default
 
     def close(self) -> None:
-        """End the processes and executors that this object has created. Executors that a user passed in stay open."""
+        """End the processes and pools that this object has created. Executors that a user passed in stay open."""
         if self._processes is not None:
             self._processes.close()
         for pool in self._pools.values():

@@ -147,7 +147,7 @@ class Processes:
 
 
 class _DiedError(Exception):
-    """Error: a worker process ended during a call."""
+    """Error: a worker process ended during a call, so that the outcome of the call is unknown."""
 
 
 def _end(idle: list[_Worker], workers: set[_Worker], lock: threading.Lock) -> None:
@@ -220,8 +220,8 @@ class _Worker:
         return False
 
     def ask(self, call: bytes) -> bytes | None:
-        """Send a call to the worker process and return its pickled outcome. Return None if the process has old code and
-        refused the call.
+        """Send a call to the worker process and return its pickled outcome. Return None if the process refused the call
+        because it has imported old code.
 
         Raises EOFError or OSError if the process ends before.
         """
@@ -289,7 +289,7 @@ class _EndCheck:
         return True
 
     def close(self) -> None:
-        """Close the file descriptor of the process."""
+        """Close the file descriptor with which the end of the process is noticed, if there is one."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None

@@ -231,7 +231,7 @@ class LoopHandle:
 
 
 class _WorkerThread(threading.Thread):
-    """Thread of the pool, which makes one call after another.
+    """Thread of the pool, which makes one blocking call after another.
 
     It is a daemon: `_ThreadPool.leave` decides for which calls the process must wait.
     """
@@ -243,7 +243,7 @@ class _WorkerThread(threading.Thread):
         self._pool = pool
 
     def run(self) -> None:
-        """Make the queued calls until the pool ends this thread."""
+        """Make the calls in the queue of this thread until the pool ends the thread."""
         is_kept = True
         while is_kept and (call := self.calls.get()) is not None:
             _present.handle = call.handle
@@ -257,7 +257,7 @@ class _WorkerThread(threading.Thread):
 
 
 class _ThreadPool:
-    """Pool of the threads of this process that make blocking calls."""
+    """Pool of the threads of this process that make blocking calls for event loops."""
 
     def __init__(self) -> None:
         self._forget()
@@ -291,7 +291,9 @@ class _ThreadPool:
         return thread
 
     def put_back(self, thread: _WorkerThread) -> bool:
-        """Return a thread to the idle threads after its call. Return False if the thread must end instead."""
+        """Make a thread idle again after its call. Return False if the thread must end instead, because enough threads
+        are idle or the process ends.
+        """
         self._busy.discard(thread)
         if self._is_leaving or len(self._idle) >= MOST_IDLE:
             return False
@@ -469,7 +471,7 @@ class SlotPool:
 
 
 class Slots:
-    """Several slots that one call acquires and releases together."""
+    """Several slots (permits to run) that one call acquires and releases together."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self._slots = slots
