@@ -66,8 +66,8 @@ _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*://)(?:[^/?#]*@)?([^/?#@]*?)\.?(?::[0-
 
 
 def exactly(value: Any) -> Any:
-    """Return the form in which a rule matches exactly one value. A string with ``*`` would be read as a pattern
-    otherwise.
+    """Return the value to write into a rule so that the rule matches exactly `value`. A string with ``*``, which would
+    be read as a pattern, is wrapped. Any other value stays unchanged.
 
     >>> exactly("a.txt"), exactly("*.txt")
     ('a.txt', {'equals': '*.txt'})
@@ -84,8 +84,8 @@ def _is_exact(pattern: Any) -> bool:
 
 
 def is_allowed_by(pattern: Any, value: Any) -> bool:
-    """Return whether a value in a rule that allows calls matches an argument's value. Type, case and Unicode form
-    count.
+    """Return whether the value of an argument matches the value or pattern that a rule has for it, if the rule allows
+    calls. Type, case and Unicode form must be the same.
 
     A string that can be read in two ways matches no pattern: one with ``..``, with invisible characters, with a
     backslash, with a space at an end, or not in composed Unicode form.
@@ -113,7 +113,7 @@ def is_same(expected: Any, value: Any) -> bool:
 
 
 def _plainly(text: str) -> str | None:
-    """Return a text with percent-encoding decoded. Return None if the text can be read in more than one way."""
+    """Return a text with percent-encoding decoded. Return None if programs could read the text in more than one way."""
     plain = None if len(text) > LONGEST else _percent_decoded(text)
     if plain is None or text != text.strip() or not unicodedata.is_normalized("NFC", plain):
         return None
@@ -163,8 +163,8 @@ _ANY, _IN_PART, _IN_HOST = Repeated(_is_any), Repeated(_is_in_part), Repeated(_i
 
 @functools.lru_cache(maxsize=256)
 def _matcher(pattern: str) -> WildcardMatcher:
-    """Return the compiled form of a pattern with ``*`` and ``**``. In the host of an address, ``*`` matches characters
-    of host names only.
+    """Return the compiled matcher for a pattern with the wildcards ``*`` and ``**``. In the host of an address, ``*``
+    matches characters of host names only.
     """
     scheme, colon, remainder = pattern.partition("://")
     if not colon:
@@ -184,7 +184,8 @@ def _wildcards(pattern: str, double: Repeated, single: Repeated) -> list[Item]:
 
 
 def is_met_by(pattern: Any, value: Any) -> bool:
-    """Return whether a value in a rule that asks or denies matches an argument's value in any way to read the value.
+    """Return whether the value of an argument matches the value or pattern that a rule has for it, if the rule asks or
+    denies. It matches if one of the ways to read the value matches.
 
     The items of a list or mapping count too, unless the rule has a list or a mapping itself.
     """
@@ -216,8 +217,8 @@ def is_met_by(pattern: Any, value: Any) -> bool:
 
 
 def are_met_by(patterns: Mapping[str, Any], values: Mapping[Any, Any]) -> bool:
-    """Return whether each entry of a rule that asks or denies matches the argument of the same name. Case does not
-    count in names.
+    """Return whether the arguments of a call match all entries of a rule that asks or denies. Names of arguments are
+    compared without case.
     """
     arguments = [(_normalized(name), value) for name, value in values.items()]
     entries = [(_normalized(name), pattern) for name, pattern in patterns.items()]
@@ -230,7 +231,7 @@ def _normalized(value: Any, separator: str = " ") -> str:
     """Return a value as a string for comparisons that ignore case, Unicode form, invisible characters and surrounding
     spaces.
 
-    `between` replaces line ends and tabs, which some programs read as spaces and others ignore.
+    `separator` replaces line ends and tabs, which some programs read as spaces and others ignore.
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -247,7 +248,9 @@ def _is_invisible(character: str) -> bool:
 
 
 def _readings(value: Any) -> Iterator[str]:
-    """Yield the ways to read a value: unchanged, without quotes, as a path, as an address."""
+    """Yield the strings as which a program may read the value of an argument: unchanged, without quotes, as a path, as
+    an address.
+    """
     for text in {_normalized(value): None, _normalized(value, ""): None}:
         yield text
         plain = _normalized(_percent_decoded(text) or _percent_decoded_once(text), "").strip("'\"` ")
@@ -257,7 +260,9 @@ def _readings(value: Any) -> Iterator[str]:
 
 
 def _paths(text: str) -> Iterator[str]:
-    """Yield the normalized paths that a text can mean."""
+    """Yield the normalized file paths that a text can mean, and for a path that leaves its folder (``../``) the
+    absolute path.
+    """
     path = posixpath.normpath("/".join(part.strip() for part in text.replace("\\", "/").split("/")))
     yield path[1:] if path.startswith("//") else path  # `normpath` keeps two leading slashes, which mean one
     if path.startswith("../"):
@@ -265,7 +270,9 @@ def _paths(text: str) -> Iterator[str]:
 
 
 def _addresses(text: str) -> Iterator[str]:
-    """Yield an address without user, port and last dot of its host, because these do not change the target."""
+    """Yield an address (URL) without user, port and last dot of its host, because these do not change the target. Yield
+    nothing if the text is not an address.
+    """
     match = _ADDRESS.fullmatch(text.replace("\\", "/"))
     if match is None:
         return
@@ -279,7 +286,9 @@ def _addresses(text: str) -> Iterator[str]:
 
 
 def _is_made_of(pieces: list[str], text: str) -> bool:
-    """Return whether a text consists of some pieces in this order, with any characters between the pieces."""
+    """Return whether a text consists of the literal pieces of a pattern, in this order, with any characters between
+    them.
+    """
     if len(pieces) == 1:
         return text == pieces[0]
     first, *inner, last = pieces
@@ -299,8 +308,8 @@ def _is_made_of(pieces: list[str], text: str) -> bool:
 
 
 class StandingRule(NamedTuple):
-    """Approval rule that a person made while answering an approval question: later calls that equal the approved call
-    are allowed.
+    """Approval rule that a person made while answering an approval question: later calls of the same tool with these
+    arguments are allowed.
     """
 
     rule_id: str
@@ -331,7 +340,7 @@ BY_PERSON, BY_RULE = "User denied tool call", "A rule denies"
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """Call of a tool, an action or a step that needs an approval decision. Its arguments are validated."""
+    """Call of a tool, an action or a step that the approval rules must decide about. Its arguments are validated."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -360,7 +369,7 @@ class ToolCall:
 
 
 class Approved(NamedTuple):
-    """Decision to make a call, with its final arguments."""
+    """Decision of the approval rules, or of a person, to make a call, with its final arguments."""
 
     arguments: dict[str, Any]
     """Requested arguments, or those that a person edited."""
@@ -369,7 +378,7 @@ class Approved(NamedTuple):
 
 
 class Denied(NamedTuple):
-    """Decision not to make a call, with the reasons."""
+    """Decision of the approval rules, or of a person, not to make a call, with the reasons."""
 
     text: str
     """Text that the model gets instead of a result."""
@@ -379,7 +388,9 @@ class Denied(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Decision of the approval rules about a call: allow it, ask a person, or deny it."""
+    """Decision of the approval rules about a call (allow it, ask a person, or deny it), with the rule and its
+    reason.
+    """
 
     outcome: str
     """``allow``, ``ask`` or ``deny``."""
@@ -390,8 +401,8 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(table: Approvals, standing: Iterable[StandingRule], call: ToolCall, now_us: int) -> Verdict:
-    """Return the decision about a call at a time in microseconds since 1970, from the rules of a table and standing
-    rules.
+    """Return the decision about a call at the time `now_us` (microseconds since 1970). The rules of `table` decide;
+    where they would ask a person, a standing rule may allow the call.
     """
     verdict = _strictest(table, call, now_us)
     if verdict.outcome != ASK:
@@ -420,8 +431,8 @@ def _strictest(table: Approvals, call: ToolCall, now_us: int) -> Verdict:
 
 
 def asks(mode: str, hints: ToolHints | None) -> bool:
-    """Return whether an approval mode requires a question for a tool with these hints. Without hints, only the mode
-    ``always`` does.
+    """Return whether an approval mode requires that a person is asked before a tool with these hints about its effects
+    is called. Without hints, only the mode ``always`` does.
     """
     if mode == APPROVALS_ALWAYS or hints is None:
         return mode == APPROVALS_ALWAYS
@@ -435,7 +446,9 @@ def _holds(expires_us: int | None, now_us: int) -> bool:
 
 
 def _matches(rule: ApprovalRule, call: ToolCall) -> bool:
-    """Return whether a rule matches a call. Rules that allow match narrowly; rules that ask or deny match widely."""
+    """Return whether an approval rule applies to a call. Rules that allow are compared narrowly, rules that ask or deny
+    widely.
+    """
     matches = is_allowed_by if rule.outcome == ALLOW else is_met_by
     tools = _names_of(call, rule)
     if call.rule_name:  # a tool that a definition has renamed is not allowed under its new name
@@ -452,7 +465,7 @@ _NO_SLASH = "\N{DIVISION SLASH}"
 
 
 def _names_of(call: ToolCall, rule: ApprovalRule) -> list[str]:
-    """Return the names of a call's tool with which the tool name of a rule is compared.
+    """Return the names under which the tool of a call is compared with the tool name in a rule.
 
     The names of a server's tools may contain ``/``. A rule that allows ``files/read`` means the tool ``read`` of the
     server ``files``, not a tool with the name ``files/read`` of another server. A ``/`` in the name of a tool is
@@ -485,8 +498,8 @@ def _takes(rule: ApprovalRule, call: ToolCall) -> bool:
 
 
 def _are_exactly(patterns: Mapping[str, Any], call: ToolCall) -> bool:
-    """Return whether all arguments of a call match a rule, and the call has no further arguments. Files are compared by
-    their real paths.
+    """Return whether all arguments of a call match a rule that allows, and all further arguments have their defaults.
+    Arguments that name files are compared by their real paths.
     """
     return any(_is_exactly(patterns, arguments, call.defaults) for arguments in call.spellings or (call.arguments,))
 
@@ -531,7 +544,9 @@ _RULE: Final = {
 
 
 def shown_on_card(call: ToolCall, rule: str) -> dict[str, Any]:
-    """Return the data of the approval question about a call. `rule` is the rule or mode that requires the question."""
+    """Return the data of the approval question about a call, which its card shows to a person. `rule` is the rule or
+    mode that requires the question.
+    """
     details = {"agent": call.agent, "server": call.server, "hints": call.hints.to_dict(), "rule": rule}
     offers = {"scopes": [RUN, ALWAYS], "expires_in": LASTS}
     return {
@@ -543,7 +558,8 @@ def shown_on_card(call: ToolCall, rule: str) -> dict[str, Any]:
 
 
 def schema_of_answer(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the JSON schema of the answer to an approval question: edited arguments, and a rule for later calls.
+    """Return the JSON schema of the answer to an approval question. An answer may contain edited arguments and a rule
+    for later calls.
 
     Parameters
     ----------
@@ -557,8 +573,8 @@ def schema_of_answer(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def embedded(schema: Any, place: str) -> Any:
-    """Return a JSON schema for use inside another schema, at a JSON pointer such as ``#/anyOf/0``. Its references are
-    adapted.
+    """Return a JSON schema for use inside another schema, at the JSON pointer `place`, such as ``#/anyOf/0``.
+    References inside the schema are changed so that they point there.
     """
     if isinstance(schema, list | tuple):
         return [embedded(item, place) for item in schema]
@@ -585,8 +601,8 @@ def rule_id_of(execution_id: str, question_id: str) -> str:
 def rule_made(
     execution_id: str, question: Question, response: Mapping[str, Any], by: str | None, at_us: int
 ) -> catalog.ApprovalRuleAdded | None:
-    """Return the event for the standing rule that an answer creates, or None. Only an approval of a call creates a
-    rule.
+    """Return the event that records the standing rule which a person's answer creates. Return None if the answer does
+    not approve a call or asks for no rule.
     """
     data = question.data or {}
     answer_data = response.get("data") or {}
@@ -612,5 +628,7 @@ def rule_made(
 
 
 def rules_of_run(execution_id: str, rules: Iterable[StandingRule]) -> list[StandingRule]:
-    """Return the standing rules that were created in this execution, and not in an execution of which it is a copy."""
+    """Return those of the standing rules that were created in this execution. Rules of an execution of which this one
+    is a copy are left out.
+    """
     return [rule for rule in rules if rule.rule_id == rule_id_of(execution_id, rule.question or "")]

@@ -2,7 +2,8 @@
 functions.
 
 Model calls reserve the most that they may consume before they begin, and return the rest when they end. Calls side by
-side therefore never overshoot a bound. Example: `max_tokens` is 100, 40 are spent and a call under way has reserved 50.
+side therefore do not exceed a bound together. The exception is a call that a crash has cut off: its consumption is not
+in the log and does not count. Example: `max_tokens` is 100, 40 are spent and a call under way has reserved 50.
 A call that may need 20 does not fit (40 + 50 + 20 > 100). It waits for the call under way, which may return what it
 did not consume. A person is asked only when nothing is under way.
 """
@@ -70,7 +71,9 @@ _SPENT = {
 
 
 class Exhausted(NamedTuple):
-    """Bound that does not allow the next step or model call, with the amounts that are spent, reserved and needed."""
+    """Bound that does not allow the next step or model call, with its limit and the amounts that are spent, reserved by
+    running calls, and needed by the next call.
+    """
 
     bound: str
     limit: int | float | str
@@ -83,13 +86,13 @@ class Exhausted(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Typed reason of the error, such as ``max_cost_exceeded``."""
+        """Typed reason of the error that this bound causes, such as ``max_cost_exceeded``."""
         return REASONS[self.bound]
 
     @property
     def may_pass(self) -> bool:
-        """True if the call may become possible once the running calls have ended and returned what they did not
-        spend.
+        """True if running calls hold reservations, so that the refused call may become possible once they have ended
+        and returned the part that they did not spend.
         """
         return self.reserved is not None and Decimal(self.reserved) > 0
 
@@ -100,7 +103,9 @@ class Exhausted(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """Sentence for people with the spent, reserved and needed amounts."""
+        """Sentence for people that states how much of the bound is spent, reserved by running calls, and needed by the
+        next call.
+        """
         spent = _SPENT[self.bound].format(used=self._text(self.used), limit=self._text(self.limit), edge=self.edge)
         parts = [spent]
         if self.may_pass:
@@ -112,7 +117,7 @@ class Exhausted(NamedTuple):
 
     @property
     def needs_room(self) -> bool:
-        """True if the bound is not reached yet, but would be exceeded by the next call."""
+        """True if the bound is not reached yet, but the next call might exceed it."""
         return self.needed is not None and Decimal(self.needed) > 0
 
     def _text(self, amount: float | str | None) -> str:
@@ -131,8 +136,8 @@ def text_of_dollars(amount: float | str) -> str:
 
 
 def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozenset[str]) -> Exhausted | None:
-    """Return the first bound that forbids a path to enter a step, or None. `kinds` are the step types that call a
-    model.
+    """Return the first bound that forbids a path to enter a step. Return None if all bounds allow it. `kinds` are the
+    step types that call a model.
     """
     bounds = state.bounds
     ledger = state.ledger
@@ -157,7 +162,9 @@ def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozen
 
 
 class Consumption(NamedTuple):
-    """Consumption of model calls: number, tokens, cost in nanodollars, and the reservations of running calls."""
+    """Sums over the model calls of an execution: number of calls, tokens, cost in nanodollars, and the tokens and cost
+    reserved by running calls.
+    """
 
     calls: int = 0
     tokens: int = 0
@@ -166,23 +173,26 @@ class Consumption(NamedTuple):
     held_cost: int = 0
 
     def begun(self, reserved: Reserved) -> Consumption:
-        """Return the consumption after one more call has started."""
+        """Return the consumption after one more call has started: the call is counted, and its reservation is added."""
         tokens = self.held_tokens + reserved.tokens
         cost = self.held_cost + reserved.cost
         return self._replace(calls=self.calls + 1, held_tokens=tokens, held_cost=cost)
 
     def ended(self, reserved: Reserved) -> Consumption:
-        """Return the consumption after a call with this reservation has ended."""
+        """Return the consumption after a call with this reservation has ended: the reservation is removed. The usage of
+        the call is added by `spent`.
+        """
         return self._replace(held_tokens=self.held_tokens - reserved.tokens, held_cost=self.held_cost - reserved.cost)
 
     def spent(self, usage: Mapping[str, int]) -> Consumption:
-        """Return the consumption plus the recorded usage of a call."""
+        """Return the consumption after the recorded usage (tokens and cost) of a call was added."""
         tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
         return self._replace(tokens=self.tokens + tokens, cost=self.cost + usage.get("cost", 0))
 
 
 def call_bound(state: ExecutionState, reserved: Reserved, *, is_alone: bool = False) -> Exhausted | None:
-    """Return the first bound of an execution that forbids a model call which may consume `reserved`, or None.
+    """Return the first bound of an execution that forbids a model call which may consume the amounts in `reserved`.
+    Return None if all bounds allow the call.
 
     `is_alone` means that no model call is under way. Calls that were cut off have no end in the log. Their reservations
     then do not count.
@@ -203,7 +213,8 @@ def _consumption(state: ExecutionState) -> Consumption:
 
 
 def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exhausted | None:
-    """Return the first of some bounds that forbids a model call which may consume `reserved`, or None.
+    """Return the first limit in `bounds` that forbids a model call which may consume the amounts in `reserved`. Return
+    None if all limits allow the call.
 
     Calls under way count with their reservations.
     """
@@ -228,7 +239,9 @@ def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exha
 
 
 def require_price(bounds: Bounds, reserved: Reserved) -> None:
-    """Raise BoundExceededError if the bounds limit the cost, and the price of the model is unknown."""
+    """Raise `BoundExceededError` if the bounds limit the cost but the price of the model that is to be called is
+    unknown. Otherwise do nothing.
+    """
     if bounds.max_cost is not None and not reserved.is_priced:
         raise BoundExceededError(
             "max_cost cannot be enforced: no price is known for this model; bound its tokens with max_tokens",
@@ -238,7 +251,9 @@ def require_price(bounds: Bounds, reserved: Reserved) -> None:
 
 
 def raised(bounds: Bounds, name: str, edge: str | None, to: Any) -> Bounds:
-    """Return bounds in which one bound is raised to the value that a person chose."""
+    """Return a copy of the bounds in which one bound has the higher value that a person chose. With `edge`, it is the
+    bound of this edge.
+    """
     if edge is not None:
         return replace(bounds, edges={**bounds.edges, edge: to})
     value: Any = Decimal(to) if name == "max_cost" else to
@@ -246,7 +261,7 @@ def raised(bounds: Bounds, name: str, edge: str | None, to: Any) -> Bounds:
 
 
 class Spent(NamedTuple):
-    """Spent amount and limit of one bound, with their unit."""
+    """Row of a budget overview: the name of one bound, the amount spent, the limit, and the unit of both."""
 
     name: str
     amount: int | float | Decimal
@@ -255,7 +270,9 @@ class Spent(NamedTuple):
 
 
 def spent_of(state: ExecutionState) -> list[Spent]:
-    """Return spent amount and limit for each bound of an execution. Reservations of running calls count as spent."""
+    """Return the amount spent and the limit for each bound that an execution has. Reservations of running calls count
+    as spent.
+    """
     bounds = state.bounds
     ledger = state.ledger
     used = state.usage
@@ -272,8 +289,8 @@ def spent_of(state: ExecutionState) -> list[Spent]:
 
 
 def remaining_bounds(state: ExecutionState) -> Bounds:
-    """Return the bounds that an execution has left, for a child execution. Bounds of edges and repeats are not
-    shared.
+    """Return the part of an execution's bounds that is not spent or reserved, for a child execution that it starts.
+    Bounds of edges and of repeated steps are not passed on to the child.
     """
     bounds = state.bounds
     ledger = state.ledger
@@ -291,8 +308,8 @@ def remaining_bounds(state: ExecutionState) -> Bounds:
 
 
 def left_after(bounds: Bounds, used: Consumption) -> Bounds:
-    """Return the bounds for model calls that are left after some consumption. Reservations of running calls count as
-    spent.
+    """Return the part of bounds for model calls that is left after the consumption `used`, at least 0 for each bound.
+    Reservations of running calls count as spent.
     """
     tokens = used.tokens + used.held_tokens
     cost = dollars(used.cost + used.held_cost)
@@ -305,7 +322,9 @@ def left_after(bounds: Bounds, used: Consumption) -> Bounds:
 
 
 def share_of(remaining: Bounds, count: int) -> Bounds:
-    """Return the share of the remaining bounds for one of `count` child executions that start at the same time."""
+    """Return the part of the remaining bounds that one of `count` child executions gets if they start at the
+    same time.
+    """
     # Shares are rounded up (`-(-a // b)` is a ceiling division), so that a small rest is not lost.
     cost = None if remaining.max_cost is None else dollars(-(-int(remaining.max_cost * NANODOLLARS) // count))
     return replace(
@@ -317,13 +336,17 @@ def share_of(remaining: Bounds, count: int) -> Bounds:
 
 
 def reserved_for(bounds: Bounds) -> Reserved:
-    """Return the amount that a parent reserves for a child execution with these bounds."""
+    """Return the reservation that a parent makes for a child execution with these bounds: their tokens, cost and model
+    calls. An amount without a bound is 0.
+    """
     cost = int((bounds.max_cost or 0) * NANODOLLARS)
     return Reserved(bounds.max_tokens or 0, cost, calls=bounds.max_llm_calls or 0)
 
 
 def bounds_with_reservation(state: ExecutionState, reserved: Reserved | None) -> Bounds:
-    """Return the bounds of a child execution for which the parent has already reserved an amount."""
+    """Return the bounds of a child execution for which its parent has already made a reservation. Where the parent has
+    a limit of model calls, tokens or cost, the child gets exactly the reserved amount.
+    """
     remaining = remaining_bounds(state)
     held = reserved or Reserved()
     return replace(
@@ -371,8 +394,8 @@ def bounds_for_resumption(state: ExecutionState, definition_bounds: Bounds, rest
 
 
 def within(bounds: Bounds, other: Bounds) -> Bounds:
-    """Return bounds with the tighter limit of two bounds each. `on_exhausted` is "fail" if one of the two has this
-    value.
+    """Return `bounds` with the tighter of the two limits for each bound that parents share with children.
+    `on_exhausted` is "fail" if it is "fail" in one of the two.
     """
     tighter: dict[str, Any] = {
         name: min((limit for limit in (getattr(bounds, name), getattr(other, name)) if limit is not None), default=None)
@@ -382,7 +405,7 @@ def within(bounds: Bounds, other: Bounds) -> Bounds:
 
 
 def dollars(nanodollars: int) -> Decimal:
-    """Return an amount of nanodollars in US dollars."""
+    """Return an amount of nanodollars converted to US dollars."""
     return (Decimal(nanodollars) / NANODOLLARS).normalize()
 
 
@@ -392,12 +415,16 @@ _OR_STOP = " and continue, or stop?"
 
 
 def question_about(state: ExecutionState, exhausted: Exhausted) -> str:
-    """Return the id of the question whether to raise a bound. All paths that reach the bound share the question."""
+    """Return the id of the question to a person whether to raise an exhausted bound. All paths that reach the bound
+    share the question.
+    """
     return state.question_id("bound", exhausted.bound, exhausted.edge, exhausted.limit, state.stops)
 
 
 def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: str) -> tuple[Fact, ...]:
-    """Return the events that make a path wait for the answer about a bound. Empty if the path waits for it already."""
+    """Return the events that make a path wait for a person's answer about an exhausted bound. The question is asked if
+    it was not asked yet. Return nothing if the path waits for it already.
+    """
     interrupt_id = question_about(state, exhausted)
     pending = state.interrupts.get(interrupt_id)
     if pending is None:
@@ -409,7 +436,7 @@ def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: st
 
 
 def asked_about(exhausted: Exhausted, whose: str = "") -> tuple[str, dict[str, Any]]:
-    """Return text and data of the question whether to raise a bound.
+    """Return the text and the data of the question to a person whether to raise an exhausted bound.
 
     `whose` stands in front of the text; it names the agent that the bound belongs to.
     """
@@ -420,8 +447,8 @@ def asked_about(exhausted: Exhausted, whose: str = "") -> tuple[str, dict[str, A
 
 
 def _error_after_stop(question: str) -> str:
-    """Return the error of an execution after a person answered "stop" at a bound: the question without its last
-    words.
+    """Return the error text of an execution after a person answered "stop" at a bound: the text of the question without
+    its last words, which ask whether to raise the bound.
     """
     if question.endswith(_OR_STOP):
         return f"{question.removesuffix(_OR_STOP)}."
@@ -429,12 +456,15 @@ def _error_after_stop(question: str) -> str:
 
 
 def fails_at_bounds(state: ExecutionState) -> bool:
-    """Return whether an execution fails at a reached bound instead of asking a person."""
+    """Return whether an execution fails when it reaches a bound. Otherwise a person is asked."""
     return state.bounds.on_exhausted == FAIL
 
 
 def follow_about_bounds(draft: Draft, question: Question) -> None:
-    """Apply the answer to a question about a bound to a state: raise the bound, or stop the execution."""
+    """Apply the answer to a question about a bound to the state of an execution: raise the bound, or make the paths
+    stop before their next step. Questions about a bound of an agent, and questions from definitions, change nothing
+    here.
+    """
     response = question.response or {}
     details = question.data or {}
     if (

@@ -1,5 +1,5 @@
-"""Functions that apply events to the draft of a state: changes of paths, reservations, workspaces and enclosing
-operations.
+"""Functions that apply events to the draft of an execution's state: events of paths, reservations, workspaces and
+enclosing operations.
 
 `engine.evolve` calls them while it folds a log. Each function reads everything that it needs before its first change,
 so that an error leaves the draft unchanged.
@@ -39,7 +39,9 @@ def is_sleeping(path: PathState) -> bool:
 
 
 def sleeps(open_step: OpenStep) -> bool:
-    """Return whether an operation that only waits (timer, signal, child execution) is running in an open step."""
+    """Return whether an operation that only waits (a timer, signal wait or child execution) is running in this open
+    step.
+    """
     records = open_step.operations.values()
     return any(record.operation_type in SLEEPS and record.status == RUNNING for record in records)
 
@@ -92,7 +94,7 @@ def path_waiting(draft: Draft, data: catalog.PathWaiting) -> None:
 
 
 def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
-    """Apply `path_joined`: release a path from a join. It gets the outputs of the paths that were joined with it."""
+    """Apply `path_joined`: release a path from a join. It gets the step outputs of the paths that end at the join."""
     path = draft.path(data)
     outputs = path.step_outputs
     places = path.outputs_at
@@ -108,7 +110,9 @@ def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
 
 
 def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> PathState:
-    """End the path of the current event and return its state."""
+    """End the path of the current event with a status: release its reservations, and update the counts of active and
+    waiting paths. Return the state of the path.
+    """
     path = draft.path(data)
     draft.ledger = _without(draft, path, error or status)
     draft.active -= 1
@@ -126,8 +130,8 @@ def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> 
 
 
 def _without(draft: Draft, path: PathState, why: str) -> Ledger:
-    """Return the ledger (counters of an execution) without the reservations and the open agent step of a path that
-    ends.
+    """Return the ledger (counters of an execution) after a path has ended: without the reservations of its open step,
+    and with its open visit of an agent step marked as failed for the reason `why`.
     """
     ledger = draft.ledger
     if path.hop is not None:
@@ -153,8 +157,8 @@ def release_calls(draft: Draft, path: PathState) -> None:
 
 
 def held_by_children(state: ExecutionState) -> Reserved:
-    """Return the sum of the reservations for the child executions of an execution. Running model calls are not
-    included.
+    """Return the sum of the reservations that an execution has made for its child executions. Reservations of running
+    model calls are not included.
     """
     open_steps = [path.open for path in state.paths.values() if path.open is not None and path.phase != ENDED]
     total = Reserved()
@@ -164,8 +168,8 @@ def held_by_children(state: ExecutionState) -> Reserved:
 
 
 def _without_reservations(open_step: OpenStep | None) -> OpenStep | None:
-    """Return an open step without the reservations of its calls. Reservations for children stay, because a child may
-    continue.
+    """Return an open step without the reservations of its model calls. Reservations for child executions stay, because
+    a child may continue.
     """
     if open_step is None or not any(map(_is_released, open_step.operations.values())):
         return open_step
@@ -185,8 +189,8 @@ def _reserved_for_child(record: OperationRecord) -> Reserved | None:
 
 
 def with_child_reservations(path: PathState, ledger: Ledger) -> Ledger:
-    """Return the ledger (counters) plus the reservations for children of an ended path, whose usage is not counted
-    yet.
+    """Return the ledger (counters) plus the reservations that an ended path had made for child executions. Their usage
+    is not counted yet, so a resumed path needs the reservations again. For an active path the ledger is unchanged.
     """
     records = path.open.operations.values() if path.phase == ENDED and path.open is not None else ()
     for record in records:
@@ -195,7 +199,9 @@ def with_child_reservations(path: PathState, ledger: Ledger) -> Ledger:
 
 
 def reservations_to_restore(state: ExecutionState) -> Reserved:
-    """Return the reservations that an ended execution needs again when it is resumed."""
+    """Return the reservations that an execution will hold when it is resumed: those that it holds now, and those of
+    ended paths for their child executions.
+    """
     ledger = state.ledger
     for path in state.paths.values():
         ledger = with_child_reservations(path, ledger)
@@ -225,7 +231,9 @@ def path_cancelled(draft: Draft, data: catalog.PathCancelled) -> None:
 
 
 def without_a_call(ledger: Ledger, path: PathState) -> Ledger:
-    """Return the ledger (counters) with one model call fewer, because the call was replayed from another log."""
+    """Return the ledger (counters) with one model call fewer, because the result of the call came from another log and
+    no model was called.
+    """
     ledger = ledger._replace(llm_calls=ledger.llm_calls - 1)
     if path.hop is None:
         return ledger
@@ -236,7 +244,7 @@ def without_a_call(ledger: Ledger, path: PathState) -> Ledger:
 
 
 def workspace_opened(draft: Draft, data: catalog.WorkspaceOpened) -> None:
-    """Apply `workspace_opened`: add a workspace with its folder and the digest of its files.
+    """Apply `workspace_opened`: add a workspace with its folder and the digest of its files to the state.
 
     A fork that creates a folder continues with the files of its source. Its changes still count from the first files of
     the source.
@@ -249,7 +257,7 @@ def workspace_opened(draft: Draft, data: catalog.WorkspaceOpened) -> None:
 
 
 def files_changed(draft: Draft, data: catalog.FilesChanged) -> None:
-    """Apply `files_changed`: set the digest of the present files of a workspace."""
+    """Apply `files_changed`: set the digest of the files that a workspace has now. An unknown workspace is ignored."""
     workspace = draft.workspaces.get(data.workspace)
     if workspace is not None:
         draft.workspaces = draft.workspaces.set(
@@ -258,7 +266,7 @@ def files_changed(draft: Draft, data: catalog.FilesChanged) -> None:
 
 
 def workspaces_of_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWorkspace]:
-    """Return the workspaces of a fork's source as the fork has them at first: with the source's files, without an own
+    """Return the workspaces that a fork has at first, from those of its source: with the same files, but without an own
     folder.
     """
     for name, workspace in workspaces.items():
@@ -276,8 +284,8 @@ def workspaces_of_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWo
 def with_enclosing(
     open_step: OpenStep, record: OperationRecord, data: catalog.OperationStarted
 ) -> tuple[OperationRecord, OpenStep]:
-    """Return the record of an operation that starts, with a reference to the enclosing operation, and the changed open
-    step.
+    """Return the record of an operation that starts, with a reference to the operation that encloses it, and the open
+    step with that relation. An agent's turn, for example, encloses its tool calls.
     """
     earlier = open_step.operations.get(record.operation_id)
     if record.operation_type in ENCLOSING:
@@ -296,14 +304,16 @@ def with_enclosing(
 def _with_enclosing_registered(
     open_step: OpenStep, record: OperationRecord, earlier: OperationRecord | None
 ) -> OpenStep:
-    """Return an open step in which an enclosing operation is registered. The operation may start a second time."""
+    """Return an open step in which an operation that encloses others is registered under its start event. If the
+    operation starts a second time, the entry of its earlier start is replaced.
+    """
     holders = open_step.holders if earlier is None else open_step.holders.delete(earlier.started_sequence)
     return open_step._replace(holders=holders.set(record.started_sequence, record.operation_id))
 
 
 def without_enclosed(open_step: OpenStep, outer: OperationRecord) -> OpenStep:
-    """Return an open step without the records of operations inside a completed enclosing operation. Running operations
-    stay.
+    """Return an open step without the records of the ended operations inside an operation that has completed. Running
+    operations stay.
     """
     operations = open_step.operations
     holders = open_step.holders.delete(outer.started_sequence)

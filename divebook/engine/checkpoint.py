@@ -1,4 +1,5 @@
-"""Checkpoints: states of executions as bytes and back, so that a long log need not be folded from its beginning.
+"""Conversion of execution states to bytes and back. The bytes are a checkpoint, with which a long log need not be
+folded from its beginning.
 
 A checkpoint is a cache. One of another version, or one that does not fit its log, is ignored; deleting all checkpoints
 changes nothing. Large values are in the log already, so a checkpoint refers to the events that hold them and copies
@@ -41,14 +42,17 @@ def is_large(value: Any) -> bool:
 
 
 def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int]:
-    """Return the event numbers of large values by key, after event `sequence` has set the value of a key."""
+    """Return the mapping from keys to the events that hold their large values, after event `sequence` has set the value
+    of one key. A small value has no entry.
+    """
     if is_large(value):
         return places.set(key, sequence)
     return places.delete(key) if places and key in places else places
 
 
 def moved(places: Map[K, int], new_places: Map[K, int], keys: Map[K, Any]) -> Map[K, int]:
-    """Return the event numbers of large values by key, after other values have replaced the values of some keys.
+    """Return the mapping from keys to the events that hold their large values, after values from another path have
+    replaced those of some keys.
 
     `new_places` has the event numbers of the new values, `keys` has all replaced keys.
     """
@@ -113,7 +117,9 @@ class _Writer:
         """Differences between the present variables and the snapshots with the numbers 1, 2 ..."""
 
     def written(self) -> dict[str, Any]:
-        """Return the state as a dict of plain values, and of records that `_plain` converts later."""
+        """Return the state as a dict of plain values, and of named tuples that `_plain` converts when the dict is
+        encoded.
+        """
         state = self._state
         fields = _differing(self._state, "variables_at")
         # The last event of a completed execution holds its outputs, unless annotations follow it.
@@ -135,7 +141,9 @@ class _Writer:
         }
 
     def _values(self, values: Mapping[Any, Any], places: Mapping[Any, int]) -> list[Any]:
-        """Split values into a list of small values, and a list of the event numbers of large values."""
+        """Split a mapping into a list of pairs with small values, and a list of pairs of a key and the number of the
+        event that holds its large value.
+        """
         if not places:
             return [list(values.items()), []]
         outside = [(key, places[key]) for key in values if key in places]
@@ -162,8 +170,8 @@ class _Writer:
         return written
 
     def _operations(self, operations: Map[str, OperationRecord]) -> list[Any]:
-        """Split operations into a list of operations with small results, and a list of operations whose end event has
-        the result.
+        """Split the records of operations into two lists: those with a small result, and those without their result,
+        because the event of their end holds it.
         """
         inside = []
         outside = []
@@ -177,7 +185,9 @@ class _Writer:
         return [inside, outside]
 
     def _snapshot(self, variables: Map[str, Any], places: Map[str, int]) -> int:
-        """Return the number of a set of variables in the checkpoint. Add the set if it is new."""
+        """Return the number that identifies a set of variables in the checkpoint. A set that is not in the checkpoint
+        yet is added, as its difference from the variables of the execution.
+        """
         number = self._snapshots.get(id(variables))
         if number is None:
             number = len(self._snapshots)
@@ -190,7 +200,7 @@ class _Writer:
 
 
 class _Loading:
-    """Converter of the plain data of a checkpoint to an execution's state."""
+    """Converter of the plain data of a checkpoint, and of the large values in the log, to an execution's state."""
 
     def __init__(self, data: Mapping[str, Any], facts: Mapping[int, Payload]) -> None:
         self._fields = dict(data["state"])
@@ -199,7 +209,7 @@ class _Loading:
         self._snapshots += [self._snapshot(difference) for difference in data["differences"]]
 
     def state(self) -> ExecutionState:
-        """Return the loaded state."""
+        """Return the execution's state that the plain data of the checkpoint describes."""
         data = self._fields
         paths = [self._path(path) for path in data["paths"]]
         data["variables"], data["variables_at"] = self._snapshots[0]
@@ -210,7 +220,9 @@ class _Loading:
         return _record_of(ExecutionState, data)
 
     def _values(self, written: Sequence[Any], value_in: ValueIn) -> tuple[Map[Any, Any], Map[Any, int]]:
-        """Return the values by key, and the event numbers of the large values by key."""
+        """Return the mapping that `_Writer._values` split, and the numbers of the events that hold its large values.
+        The large values are read from these events.
+        """
         inside, outside = written
         places = dict(outside)
         values = dict(inside)
@@ -263,7 +275,7 @@ def _entry_of(field: str) -> ValueIn:
 
 
 def _variable(fact: Any, key: str) -> Any:
-    """Return the value that an event `state_mutated` has set for a variable."""
+    """Return the value that an event `state_mutated` has set for the variable named `key`."""
     return {mutation.key: mutation.value for mutation in fact.mutations}[key]
 
 
@@ -275,8 +287,8 @@ def _operation(row: Sequence[Any]) -> OperationRecord:
 
 
 def _plain(part: Any) -> Any:
-    """Return a record inside a state as a list or dict, without converting its fields. Return any other value
-    unchanged.
+    """Return a `Map`, `Bounds` or named tuple as a list or dict, without converting the values in it. Return any other
+    value unchanged.
     """
     if isinstance(part, Map):
         return list(part.items())
@@ -286,7 +298,9 @@ def _plain(part: Any) -> Any:
 
 
 def _differing(record: Any, *without: str) -> dict[str, Any]:
-    """Return the fields of a record that differ from their default values. Usually these are few."""
+    """Return the fields of a dataclass or named tuple that differ from their default values, by name, except those
+    named in `without`.
+    """
     kind: Any = type(record)
     defaults = _defaults(kind)
     values = record._asdict() if hasattr(record, "_asdict") else record.__dict__
@@ -306,8 +320,8 @@ def _defaults(kind: Any) -> Mapping[str, Any]:
 
 
 def _record_of(kind: Callable[..., T], data: Mapping[str, Any]) -> T:
-    """Create a dataclass or named tuple from its fields in plain form. Fields that are records already stay
-    unchanged.
+    """Create a dataclass or named tuple from its fields as plain lists and dicts. Fields that have their final type
+    already stay unchanged.
     """
     readers = _readers(kind)
     values = dict[str, Any]()
@@ -324,8 +338,8 @@ def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
 
 @functools.cache
 def _reader(kind: Any) -> Callable[[Any], Any] | None:
-    """Return the function that converts a value of a type from its plain form, a list or a mapping. None if no
-    conversion is needed.
+    """Return the function that converts a plain list or mapping to a value of a type. Return None if no conversion is
+    needed.
     """
     origin = get_origin(kind)
     arguments = get_args(kind)

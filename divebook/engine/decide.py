@@ -1,4 +1,6 @@
-"""Rules that decide what an execution does next. No other code decides.
+"""Rules that decide which instruction a driver carries out next: run a step, record events, wait, or end. They also
+decide joins, branches, rollbacks and the end of an execution. One decision is made elsewhere:
+`divebook.runtime.recorder` decides whether a call of unknown outcome is repeated or a person is asked about it.
 
 `decide` returns instructions for a workflow and a state; it never acts. A driver that runs one task per path calls
 `decide_path` (for one path), `decide_joins` (when a path waits or ends) and `decide_end` (when a path ends). Together
@@ -51,7 +53,7 @@ ANSWERED = ("recorded", "read-only")
 
 
 def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]:
-    """Return all instructions that can be carried out now, for the oldest path first."""
+    """Return all instructions that a driver can carry out now in this state, those of the oldest path first."""
     end = decide_end(workflow, state)
     if end:
         return (end,)
@@ -60,7 +62,7 @@ def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]
 
 
 def decide_start(workflow: Workflow) -> Fact:
-    """Return the event that starts the root path."""
+    """Return the event that starts the first path (the root path) of an execution."""
     return Fact(catalog.PathStarted(workflow.start.name), ROOT)
 
 
@@ -68,7 +70,7 @@ def decide_start(workflow: Workflow) -> Fact:
 
 
 def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> PathInstruction | None:
-    """Return the next instruction for one path, or None if the path has ended.
+    """Return the next instruction for one path, or None if the path has ended or has nothing to do at present.
 
     The phase of the path determines the instruction. While the execution is rolled back, only paths that run rollbacks,
     or that must find out whether a call took effect, get one. After a person answered "stop" at a bound, paths fail
@@ -97,7 +99,9 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
 
 
 def _begin(workflow: Workflow, state: ExecutionState, path: PathState) -> PathInstruction:
-    """Return the instruction that starts a path, together with its first step if that step can run at once."""
+    """Return the instruction that records the start of a path. If the first step of the path can run at once, the same
+    instruction runs it.
+    """
     start = (Fact(catalog.PathStarted(path.current_step), path.id),)
     following = None if state.stopped is not None else _enter(workflow, state, path, path.current_step)
     if isinstance(following, RunStep):
@@ -112,7 +116,9 @@ def _enter(workflow: Workflow, state: ExecutionState, path: PathState, step: str
 
 
 def _run(workflow: Workflow, state: ExecutionState, path: PathState, step: str) -> PathInstruction:
-    """Return the instruction to run a step, if the bounds allow it. Otherwise let the path fail or ask a person."""
+    """Return the instruction to run a step, if the bounds allow it. Otherwise return the instruction that makes the
+    path fail, or that asks a person whether to raise the bound.
+    """
     exhausted = step_bound(state, path, workflow.step(step), ASKING_TYPES) if state.bounds is not NO_BOUNDS else None
     if exhausted is None:
         return RunStep(path.id, step, path.visits.get(step, 0) + 1)
@@ -161,15 +167,17 @@ def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets:
 
 
 def _undo(path: PathState) -> PathInstruction:
-    """Return the instruction for a path that runs one rollback, regardless of bounds and of an answer "stop"."""
+    """Return the instruction for a path that runs one rollback, regardless of bounds and of a person's answer "stop" at
+    a bound. Once its step has run, the path completes.
+    """
     if path.phase in (READY, IN_STEP):
         return RunStep(path.id, path.current_step, path.visits.get(path.current_step, 1), resumed=path.phase == IN_STEP)
     return _complete(path)
 
 
 def _settle(path: PathState) -> PathInstruction | None:
-    """Return the instruction to find out whether calls with a rollback took effect. Nothing else starts in their
-    step.
+    """Return the instruction to run the step of a path again only to find out whether its calls with a rollback took
+    effect. No other call starts in that step. Return None if no such call is open in the step.
     """
     if not unsettled(path.open):
         return None
@@ -177,8 +185,8 @@ def _settle(path: PathState) -> PathInstruction | None:
 
 
 def only_settles(state: ExecutionState, place: Place) -> bool:
-    """Return whether a path may start no new call at a place, because it only settles interrupted calls before a
-    rollback.
+    """Return whether a path may not make the call at a place. It is True while the execution is rolled back and the
+    path only finds out whether interrupted calls took effect, except for these calls themselves.
 
     A call of unknown outcome may be made again there, and no other (test_rollback_unknown.py).
     """
@@ -192,7 +200,8 @@ def only_settles(state: ExecutionState, place: Place) -> bool:
 
 
 def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[RecordFacts, ...]:
-    """Return the instructions for joins that are complete, because no other path can still reach them.
+    """Return the instructions that release paths from joins which no other path can reach any more. Return nothing if
+    no join can be released.
 
     Paths that wait for each other at different joins are released in order of age, so that none waits for ever.
     """
@@ -227,7 +236,9 @@ def _join(paths: list[PathState]) -> RecordFacts:
 
 
 def _last_step(path: PathState) -> str:
-    """Return the step that a path at a join completed last, or the join if the path has completed no step."""
+    """Return the step that a path at a join completed last. If the path has completed no step, return the step with the
+    join.
+    """
     return path.last_step or path.current_step
 
 
@@ -237,8 +248,8 @@ def _last_step(path: PathState) -> str:
 def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = False) -> RecordFacts | CancelPaths | None:
     """Return the events that end an execution or start its rollback, or None while the execution continues.
 
-    If a path has failed while others are active, these are cancelled first. With `is_left`, that has been done, except
-    for the paths that `decide_leaving` keeps.
+    If a path has failed while others are active, an instruction to cancel these is returned first. `is_left` means that
+    they are cancelled already, except for the paths that `decide_leaving` keeps active.
     """
     if state.rolling_back is not None:
         return None if state.active or state.is_over else RecordFacts((_undone(state),))
@@ -258,7 +269,8 @@ def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = Fal
 
 
 def decide_leaving(state: ExecutionState, reason: str) -> RecordFacts:
-    """Return the events that cancel the active paths, after one path has failed or the execution was cancelled.
+    """Return the events that cancel the active paths of an execution, because one path has failed or the execution was
+    cancelled.
 
     A path with a call of unknown outcome that needs a rollback stays active until the outcome is known.
     """
@@ -269,8 +281,8 @@ def decide_leaving(state: ExecutionState, reason: str) -> RecordFacts:
 
 
 def decide_settled(state: ExecutionState, path_id: str) -> RecordFacts | None:
-    """Return the events that end a path which `decide_leaving` kept active, once the outcomes of its calls are
-    known.
+    """Return the event that cancels a path which `decide_leaving` kept active, once the outcomes of its calls are
+    known. Return None if an outcome is still unknown, or if this is not such a path.
     """
     path = state.paths[path_id]
     ending = state.rolling_back
@@ -280,7 +292,8 @@ def decide_settled(state: ExecutionState, path_id: str) -> RecordFacts | None:
 
 
 def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = True) -> RecordFacts:
-    """Return the events to record when all paths of a cancelled execution have ended.
+    """Return the events to record when all paths of a cancelled execution have ended: the start of its rollback, or its
+    end as cancelled.
 
     The execution is rolled back if necessary. If this process cannot do that (`is_here` is False), it returns to its
     queue, if it has one. An execution that is already being rolled back ends; resuming it continues the rollback.
@@ -295,8 +308,8 @@ def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = T
 
 
 def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState | None = None) -> tuple[Fact, ...]:
-    """Return the first events of an execution. An execution with a parent or predecessor joins the queue of that
-    execution.
+    """Return the first events of an execution. If its parent or predecessor has a queue, the events also put it into
+    that queue and resume it at once.
 
     `comes_from` is the state of its parent or predecessor.
     """
@@ -307,12 +320,14 @@ def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState
 
 
 def decide_return(state: ExecutionState) -> tuple[Fact, ...]:
-    """Return the events that return an execution to its queue. Empty if it has no queue."""
+    """Return the events that put an execution back into its queue. Return no events if it has no queue."""
     return () if state.queue is None else (Fact(catalog.ExecutionEnqueued(state.queue, state.priority)),)
 
 
 def _needs_rollback(state: ExecutionState) -> bool:
-    """Return whether an execution has completed work with rollbacks. A what-if without side effects has none."""
+    """Return whether an execution has completed work with rollbacks, or calls with rollbacks whose outcome is unknown.
+    It is False for a what-if without side effects.
+    """
     return bool(state.rollbacks or state.unsettled) and state.tools not in ANSWERED
 
 
@@ -321,7 +336,9 @@ def _start_of_rollback(state: ExecutionState, started: catalog.RollbackStarted) 
 
 
 def _not_undone(state: ExecutionState) -> list[str]:
-    """Return the names of the steps whose work is not rolled back yet, in the order of their rollback."""
+    """Return the names of the steps whose work is not rolled back yet, in the order in which it would be rolled back.
+    Empty if no rollback has started.
+    """
     if state.rolling_back is None:
         return []
     settling = [path.current_step for path in state.unsettled]
@@ -336,8 +353,8 @@ def _next_undoing(state: ExecutionState, number: int) -> Fact:
 
 
 def _undone(state: ExecutionState) -> Fact:
-    """Return the event that starts the next rollback, for the latest work first, or the event that ends the
-    execution.
+    """Return the event that starts the next rollback, that of the latest work first. If all rollbacks have started,
+    return the event that ends the execution as failed or cancelled.
     """
     if state.undone_from > 1:
         return _next_undoing(state, state.undone_from - 1)
@@ -351,8 +368,8 @@ def _undone(state: ExecutionState) -> Fact:
 
 
 def _unsure(state: ExecutionState) -> str:
-    """Return a warning about failed steps with a call of unknown outcome, which is not rolled back. Empty if there is
-    none.
+    """Return a warning, which is added to the final error, about failed steps with a call that needs a rollback but may
+    not have taken effect. Such a call is not rolled back. Return an empty string if there is none.
     """
     steps = [path.current_step for path in state.paths.values() if path.status == FAILED and unknown(path.open)]
     if not steps:
@@ -361,7 +378,8 @@ def _unsure(state: ExecutionState) -> str:
 
 
 def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:
-    """Return the declared outputs of a workflow: for each output the variable of its name, else the output's default.
+    """Return the declared outputs of a workflow, by name. The value of an output is the variable with its name, else
+    the default of the output, else None.
 
     If a workflow has a single output without a variable and a default, its value is the text of the last step.
     """
@@ -386,7 +404,8 @@ def _last_output(state: ExecutionState) -> str | None:
 
 
 def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
-    """Return the names of the steps that an execution is in, or can still reach.
+    """Return the names of the steps in which the paths of an execution are now, and of the steps that they can still
+    reach.
 
     Their agents, actions and functions must exist; those of finished steps need not. An execution that has ended can be
     resumed at any of its steps.
@@ -400,6 +419,8 @@ def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
 
 
 def steps_to_undo(state: ExecutionState) -> frozenset[str]:
-    """Return the names of the steps whose work is being rolled back, or may have to be."""
+    """Return the names of the steps whose work is being rolled back, or will be if the execution fails or is
+    cancelled.
+    """
     done = {undoing.step for undoing in state.rollbacks.values()}
     return frozenset(done.union(path.current_step for path in state.unsettled))

@@ -85,7 +85,8 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
 
 
 def evolve_records(state: ExecutionState, records: Iterable[tuple[Record, int]]) -> ExecutionState:
-    """Return the state of an execution after some records of its log.
+    """Return the state of an execution after some records of its log. A record has one or more events that were written
+    together.
 
     Each record comes with the number of its events that the state has already. Errors are those of `evolve`.
     """
@@ -95,7 +96,9 @@ def evolve_records(state: ExecutionState, records: Iterable[tuple[Record, int]])
 
 
 def follow(draft: Draft, records: Iterable[tuple[Record, int]]) -> None:
-    """Apply records to a mutable draft like `evolve_records`. After an error the draft must not be used any more."""
+    """Apply records to a mutable draft of a state, with the same arguments and errors as `evolve_records`. After an
+    error the draft must not be used any more.
+    """
     for record, folded in records:
         _change(draft, record, record.facts, folded)
 
@@ -120,7 +123,8 @@ def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | Non
 
 
 def fold_records(execution_id: str, records: Iterable[Record], state: ExecutionState | None = None) -> ExecutionState:
-    """Return the state of an execution after all events of some records, like `fold`.
+    """Return the state of an execution after all events of some log records, starting from `state` or from an empty
+    state. Errors are those of `fold`.
 
     `state` may have the first events of the first record already.
     """
@@ -137,7 +141,9 @@ def fold_records(execution_id: str, records: Iterable[Record], state: ExecutionS
 
 
 def _refused(draft: Draft, data: Payload, error: Exception) -> CorruptStoreError:
-    """Return the error for an event that does not fit the events before it (test_a_forged_log_is_a_corrupt_log)."""
+    """Return the error for an event that cannot be applied to the state after the events before it
+    (test_a_forged_log_is_a_corrupt_log).
+    """
     return CorruptStoreError(
         f"event {draft.last_sequence} ({data.event_type}) of execution {draft.execution_id} does not fit the log: "
         f"{type(error).__name__}: {error}"
@@ -145,7 +151,9 @@ def _refused(draft: Draft, data: Payload, error: Exception) -> CorruptStoreError
 
 
 def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], folded: int = 0) -> None:
-    """Apply an event or a record to a draft. The draft has the first `folded` events of the record already."""
+    """Apply the events of a record, or a single event, to a draft of a state. The first `folded` events of the record
+    are skipped, because the draft has them already.
+    """
     sequence = entry.sequence + folded
     moment = entry.recorded_at
     if sequence != draft.last_sequence + 1:
@@ -220,8 +228,8 @@ def _was_denied(draft: Draft, path: PathState) -> bool:
 
 
 def _reopen(path: PathState) -> None:
-    """Reset a path to the point from which it continues. Successful operations of its step stay, failed operations are
-    removed.
+    """Reset a failed or cancelled path to the point from which it continues when its execution is resumed. Successful
+    operations of its open step stay, failed operations are removed so that they run again.
     """
     has_ended = path.phase == ENDED
     open_step = path.open
@@ -240,7 +248,9 @@ def _reopen(path: PathState) -> None:
 
 
 def _within_its_hop(path: PathState, ledger: Ledger) -> Ledger:
-    """Return the ledger (counters) for a path that is resumed inside an agent step. The step still counts once."""
+    """Return the ledger (counters) for a path that is resumed inside an agent step. The visit of the step is marked as
+    running again and is not counted a second time.
+    """
     if path.hop is not None or path.open is None or path.open.step_type != PROMPT:
         return ledger
     place = (path.id, path.current_step)
@@ -266,9 +276,10 @@ def _without_failures(path: PathState, open_step: OpenStep) -> Map[str, Operatio
 
 
 def _ending_failures(path: PathState, open_step: OpenStep) -> list[OperationRecord]:
-    """Return the records of the failed operations that caused a step to end.
+    """Return the records of the failed operations that made a step fail, so that a resumption repeats exactly these.
 
-    These are all of them, but a function, an agent or a stage of a pipeline may have continued after some.
+    These are all failed operations of the step. But the code of a function, an agent or a pipeline stage may have
+    caught some failures and continued; those are not included.
     """
     records = open_step.operations.values()
     failures = [record for record in records if record.status == FAILED]
@@ -354,7 +365,9 @@ def _leave(draft: Draft, data: Payload) -> None:
 
 
 def step_started(draft: Draft, data: catalog.StepStarted) -> None:
-    """Apply `step_started`: count the visit of the step, and open the step with the present variables."""
+    """Apply `step_started`: count the visit of the step, and open the step with the variables of the execution at this
+    event.
+    """
     path = draft.path(data)
     step = draft.step
     is_hop = data.step_type == PROMPT
@@ -372,8 +385,8 @@ def step_started(draft: Draft, data: catalog.StepStarted) -> None:
 
 
 def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
-    """Return the ledger (counters) after a path has entered a step: loops, bounded edges and agent steps are
-    counted.
+    """Return the ledger (counters) after a path has entered a step: passes through loops, passages of edges with a
+    bound, and visits of agent steps are counted.
     """
     ledger = draft.ledger
     step = draft.step
@@ -410,7 +423,8 @@ def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
 
 
 def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int]]:
-    """Return how often in a row each step had an equal result, after one more result of a step.
+    """Return, for each step of a path, the digest of its last result and how often in a row it had this result. One
+    more result of a step is included.
 
     Results are equal if the operations and the output text are.
     """
@@ -422,7 +436,7 @@ def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int
 
 
 def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
-    """Apply `step_failed`: store the error of a step."""
+    """Apply `step_failed`: store the error of a step, and the operations whose failure ended it."""
     path = draft.path(data)
     ledger = draft.ledger.with_error(draft.step, data.error, draft.moment)
     if path.hop is not None:
@@ -435,7 +449,9 @@ def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
 
 
 def step_retried(draft: Draft, data: catalog.StepRetried) -> None:
-    """Apply `step_retried`: store that a step, an item or a call has failed and will be repeated."""
+    """Apply `step_retried`: store that a step, an item of `Each` or a call has failed and will be repeated after a
+    pause.
+    """
     path, open_step = draft.open_step(data)
     item = data.iteration_index if data.key is None else data.key
     path.open = open_step._replace(failures=open_step.failures.set(item, (data.attempt, data.delay)))
@@ -467,7 +483,9 @@ def iteration_completed(draft: Draft, data: catalog.IterationCompleted) -> None:
 
 
 def rows_completed(draft: Draft, data: catalog.RowsCompleted) -> None:
-    """Apply `rows_completed`: store the results of some rows of a frame, which count as one item."""
+    """Apply `rows_completed`: store the results of some rows of a frame (DataFrame). A group of rows counts as one
+    item.
+    """
     path, open_step = draft.open_step(data)
     path.open = _with_item(draft, open_step, data)
 
@@ -490,7 +508,9 @@ def _with_item(draft: Draft, open_step: OpenStep, data: Item) -> OpenStep:
 
 
 def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
-    """Apply `state_mutated`: change variables of the execution and of the path that changes them."""
+    """Apply `state_mutated`: set or delete variables of the execution, also in the copy of the variables that the path
+    reads.
+    """
     before = draft.variables
     sequence = draft.last_sequence
     new_variables = draft.variables, draft.variables_at = _mutated(before, draft.variables_at, data.mutations, sequence)
@@ -505,7 +525,9 @@ def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
 def _mutated(
     variables: Map[str, Any], places: Map[str, int], mutations: Iterable[catalog.Mutation], sequence: int
 ) -> tuple[Map[str, Any], Map[str, int]]:
-    """Return the variables after some changes, and the numbers of the events that hold the large values."""
+    """Return variables after some of them were set or deleted, together with the sequence numbers of the events that
+    hold the large values.
+    """
     for mutation in mutations:
         key = mutation.key
         if mutation.type == "set":
@@ -552,7 +574,7 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
 
 
 def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted) -> Reserved | None:
-    """Return the reservation to release when an operation starts again, or None.
+    """Return the earlier reservation to release when an operation starts again, or None if it had none.
 
     The reservation of a child that another child replaces stays
     (test_it_stays_held_where_another_execution_takes_the_place).
@@ -591,7 +613,9 @@ def operation_completed(draft: Draft, data: catalog.OperationCompleted) -> None:
 
 
 def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
-    """Apply `event_emitted`: store a user-defined event as an operation, if its code requests it again on replay."""
+    """Apply `event_emitted`: store an event that user code emitted as a completed operation, so that replay finds it.
+    Without an operation id, nothing is stored.
+    """
     if data.operation_id is None:
         return
     path, open_step = draft.open_step(data)
@@ -614,8 +638,8 @@ def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
 def _ended(
     draft: Draft, data: catalog.OperationCompleted | catalog.OperationFailed, status: str, outcome: Outcome
 ) -> OperationRecord:
-    """Store the end of an operation with its usage, and release its reservation. Return the operation's record as it
-    was before.
+    """Store the end of an operation: its outcome and usage. Its reservation is released. Return the operation's record
+    as it was before.
 
     Usage is added to the step and the execution. A call that was replayed from another log does not count as a model
     call. With `data.held`, the call keeps a reservation although it has ended.
@@ -652,7 +676,9 @@ def _ended(
 
 
 def _child_ended(draft: Draft, record: OperationRecord, usage: Mapping[str, int] | None) -> None:
-    """Store the end of a child execution: count its usage, and drop its signals."""
+    """Store the end of a child execution in the ledger (counters) of its parent: count its usage, and drop the signals
+    that announced its end.
+    """
     child = record.signal or ""
     draft.ledger = draft.ledger.with_child(child, usage or {})
     if child in draft.signals:
@@ -710,7 +736,7 @@ def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
 
 
 def interrupt_resolved(draft: Draft, data: catalog.InterruptResolved) -> None:
-    """Apply `interrupt_resolved`: store an answer and wake the paths that waited for it."""
+    """Apply `interrupt_resolved`: store the answer to a question, and wake the paths that waited for it."""
     question = _open_question(draft, data.interrupt_id)
     answered_question = question.resolved(data)
     _settle(draft, answered_question, data.message)

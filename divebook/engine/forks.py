@@ -1,4 +1,5 @@
-"""Forks: the event that starts an execution with the first events of another one, and the changes that a fork makes.
+"""Forks (executions that start with the first events of another execution): the event that begins a fork, and the
+changes that a fork makes.
 
 Operations and questions that are open at the event of the fork belong to the source. The fork drops them, and starts
 them again or gets their results from the change. Ended operations and answered questions stay
@@ -60,8 +61,8 @@ _APART = ("definition", "model")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Differences of a fork from its source, as plain data: variables, inputs, results, answers, prompts, model,
-    definition.
+    """Differences of a fork from its source, as plain data: variables, inputs, results, answers, prompts, skipped
+    steps, model, definition. All fields are optional.
 
     All fields are optional.
 
@@ -120,7 +121,9 @@ class Change:
 
     @classmethod
     def of(cls, change: Change | Mapping[str, Any] | None) -> Change:
-        """Create a change from a `Change` or from a mapping of its fields. None changes nothing."""
+        """Create a change from a `Change` or from a mapping of its fields. None gives a change without any
+        differences.
+        """
         if isinstance(change, Change):
             return change
         if not isinstance(change, Mapping | None):
@@ -134,22 +137,24 @@ class Change:
 
     @classmethod
     def recorded(cls, data: ExecutionForked) -> Change:
-        """Return the change that is recorded in a fork's start event."""
+        """Return the change that is recorded in the event with which a fork starts."""
         return cls(**(data.change or {}), model=data.model, definition=data.definition)
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Names of the fields that are not empty."""
+        """Names of the fields of the change that are not empty."""
         values = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
         return tuple(name for name, value in values if value not in (None, {}))
 
     def to_data(self) -> dict[str, Any]:
-        """Return the change as plain data, for the field ``change`` of a fork's start event."""
+        """Return the change as plain data, for the field ``change`` of a fork's start event. Model and definition are
+        left out, because the event has own fields for them.
+        """
         return {name: getattr(self, name) for name in self.named if name not in _APART}
 
     def workflow(self, source: Workflow) -> Workflow:
-        """Return the workflow of a fork: the source's workflow with the changed definition or prompts, if there are
-        any.
+        """Return the workflow of a fork: the changed definition or else the source's workflow, with the changed
+        prompts.
 
         Raises
         ------
@@ -215,8 +220,8 @@ _TOGETHER = frozenset(
 
 
 def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
-    """Apply `execution_forked`: drop the open operations and questions of the source, and apply the changes of the
-    fork.
+    """Apply `execution_forked` to a state with the shared events: drop the open operations and questions of the source,
+    and apply the changes of the fork.
     """
     change = Change.recorded(data)
     _reset(draft, data)
@@ -240,8 +245,8 @@ def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
 
 
 def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
-    """Reset times, messages, queue and outcome of the source. The consumption before the fork still counts for the
-    bounds.
+    """Reset times, messages, queue, rollbacks and outcome in the state that a fork copied from its source. The
+    consumption before the fork still counts for the bounds.
     """
     draft.lifecycle = RUNNING
     draft.started_us = draft.moment
@@ -293,7 +298,9 @@ def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
 
 
 def _without_calls(path: PathState, open_step: OpenStep, change: Change) -> OpenStep:
-    """Return an open step without the unfinished calls of the source, and with the results that the change sets."""
+    """Return an open step without the unfinished calls, which belong to the source of a fork, and with the results that
+    the change of the fork sets.
+    """
     records: dict[str, OperationRecord] = {}
     for key, record in open_step.operations.items():
         if key in change.results:
@@ -307,8 +314,8 @@ def _without_calls(path: PathState, open_step: OpenStep, change: Change) -> Open
 
 
 def _without_dropped(ledger: Ledger, path: PathState, before: OpenStep | None) -> Ledger:
-    """Return the ledger (counters) without the model calls that a fork drops from a step. Only the source counts
-    them.
+    """Return the ledger (counters) without the model calls that a fork drops from an open step of its source. `before`
+    is the step as the source had it.
     """
     if before is None or path.open is None:
         return ledger
@@ -327,7 +334,9 @@ def _belongs_to_source(path: PathState, open_step: OpenStep, record: OperationRe
 
 
 def _skip_failed(draft: Draft, change: Change) -> None:
-    """Move paths whose steps have failed behind these steps, and set the steps' outputs from the change."""
+    """Move paths whose step has failed behind this step. The change of the fork has the output text of the step for
+    each path.
+    """
     for name, output in change.skipped.items():
         path = draft.own(name)
         step = path.current_step
@@ -347,7 +356,7 @@ def _skip_failed(draft: Draft, change: Change) -> None:
 
 
 def _set_variables(draft: Draft, change: Change) -> None:
-    """Set the changed variables of the execution, also where open steps and conditions read them."""
+    """Set the variables that a fork changes, also in the copies that open steps and conditions read."""
     values = change.variables
     if not values:
         return
@@ -372,7 +381,9 @@ def _without(places: Map[str, int], names: Iterable[str]) -> Map[str, int]:
 
 
 def _settle_questions(draft: Draft, change: Change) -> None:
-    """Drop the open questions, which the fork asks again, and apply the answers that the change sets."""
+    """Apply the answers that the change of a fork sets, and drop the other open questions, which the fork asks
+    again.
+    """
     for question in list(draft.interrupts.values()):
         if question.id in change.answers:
             answer = catalog.InterruptResolved(question.id, change.answers[question.id], CHANGED_BY)
@@ -388,7 +399,8 @@ def _settle_questions(draft: Draft, change: Change) -> None:
 
 
 def require_reach(change: Change, source: ExecutionState) -> None:
-    """Raise `SetupError` if a change refers to something that the source does not have at the fork point.
+    """Raise `SetupError` if the change of a fork refers to something that its source does not have at the fork point.
+    Otherwise do nothing.
 
     Results need an open operation, answers a question, skipped paths a failed step, and inputs an input of that name.
     Variables may be new.
@@ -419,8 +431,8 @@ def require_reach(change: Change, source: ExecutionState) -> None:
 
 
 def snapped(events: Sequence[Event], at: int) -> int:
-    """Return the event nearest to `at` after which an execution can be forked. Facts recorded by one rule stay
-    together.
+    """Return the event nearest to `at` after which an execution can be forked. A fork cannot begin between events that
+    one rule of the engine records together.
 
     The end of an execution and the start of its rollback are not shared, since no other event could follow them.
 
@@ -444,7 +456,8 @@ def _belong_together(data: catalog.Payload, following: catalog.Payload) -> bool:
 
 
 def opened_as(first: catalog.ExecutionStarted, forks: Iterable[catalog.ExecutionForked]) -> catalog.ExecutionStarted:
-    """Return the start event of an execution with the changes of its forks applied.
+    """Return the start event of an execution as if it had been started with the changes of its forks (inputs, model,
+    bounds, definition and others).
 
     Examples
     --------

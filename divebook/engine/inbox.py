@@ -1,4 +1,5 @@
-"""Events that messages from outside cause: answers, signals, revocations, annotations. Pure functions.
+"""Conversion of messages from outside (answers, signals, revocations of approval rules, annotations) to events. Pure
+functions.
 
 The store keeps messages in an inbox in the order of their arrival. The driver adds the facts of this module to the log.
 `ExecutionState.taken` is the number of the last message in the log, so that no message is added twice.
@@ -24,7 +25,9 @@ EXPIRED = "expired"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Message from outside to an execution, stored in its inbox until the log has it."""
+    """Message from outside (answer, signal, revocation, annotation) to an execution, stored in its inbox until the log
+    has it.
+    """
 
     execution_id: str
     kind: str
@@ -42,12 +45,15 @@ class Message:
 
 
 def answer_payload(response: Mapping[str, Any], by: str) -> dict[str, Any]:
-    """Return the payload of an answer message. The key of the message is the id of the question."""
+    """Return the payload of a message that answers a question: the answer, and the name of the person. The key of the
+    message is the id of the question.
+    """
     return {"response": response, "by": by}
 
 
 def signal_payload(name: str, payload: Any, by: str | None = None) -> dict[str, Any]:
-    """Return the payload of a signal message. The key of the message is its own id.
+    """Return the payload of a message that carries a signal: name, payload and sender of the signal. The key of the
+    message is its own id.
 
     `by` is the name of the sender; by default the source of the message.
     """
@@ -56,7 +62,8 @@ def signal_payload(name: str, payload: Any, by: str | None = None) -> dict[str, 
 
 
 def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str, Question]:
-    """Return all questions of an execution by id, oldest first, with the answers that some messages contain.
+    """Return all questions of an execution by id, oldest first. Answers in `messages` that the log does not have yet
+    are applied to them.
 
     An answer in the inbox counts even if no process drives the execution, so that its log does not have it yet.
     """
@@ -71,14 +78,14 @@ def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str
 
 
 def facts_of(state: ExecutionState, messages: Iterable[Message]) -> list[Fact]:
-    """Return the events that messages add to a log, in the order of the messages. Messages that the log has already add
-    nothing.
+    """Return the events that the messages of an inbox add to the log of an execution, in the order of the messages.
+    Messages that the log has already add nothing.
     """
     return [fact for message in messages if message.number > state.taken for fact in _facts(state, message)]
 
 
 def annotated(message: Message) -> catalog.ExecutionAnnotated:
-    """Return the event of a message of kind `ANNOTATION`."""
+    """Return the event that a message of kind `ANNOTATION` adds to the log."""
     return replace(catalog.ExecutionAnnotated(**message.payload), message=message.number)
 
 

@@ -1,4 +1,4 @@
-"""Instructions that the rules of `engine.decide` give to the runner, and facts to record.
+"""Instructions that `engine.decide` returns for the driver of an execution, and the events that they record (`Fact`).
 
 The runner carries the instructions out: it records facts, runs steps, evaluates conditions, and waits.
 """
@@ -14,7 +14,7 @@ from divebook.events.payload import fast_init
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Event payload to record, with its path and step."""
+    """Event to record that has no sequence number yet: its payload, path and step."""
 
     data: Payload
     path: str = ""
@@ -24,7 +24,7 @@ class Fact:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
-    """Instruction to record some events, in this order."""
+    """Instruction to append some events to the log, in this order."""
 
     facts: tuple[Fact, ...]
 
@@ -32,8 +32,8 @@ class RecordFacts:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Instruction to record the events `first`, then to run a step. `resumed` means that the log has the start of the
-    step already.
+    """Instruction to append the events `first` to the log, and then to run a step. `resumed` means that the log has the
+    start of the step already.
     """
 
     path: str
@@ -46,7 +46,7 @@ class RunStep:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class EvaluateConditions:
-    """Instruction to evaluate the conditions of a step's edges and to record each result, in this order.
+    """Instruction to evaluate the conditions on the edges that leave a step, and to record each result, in this order.
 
     `conditions` has pairs ``(condition, target)``.
     """
@@ -59,7 +59,9 @@ class EvaluateConditions:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class AwaitJoin:
-    """Instruction to let a path wait at a join until the other paths have arrived or ended."""
+    """Instruction for a path that waits at a join until each other path has arrived, has ended, or cannot reach the
+    join.
+    """
 
     path: str
 
@@ -67,7 +69,7 @@ class AwaitJoin:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class AwaitAnswer:
-    """Instruction to record some events, if any, and to park the path until its question is answered."""
+    """Instruction to append some events to the log, if any, and to suspend the path until its question is answered."""
 
     path: str
     facts: tuple[Fact, ...] = ()
@@ -76,7 +78,9 @@ class AwaitAnswer:
 @fast_init
 @dataclass(frozen=True, slots=True)
 class CancelPaths:
-    """Instruction to stop every path that is still active, to wait for its end, and to record that it was cancelled."""
+    """Instruction to stop every path that is still active, to wait until its code has ended, and to record that it was
+    cancelled.
+    """
 
     reason: str
 

@@ -105,7 +105,11 @@ LIFE_CYCLE: tuple[StatusRow, ...] = (
         "of its own (divebook import --as-fork)",
     ),
 )
-"""The life-cycle table: one row for each status."""
+"""The life-cycle table: one row for each status.
+
+No event leads to the status waiting. `divebook.engine.state.ExecutionState.status` derives it: the execution is paused,
+or each of its active paths waits. The process that appends events stores the derived status with them.
+"""
 
 _ALLOWED = {row.status: row.allows for row in LIFE_CYCLE}
 STATUSES = tuple(row.status for row in LIFE_CYCLE)
@@ -133,13 +137,15 @@ def may_follow(status: str, kind: Kind) -> bool:
 
 
 def check_may_follow(execution_id: str, status: str, kind: Kind) -> None:
-    """Raise `ExecutionEndedError` if an event of this type may not be appended to an ended execution."""
+    """Raise `ExecutionEndedError` if an execution with this status has ended and an event of this type may not be
+    appended to it. Otherwise do nothing.
+    """
     if status in TERMINAL and not may_follow(status, kind):
         raise ExecutionEndedError(execution_id, status, kind.event_type, WAY_ON[status])
 
 
 def as_table() -> str:
-    """Return the life-cycle table in Markdown."""
+    """Return the life-cycle table as Markdown, for CONTRIBUTING.md."""
     rows = ["| status | comes with | may be appended then | by |", "|---|---|---|---|"]
     rows += [
         f"| {row.status} | {_named(row.entered_by) or row.explanation} | {_followers(row.allows)} | {row.writer} |"
@@ -174,7 +180,9 @@ def violations(events: Iterable[Event]) -> Iterator[tuple[int, str]]:
 
 
 class _LogChecker:
-    """Checker of a log, event by event: knows which paths, operations and questions are open at an event."""
+    """Checker that reads the events of a log in order and reports those that contradict earlier ones. It knows which
+    paths, operations and questions are open.
+    """
 
     def __init__(self) -> None:
         self.status = catalog.PENDING
@@ -192,7 +200,7 @@ class _LogChecker:
         """By id: True for an open question, False for a settled one."""
 
     def check(self, event: Event) -> Iterator[str]:
-        """Yield the faults of the next event, and update the open paths, operations and questions."""
+        """Yield a text for each fault of the next event, and then update the open paths, operations and questions."""
         kind = type(event.data)
         self.sequence = event.sequence
         if not may_follow(self.status, kind):
@@ -219,26 +227,30 @@ class _LogChecker:
             self.paths[event.path] = False
 
     def branched(self, data: catalog.PathBranched) -> Iterator[str]:
-        """Add new paths. Yield a fault for a path that exists already."""
+        """Register the paths that a path branches into. Yield a fault for each path that exists already."""
         for new in data.new_paths:
             if new["id"] in self.paths:
                 yield f"path {new['id']} begins a second time"
             self.paths[new["id"]] = True
 
     def resumed(self, _data: catalog.ExecutionResumed) -> Iterator[str]:
-        """Reopen failed and cancelled paths, because the execution is resumed."""
+        """Mark all paths as active again, because the execution is resumed. This is never a fault."""
         self.paths = dict.fromkeys(self.paths, True)
         return iter(())
 
     def forked(self, data: catalog.ExecutionForked) -> Iterator[str]:
-        """Close the operations and questions that were open in the source, because the fork starts them again."""
+        """Close the operations and questions that were open in the source execution, because the fork starts them
+        again. Enclosing operations stay open. Yield a fault if the fork event is not behind the shared events.
+        """
         if self.sequence <= data.at:
             yield f"it claims to come after event {data.at}"
         self.operations = {name: running and name in self.holders for name, running in self.operations.items()}
         self.questions = dict.fromkeys(self.questions, False)
 
     def begun(self, data: catalog.OperationStarted) -> Iterator[str]:
-        """Open an operation, perhaps a second time. Yield a fault if its enclosing operation is not running."""
+        """Register an operation as running, perhaps for a second time. Yield a fault if it is inside another operation
+        that is not running.
+        """
         if data.within is not None and not self.operations.get(self.begun_at.get(data.within, "")):
             yield f"call {data.operation_id} begins within that of event {data.within}, which is not under way"
         self.operations[data.operation_id] = True
@@ -247,27 +259,27 @@ class _LogChecker:
         self.begun_at[self.sequence] = data.operation_id
 
     def ended(self, data: catalog.OperationCompleted | catalog.OperationFailed) -> Iterator[str]:
-        """Close an operation. Yield a fault if it was not open."""
+        """Register the end of an operation. Yield a fault if the operation was not running."""
         if not self.operations.get(data.operation_id):
             yield f"call {data.operation_id} ends without having begun"
         # A person may provide the result later if it was lost.
         self.operations[data.operation_id] = isinstance(data, catalog.OperationFailed) and data.lost is not None
 
     def asked(self, data: catalog.InterruptRaised) -> Iterator[str]:
-        """Open a question. Yield a fault if it is open already."""
+        """Register a question as open. Yield a fault if it is open already."""
         if self.questions.get(data.interrupt_id):
             yield f"question {data.interrupt_id} is open already"
         self.questions[data.interrupt_id] = True
 
     def settled(self, data: catalog.InterruptResolved | catalog.InterruptExpired) -> Iterator[str]:
-        """Close a question. Yield a fault if it was not open."""
+        """Register the answer or expiry of a question. Yield a fault if the question was not open."""
         if not self.questions.get(data.interrupt_id):
             is_settled = data.interrupt_id in self.questions
             yield f"question {data.interrupt_id} {'is settled already' if is_settled else 'was never asked'}"
         self.questions[data.interrupt_id] = False
 
     def joined(self, data: catalog.InterruptJoined) -> Iterator[str]:
-        """Yield a fault if a path waits for a question that was never asked."""
+        """Yield a fault if a path waits for a question that no earlier event has asked."""
         if data.interrupt_id not in self.questions:
             yield f"question {data.interrupt_id} was never asked"
 

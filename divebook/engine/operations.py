@@ -93,8 +93,8 @@ def operation_name(operation_type: str, parameters: Mapping[str, Any] | None) ->
 
 
 def consumption_of(fields: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return the consumption of a failed call from the attributes of its error. Return None if the error has no
-    consumption.
+    """Return the consumption (such as tokens) of a failed call, which the fields of its recorded error contain. Return
+    None if they contain no valid consumption.
 
     >>> consumption_of({"consumed_usage": {"input_tokens": 5}})
     {'input_tokens': 5}
@@ -106,7 +106,8 @@ def consumption_of(fields: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 def operation_arguments(parameters: Any) -> Mapping[str, Any] | None:
-    """Return the named arguments of a call from the operation's parameters, or None if there are none.
+    """Return the arguments by name that an operation's recorded parameters contain, such as those of an action or a
+    tool. Return None if they contain none.
 
     >>> operation_arguments({"action_name": "Pay", "params": {"amount": 5}})
     {'amount': 5}
@@ -140,7 +141,8 @@ _KINDS = {
 
 
 def operation_kind(operation_type: str) -> str:
-    """Return the name of an operation type or step type for people.
+    """Return the words with which people see an operation type or step type. Types without own words are shown with
+    spaces in place of underscores.
 
     >>> operation_kind("action_execution"), operation_kind("time_access"), operation_kind("prompt")
     ('action', 'time access', 'prompt')
@@ -152,14 +154,15 @@ _PAUSE = re.compile(r"(?:.*-)?retry-\d+")
 
 
 def pause_key(key: str | None, failures: int) -> str:
-    """Return the key of the timer that pauses before another attempt. `key` is the call's key, or None for a step or an
-    item.
+    """Return the key (the last part of a place) of the timer that pauses before another attempt. `key` is the key of
+    the failed call, or None for a step or an item of `Each`.
     """
     return f"retry-{failures}" if key is None else f"{key}-retry-{failures}"
 
 
 def is_pause(operation_type: str, key: str | int | None) -> bool:
-    """Return whether an operation is the timer that pauses before another attempt.
+    """Return whether an operation is the timer that pauses before another attempt after a failure. The operation is
+    given by its type and key.
 
     Examples
     --------
@@ -177,7 +180,8 @@ The arguments of a tool call are another part; see `arguments_part`.
 
 
 def arguments_part(tool: str, call: str) -> str:
-    """Return the name of the streamed part that has the arguments of a tool call.
+    """Return the name of the part of a streamed text that has the arguments of one tool call. `call` is the id of the
+    call.
 
     >>> arguments_part("search", "call_7")
     'arguments:search:call_7'
@@ -186,10 +190,10 @@ def arguments_part(tool: str, call: str) -> str:
 
 
 class Write(Protocol):
-    """Protocol of the function that receives streamed text."""
+    """Protocol of the function to which a call passes its text piece by piece while the text arrives."""
 
     def __call__(self, text: str, part: str = TEXT) -> None:
-        """Add a piece of text to a part of the stream."""
+        """Add a piece of text to one part of the call's streamed text, such as the model's text or its thinking."""
 
 
 StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]
@@ -217,7 +221,7 @@ class Place(NamedTuple):
 
     @property
     def idempotency_key(self) -> str:
-        """Key of 32 hexadecimal digits that is equal for all attempts."""
+        """Key of 32 hexadecimal digits that identifies the place, and is equal for all attempts of the call."""
         return _digest(self._replace(attempt=0))
 
     def __str__(self) -> str:
@@ -249,7 +253,9 @@ def _digest(place: Place) -> str:
 
 
 class Reserved(NamedTuple):
-    """Reservation from the bounds: the maximum that a model call or a child execution may consume."""
+    """Reservation from the bounds: the most tokens, cost and model calls that a model call or a child execution may
+    consume.
+    """
 
     tokens: int = 0
     cost: int = 0
@@ -260,20 +266,22 @@ class Reserved(NamedTuple):
     """Model calls of a child execution. A model call itself counts when it begins, and reserves none."""
 
     def plus(self, other: Reserved | None) -> Reserved:
-        """Return the sum of two reservations."""
+        """Return the sum of this reservation and another one. None counts as nothing."""
         if other is None:
             return self
         is_priced = self.is_priced and other.is_priced
         return Reserved(self.tokens + other.tokens, self.cost + other.cost, is_priced, self.calls + other.calls)
 
     def to_dict(self) -> dict[str, int]:
-        """Return the amounts that are not zero, in the form in which the log stores a reservation."""
+        """Return the amounts of the reservation (tokens, cost, calls) that are not zero, by name, as the log stores
+        them.
+        """
         amounts = ("tokens", self.tokens), ("cost", self.cost), ("calls", self.calls)
         return {name: value for name, value in amounts if value}
 
     @staticmethod
     def of(data: Mapping[str, int] | None) -> Reserved | None:
-        """Create a reservation from the form in which the log stores it, or return None if there is none."""
+        """Create a reservation from the dict that `to_dict` returned. Return None if the dict is None or empty."""
         return Reserved(data.get("tokens", 0), data.get("cost", 0), calls=data.get("calls", 0)) if data else None
 
 
@@ -285,7 +293,7 @@ class Slot(Protocol):
     """
 
     async def __aenter__(self) -> object:
-        """Wait until the permit is free, and acquire it."""
+        """Wait until the call is within the limit of concurrent calls, and acquire the permit."""
 
     async def __aexit__(self, *_: object) -> None:
         """Release the permit, unless it has been released already."""
@@ -295,7 +303,9 @@ class Slot(Protocol):
 
 
 class Setting(NamedTuple):
-    """Settings of a call, such as model and instructions. They are recorded, but replay does not compare them."""
+    """Settings of a call, such as the model and the instructions of a request. They are recorded, but replay does not
+    compare them.
+    """
 
     told: Mapping[str, Any]
     """Settings that differ from those of the previous call, by name."""
@@ -304,7 +314,8 @@ class Setting(NamedTuple):
 
 
 class RunOperation(Protocol):
-    """Protocol of the function with which code inside a step makes a non-deterministic call that is recorded.
+    """Protocol of the function with which code inside a step makes a non-deterministic call (an operation). The result
+    is recorded, and replay returns the recorded result instead of making the call.
 
     Replay returns the recorded result.
     """
@@ -322,4 +333,6 @@ class RunOperation(Protocol):
         streamed: StreamedCall | None = None,
         slot: Slot | None = None,
     ) -> Any:
-        """Return the recorded result of the operation, or make the call and record its result."""
+        """Return the recorded result of the operation. If the log has none, make the call with `call` and record its
+        result.
+        """

@@ -57,7 +57,9 @@ HOPELESS = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Description of an error that retry and catch policies need: classes, message, reason, item and place."""
+    """Description of an error, with which retry and catch policies decide: its classes, message, typed reason, item of
+    `Each` and line of code.
+    """
 
     message: str
     kind: str
@@ -89,7 +91,7 @@ class Fault:
         clean: Callable[[str], str] = str,
         place: Mapping[str, Any] | None = None,
     ) -> Fault:
-        """Create the description of an error and its causes.
+        """Create the description of an error, which retry and catch policies use, from the error and its causes.
 
         `place` is where it was raised. It is used if the error does not have its place.
         """
@@ -123,18 +125,18 @@ class Fault:
 
     @property
     def index(self) -> int | None:
-        """Number of the item of `Each` that failed, or None."""
+        """Number of the item of `Each` that failed; None if no item did."""
         return None if self.item is None else self.item.index
 
     def matches(self, errors: Sequence[str]) -> bool:
-        """Return whether a policy applies that lists class names or parts of messages. A policy with an empty list
-        always applies.
+        """Return whether a policy applies to the error. `errors` are the class names and parts of messages that the
+        policy lists. A policy with an empty list always applies.
         """
         return not errors or any(entry in self.names or entry in self.message for entry in errors)
 
     def to_data(self, step: str, attempts: int) -> dict[str, Any]:
-        """Return the value that `Catch.store` stores in a variable. If an item of `Each` failed, it includes
-        `iteration` and `item`.
+        """Return the description of the error as a dict, which `Catch.store` stores in a variable. If an item of `Each`
+        failed, it includes `iteration` and `item`.
         """
         data = {"type": self.kind, "message": self.message, "step": step, "attempts": attempts}
         return data if self.item is None else {**data, "iteration": self.item.index, "item": self.item.item}
@@ -203,8 +205,8 @@ def recorded_chain(error: BaseException) -> list[BaseException]:
 
 
 def telling(error: BaseException) -> BaseException:
-    """Return the most informative error of a chain of causes: the error of a call or a script, if there is one, else
-    the outermost error.
+    """Return the error of a chain of causes that tells people most: the error of a call or a script if an error of
+    divebook encloses it, the cause of a failed item of `Each`, else the outermost error.
 
     Errors that divebook raises around other errors contain more information, for example which model is unusable.
     """
@@ -215,7 +217,7 @@ def telling(error: BaseException) -> BaseException:
 
 
 def _is_source(link: DivebookError) -> bool:
-    """Return whether an error is the error of an operation or a script, which the log can restore."""
+    """Return whether an error was raised by an operation or a script, so that the log can restore it."""
     return isinstance(link, ScriptError) or (isinstance(link, OperationError) and bool(link.error_names))
 
 
@@ -237,7 +239,9 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 
 def failure_text(error: BaseException, clean: Callable[[str], str] = str) -> str:
-    """Return the message of an error, with the class name in front if divebook has not raised the error."""
+    """Return the message of an error. The class name stands in front unless the error is one of divebook's own or its
+    message begins with the name.
+    """
     if isinstance(error, BaseExceptionGroup):
         return failure_text(error.exceptions[0], clean)
     text = text_of(error, clean)
@@ -247,7 +251,8 @@ def failure_text(error: BaseException, clean: Callable[[str], str] = str) -> str
 
 
 def retry_delay(policy: Retry | None, failures: int, failure: Fault, chance: float) -> float | None:
-    """Return the seconds to wait before another attempt, or None if the policy allows none.
+    """Return the seconds to wait before another attempt after a failure. Return None if the retry policy allows no
+    other attempt.
 
     Parameters
     ----------
@@ -264,5 +269,5 @@ def retry_delay(policy: Retry | None, failures: int, failure: Fault, chance: flo
 
 
 def catching(step: Step, failure: Fault) -> Catch | None:
-    """Return the first `Catch` policy of a step that applies to a failure, or None."""
+    """Return the first `Catch` policy of a step that applies to a failure. Return None if no policy does."""
     return next((policy for policy in step.catch if failure.matches(policy.errors)), None)

@@ -1,4 +1,5 @@
-"""State of an execution (`ExecutionState`, immutable), its parts, and its mutable copy for folding events (`Draft`).
+"""State of an execution (`ExecutionState`, immutable), the states inside it, and its mutable copy with which events are
+folded (`Draft`).
 
 A state is immutable and shares structure with its predecessor (`immutables.Map`). A snapshot therefore costs nothing,
 and the tenth step costs as much as the ten-thousandth. Only `engine.evolve` creates new states.
@@ -76,11 +77,11 @@ class Usage(NamedTuple):
         return f"Usage({parts}{' nanodollars' if self.cost else ''})"
 
     def plus(self, more: Mapping[str, int]) -> Usage:
-        """Return the sum of this usage and another usage, which is given as a mapping."""
+        """Return the sum of this usage and another usage, which is a mapping from field names to numbers."""
         return Usage(*map(add, self, map(more.get, self._fields, repeat(0)))) if more else self
 
     def to_dict(self) -> dict[str, int]:
-        """Return the fields that are not zero."""
+        """Return the fields of the usage that are not zero, by name."""
         return {name: value for name, value in zip(self._fields, self, strict=True) if value}
 
 
@@ -92,7 +93,7 @@ Outcome: TypeAlias = tuple[Any, str | None, tuple[str, ...], Mapping[str, Any] |
 
 
 class OperationRecord(NamedTuple):
-    """State of one operation in an open step: its status, result or error."""
+    """State of one operation in an open step: its status, its result or error, and its reservation."""
 
     operation_id: str
     operation_type: str
@@ -132,19 +133,23 @@ class OperationRecord(NamedTuple):
 
     @property
     def consumed(self) -> Mapping[str, int]:
-        """Consumption of a failed operation, in the form of `OperationFailed.usage`."""
+        """Consumption that the error of a failed operation reports, in the form of `OperationFailed.usage`; empty if it
+        reports none.
+        """
         return consumption_of((self.raised or {}).get("fields") or {}) or {}
 
     @classmethod
     def begun(cls, *fields: Any) -> OperationRecord:
-        """Create the record of a started operation from its first five fields.
+        """Create the record of an operation that has just started, from the first five fields of this class.
 
         Like the other constructors here, this costs a third of calling the class.
         """
         return tuple.__new__(cls, fields + _BEGUN)
 
     def ended(self, sequence: int, status: str, outcome: Outcome) -> OperationRecord:
-        """Return the record with the end of the operation."""
+        """Return a copy of the record in which the operation has ended with a status and an outcome. The reservation is
+        removed.
+        """
         return tuple.__new__(
             OperationRecord, (*self[:5], sequence, status, *outcome, self.until, self.signal, None, *self[14:])
         )
@@ -190,8 +195,8 @@ class OpenStep(NamedTuple):
         return tuple.__new__(OpenStep, (self[0], self.operations.set(record.operation_id, record), *self[2:]))
 
     def with_items(self, iterations: Map[int, Any], places: Map[int, int]) -> OpenStep:
-        """Return the state of the step with other item results, and the event numbers of the large results. Called once
-        for each item.
+        """Return the state of the step with the results of its finished items, and the numbers of the events that hold
+        the large results. Called once for each item of `Each`.
         """
         return tuple.__new__(OpenStep, (*self[:2], iterations, *self[3:8], places, *self[9:]))
 
@@ -205,7 +210,7 @@ NO_CHILDREN: Map[str, Usage] = Map()
 
 
 class Hop(NamedTuple):
-    """Visit of an agent step by a path (an agent hop)."""
+    """One visit of an agent step by a path (an agent hop): its times, status, error and number of model calls."""
 
     step: str
     path: str
@@ -224,8 +229,8 @@ NO_ERRORS: Map[int, Mapping[str, Any]] = Map()
 
 
 class Ledger(NamedTuple):
-    """Ledger of an execution: counters, reservations, visits of agent steps, and errors. A call counts from its
-    start.
+    """Counters of an execution (model calls, agent steps, loops), its reservations, visits of agent steps, and errors.
+    A call counts from its start.
     """
 
     llm_calls: int = 0
@@ -247,7 +252,9 @@ class Ledger(NamedTuple):
     """Errors of steps: ``agent``, ``error``, ``error_type``, ``timestamp`` (microseconds)."""
 
     def holding(self, reserved: Reserved | None, sign: int = 1) -> Ledger:
-        """Return the ledger with a reservation added, or released if `sign` is -1."""
+        """Return the ledger with a reservation added, or removed if `sign` is -1. Without a reservation it is
+        unchanged.
+        """
         if reserved is None:
             return self
         return self._replace(
@@ -257,17 +264,19 @@ class Ledger(NamedTuple):
         )
 
     def with_child(self, child: str, usage: Mapping[str, int]) -> Ledger:
-        """Return the ledger with the usage of a child execution added."""
+        """Return the ledger with the usage of a child execution added, and with its model calls counted."""
         counted = self.children.set(child, self.children.get(child, NO_USAGE).plus(usage))
         return self._replace(llm_calls=self.llm_calls + usage.get("requests", 0), children=counted)
 
     def with_error(self, step: str, error: str, at: int) -> Ledger:
-        """Return the ledger with the error of a step added."""
+        """Return the ledger with the error of a step added to its list of errors."""
         record = {"agent": step, "error": error, "error_type": "ProcessingError", "timestamp": at}
         return self._replace(errors=self.errors.set(len(self.errors), record))
 
     def with_hop(self, number: int, **changes: Any) -> Ledger:
-        """Return the ledger with changed fields of one visit of an agent step."""
+        """Return the ledger with some fields changed in the record of one visit of an agent step. `number` is the
+        number of the visit.
+        """
         return self._replace(history=self.history.set(number, self.history[number]._replace(**changes)))
 
 
@@ -284,7 +293,7 @@ The name of the workspace follows it."""
 
 
 class HeldWorkspace(NamedTuple):
-    """State of a workspace that an execution has used: its folder and the digest of its files."""
+    """State of a workspace that an execution has used: its folder or container, and the digest of its files."""
 
     kind: str
     """Kind of place where commands run: ``local``, ``fenced``, ``virtualenv``."""
@@ -310,7 +319,9 @@ class HeldWorkspace(NamedTuple):
 
 
 class Undone(NamedTuple):
-    """Description of the work in a log that is rolled back, or will be: its first event, steps and operations."""
+    """Description of the work in a log that is rolled back, or will be: the last event before it, its steps and its
+    operations.
+    """
 
     before: int
     """Last event before any of the rolled back work began."""
@@ -320,7 +331,7 @@ class Undone(NamedTuple):
 
 
 def undone_in(events: Sequence[Event], *, is_left: bool = False) -> Undone | None:
-    """Return a description of the work in a log that is rolled back or will be, or None if there is none.
+    """Return a description of the work in a log that is rolled back or will be. Return None if no work is.
 
     Parameters
     ----------
@@ -345,7 +356,9 @@ def undone_in(events: Sequence[Event], *, is_left: bool = False) -> Undone | Non
 
 
 def _part(events: Sequence[Event], added: Event) -> list[Event]:
-    """Return the events of the call, item or step to which an event `rollback_added` belongs."""
+    """Return the events of the work that an event `rollback_added` would undo: a call, an item of `Each` or a whole
+    step.
+    """
     before = [event for event in events[: added.sequence - 1] if event.path == added.path]
     if getattr(added.data, "kind", "") == "step":
         ended = next(event.data for event in reversed(before) if isinstance(event.data, catalog.OperationCompleted))
@@ -363,7 +376,9 @@ def _is_of(event: Event, ended: catalog.Payload) -> bool:
 
 
 def require_kept(events: Sequence[Event], at: int) -> None:
-    """Raise `SetupError` if a fork after event `at` would share work whose effects are rolled back."""
+    """Raise `SetupError` if a fork after event `at` would share work whose effects are rolled back. Otherwise do
+    nothing.
+    """
     undone = undone_in(events)
     if undone is not None and at > undone.before:
         steps = ", ".join(map(repr, undone.steps))
@@ -385,7 +400,9 @@ BY_STEP: Final = "step"
 
 
 class Undoing(NamedTuple):
-    """Rollback call of a step, of one of its items, or of an operation: the function to call and its arguments."""
+    """Function call that undoes a step, an item of `Each`, or an operation: the name of the function and its
+    arguments.
+    """
 
     step: str
     action: str
@@ -398,12 +415,12 @@ class Undoing(NamedTuple):
 
     @property
     def called(self) -> str:
-        """Name under which the action or function is looked up."""
+        """Name under which the action or function that rolls back the work is looked up."""
         return self.function or self.action
 
 
 class RollingBack(NamedTuple):
-    """Final status and error that an execution gets after its rollback."""
+    """Error, reason and status (failed or cancelled) that an execution gets once its rollback has ended."""
 
     error: str
     reason: str | None
@@ -411,7 +428,8 @@ class RollingBack(NamedTuple):
 
 
 def unsettled(open_step: OpenStep | None) -> list[OperationRecord]:
-    """Return the operations of a step that need a rollback which is not in the log yet.
+    """Return the operations of an open step whose work may have to be rolled back, but whose rollback is not in the log
+    yet.
 
     Either it is unknown whether the call took effect, or the parameters of its rollback still need its result.
     """
@@ -420,7 +438,9 @@ def unsettled(open_step: OpenStep | None) -> list[OperationRecord]:
 
 
 def unknown(open_step: OpenStep | None) -> list[OperationRecord]:
-    """Return the operations of a step that need a rollback and of which it is unknown whether they took effect."""
+    """Return the operations of an open step that need a rollback but have no recorded end, so that it is unknown
+    whether they took effect.
+    """
     return [record for record in unsettled(open_step) if record.status == RUNNING]
 
 
@@ -504,11 +524,13 @@ class PathState(Timed):
 
     @property
     def source(self) -> str | None:
-        """Step that the path leaves when it enters the next step, or None."""
+        """Step from which the path enters its next step: the step that it completed last, else the step at which its
+        parent branched. None for a root path before its first step has ended.
+        """
         return self.last_step or self.came_from
 
     def entries(self, step: str) -> int:
-        """Return how often this path and its ancestors have entered a step."""
+        """Return how often this path, and the paths from which it branched, have entered a step."""
         return self.visits.get(step, 0) + self.before.get(step, 0)
 
     def loops_to(self, step: str) -> bool:
@@ -518,7 +540,7 @@ class PathState(Timed):
         return entered > 0 and (self.source is None or entered + 1 > self.entries(self.source))
 
     def repeats_of(self, step: str) -> int:
-        """Return how often in a row a step has had the same result on this path."""
+        """Return how often in a row a step has had its last result on this path; 0 if this is not counted."""
         return self.repeats.get(step, ("", 0))[1]
 
     def to_dict(self) -> dict[str, Any]:
@@ -535,7 +557,7 @@ class PathState(Timed):
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> PathState:
-        """Create a path from the form that `to_dict` returns."""
+        """Create the state of a path from the dict that `to_dict` returns."""
 
         def moment(key: str) -> int | None:
             text = record.get(key)
@@ -651,7 +673,9 @@ class ExecutionState(Timed):
 
     @property
     def status(self) -> str:
-        """Status of the execution: pending, enqueued, running, waiting, completed, failed or cancelled ..."""
+        """Status of the execution, such as ``running`` or ``completed``. It is ``waiting`` if the execution is paused,
+        or if each active path waits and at least one waits for a timer, signal, child or answer.
+        """
         if self.paused is not None and self.lifecycle == RUNNING:
             return WAITING
         # Waiting means: each active path sleeps, asks or waits at a join, and at least one sleeps or asks.
@@ -679,11 +703,12 @@ class ExecutionState(Timed):
 
     @property
     def own_usage(self) -> Usage:
-        """Usage of this execution, without the usage of its source before the fork."""
+        """Usage of this execution, without the part that it inherited from the source of which it is a fork."""
         return Usage(*(now - before for now, before in zip(self.usage, self.inherited, strict=True)))
 
     def deadlines(self) -> list[tuple[str, int]]:
-        """Return the deadlines of the execution, as pairs of path id and time in microseconds since 1970.
+        """Return the times at which a waiting path continues without a message, as pairs of path id and microseconds
+        since 1970.
 
         At these times questions expire, and timers and signal waits end, even if no message arrives.
         """
@@ -730,7 +755,9 @@ class ExecutionState(Timed):
 
     @property
     def undoing(self) -> list[PathState]:
-        """Paths that run rollbacks, in the order of their start."""
+        """Paths that run the rollbacks of this execution, in the order of their start; empty if it is not
+        rolled back.
+        """
         return [] if self.rolling_back is None else [p for p in self.paths.values() if p.undoes is not None]
 
     @property
@@ -750,11 +777,15 @@ class ExecutionState(Timed):
 
     @property
     def unsettled(self) -> list[PathState]:
-        """Paths with operations that need a rollback which is not in the log yet; see the function `unsettled`."""
+        """Paths with operations whose rollback is needed but not in the log yet; see the function `unsettled`. Failed
+        paths are left out.
+        """
         return [p for p in self.paths.values() if p.undoes is None and p.status != FAILED and unsettled(p.open)]
 
     def question_id(self, *about: object) -> str:
-        """Return the id of a question about a subject. All copies of a log have the same id."""
+        """Return the id of a question from the values that identify its subject, such as place and key. All copies of a
+        log have the same id for it.
+        """
         text = "/".join(map(str, (self.seed or self.execution_id, *about)))
         return f"ask_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -782,7 +813,7 @@ _set = object.__setattr__
 
 
 class _DraftPath(PathState):
-    """Mutable copy of a path's state, which belongs to a draft."""
+    """Mutable copy of the state of one path inside a `Draft`."""
 
     # Both methods must be set: with only one of them, Python looks up the other at each assignment, which takes eight
     # times as long.
@@ -791,8 +822,8 @@ class _DraftPath(PathState):
 
 
 class Draft(ExecutionState):
-    """Mutable copy of an execution's state, for folding several events. The states of paths are copied when they first
-    change.
+    """Mutable copy of an execution's state, to which several events are applied. The state of a path is copied when an
+    event changes it for the first time.
 
     No other code may refer to the draft or its copied paths before it is sealed
     (test_events_that_are_folded_together_change_the_state_as_one_by_one). A function that modifies the draft reads
@@ -822,7 +853,7 @@ class Draft(ExecutionState):
         self.path_id = ""
 
     def go_to(self, entry: Event | Record, facts: Sequence[Payload]) -> None:
-        """Set the record (or event) whose facts are applied next."""
+        """Set the record (or event) whose event payloads (`facts`) are applied next: its time, step and path."""
         self.step = entry.step
         self.moment = entry.recorded_at
         self._facts = facts
@@ -832,11 +863,13 @@ class Draft(ExecutionState):
 
     @property
     def ends_step(self) -> bool:
-        """True if the current record contains the end of the open step, so that its operations need not be kept."""
+        """True if the record that is applied now also contains the end of the open step, so that the operations of the
+        step need not be kept.
+        """
         return type(self._facts[-1]) in _ENDS_OF_STEPS
 
     def path(self, data: Payload) -> PathState:
-        """Return the state of the current event's path as a mutable copy.
+        """Return the mutable state of the path on which the current event happened.
 
         Raises
         ------
@@ -851,7 +884,7 @@ class Draft(ExecutionState):
         return path
 
     def open_step(self, data: Payload) -> tuple[PathState, OpenStep]:
-        """Return the state of the current event's path as a mutable copy, and the open step of the path.
+        """Return the mutable state of the path on which the current event happened, and the step that is open on it.
 
         Raises
         ------
@@ -868,7 +901,9 @@ class Draft(ExecutionState):
         return f"event {self.last_sequence} ({data.event_type}) of {self.execution_id}"
 
     def own(self, path_id: str) -> PathState:
-        """Return the state of a path as a mutable copy. Raise KeyError if the path does not exist."""
+        """Return the state of a path as a mutable copy that belongs to this draft. Raise KeyError if the path does not
+        exist.
+        """
         path = self._copied.get(path_id)
         if path is None:
             path = self._copied[path_id] = _new(_DraftPath)
@@ -883,7 +918,9 @@ class Draft(ExecutionState):
         self.paths = self.paths.set(path.id, path)
 
     def sealed(self) -> ExecutionState:
-        """Return the resulting state, which is immutable. The draft must not be used afterwards."""
+        """Return the state that results from the applied events. It is immutable. The draft must not be used
+        afterwards.
+        """
         for path in self._copied.values():
             _set(path, "__class__", PathState)
         state = _new(ExecutionState)
@@ -895,7 +932,7 @@ class Draft(ExecutionState):
 
 
 class AwaitedSignal(NamedTuple):
-    """Signal for which a step waits, with the end of the wait."""
+    """Signal for which a step waits: its name, the step, and the time at which the wait ends without it."""
 
     name: str
     step: str
@@ -918,7 +955,9 @@ def awaited_signals(state: ExecutionState) -> list[AwaitedSignal]:
 
 
 def kept_until_taken(state: ExecutionState, name: str) -> str | None:
-    """Return a warning if no step waits for a signal with this name, else None."""
+    """Return a warning for the sender of a signal if no step waits for a signal with this name, so that it is only
+    stored. Return None if a step waits, or if the execution has ended.
+    """
     awaited = {signal.name for signal in awaited_signals(state)}
     if name in awaited or state.is_over:
         return None
@@ -928,8 +967,8 @@ def kept_until_taken(state: ExecutionState, name: str) -> str | None:
 
 
 def waits_for(state: ExecutionState, questions: Iterable[Question]) -> list[str]:
-    """Return texts for people about the answers, signals and children for which an execution waits. Empty if it does
-    not wait.
+    """Return texts for people that name the answers, signals and children for which an execution waits. Return an empty
+    list if it is not waiting or is paused.
     """
     if state.status != WAITING or state.paused is not None:
         return []

@@ -1,4 +1,5 @@
-"""Validation of answers to questions. All interfaces use this one check.
+"""Validation of answers to questions. The notebook, the widgets, the command line and all other interfaces use this one
+check.
 
 The log stores an answer as a mapping with some of the keys ``text``, ``approved``, ``decision`` and ``data``. People
 write short answers, such as ``yes`` or ``no: too dear``. For each kind of question, `_READERS` has a function that
@@ -51,8 +52,8 @@ from divebook.questions.question import (
 
 
 class Fitting(NamedTuple):
-    """Functions for validating and parsing answers. They are passed in, because this package must not import their
-    libraries.
+    """Functions that check a value against a JSON schema and parse YAML. Callers pass them in, because this package
+    must not import the libraries for that.
     """
 
     complaint: Callable[[Mapping[str, Any], Any], str | None]
@@ -74,7 +75,9 @@ class Typed:
     text: str
 
     def meant(self, question: Question, fitting: Fitting) -> Any:
-        """Convert the typed text to an answer to a question: the text itself, or the data parsed from the text."""
+        """Return the answer to a question that the typed text means: the text itself, or the data parsed from
+        the text.
+        """
         if question.kind == OUTCOME_UNKNOWN:
             word, _, result = self.text.strip().partition(" ")
             if word == DONE and result.strip():
@@ -117,7 +120,7 @@ NO_RESULT = (
 
 
 def checked_answer(question: Question, response: Any, fitting: Fitting, now: int) -> dict[str, Any]:
-    """Validate an answer to a question, and convert it to the mapping that the log stores.
+    """Validate an answer to a question, and return it as the mapping that the log stores.
 
     Parameters
     ----------
@@ -160,8 +163,8 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
 
 
 def _with_arguments(question: Question, answer: Any) -> Any:
-    """Restore recorded values in an answer with arguments: an argument in its displayed form becomes the recorded
-    value.
+    """Return an answer in which arguments of a call that were copied from the card in their displayed form are the
+    recorded values again. An answer without arguments is unchanged.
 
     A card shows, for example, a date as text. See `with_originals`.
     """
@@ -201,7 +204,9 @@ def _is_blank(value: Any) -> bool:
 
 
 def _check_texts(question: Question, value: Any) -> None:
-    """Raise an error if an answer contains control characters, or more than `MOST_CHARACTERS` characters."""
+    """Raise `InterruptError` if an answer contains control characters, or more than `MOST_CHARACTERS` characters. Texts
+    that the question itself shows do not count.
+    """
     # An answer may repeat any text that the question shows.
     shown = set(_texts((question.data or {}).get("parameters")))
     total = 0
@@ -233,7 +238,8 @@ def _texts(value: Any) -> list[str]:
 
 
 def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[str, Any] | None:
-    """Convert an answer to the mapping that the log stores, if it is such a mapping or fits the question's JSON schema.
+    """Return an answer as the mapping that the log stores, if it is such a mapping already or fits the question's JSON
+    schema. Return None for a short answer such as ``yes``.
 
     Return None for a short answer such as ``yes``.
     """
@@ -350,8 +356,8 @@ def _number(value: Any) -> Decimal | None:
 
 
 def _raised(question: Question, to: Any) -> Any:
-    """Return the new value of a bound after the answer ``raise``. If the answer has no number, the old value is
-    doubled.
+    """Return the new value of a bound after a person answered ``raise`` to the question about it. If the answer has no
+    number, the old value is doubled.
 
     The new value must exceed the old value and the usage. A cost is returned as a string, seconds as a float and a
     count as an integer.
@@ -402,7 +408,9 @@ _READERS: dict[str, Callable[[Question, Any], dict[str, Any]]] = {
 
 
 def value_of(question: Question) -> Any:
-    """Return the value of an answered question for the code that asked the question: a boolean, a string, or data."""
+    """Return the value of an answered question for the code that asked it: a boolean for a confirmation, the text or
+    data of a free answer, else the whole answer as a dict.
+    """
     response = question.response or {}
     if question.kind == CONFIRMATION:
         return response.get("approved") is True

@@ -112,7 +112,7 @@ class Bounds:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Bounds:
-        """Create bounds from the output of `to_dict`.
+        """Create bounds from the dict that `to_dict` returned.
 
         Raises
         ------

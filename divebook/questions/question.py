@@ -1,4 +1,4 @@
-"""Questions to people: kinds and statuses, the question itself, and the wording of possible answers and results."""
+"""Questions to people: their kinds and statuses, the class `Question`, and texts about possible answers and results."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Question(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """True if the question waits for an answer."""
+        """True if the question is neither answered nor expired nor withdrawn."""
         return self.status == PENDING
 
     @property
@@ -174,7 +174,7 @@ class Question(NamedTuple):
         return self.raised_us, self.id
 
     def resolved(self, data: InterruptResolved) -> Question:
-        """Return a copy of the question with status resolved and the recorded answer."""
+        """Return a copy of the question with the status resolved and the answer that the event contains."""
         return self._replace(status=RESOLVED, response=data.response, answered_by=data.answered_by)
 
     def expired(self) -> Question:
@@ -193,7 +193,8 @@ class Question(NamedTuple):
 
     @property
     def content(self) -> dict[str, Any]:
-        """Content that a person sees, as plain data. Equal questions of different executions have equal content.
+        """Content of the question as a person sees it, as plain data. Equal questions of different executions have
+        equal content.
 
         An answer applies to exactly this content. Replay therefore compares it with the content of the question that
         the code asks now (test_no_answer_reaches_a_question_that_differs_from_the_one_that_was_shown).
@@ -220,8 +221,8 @@ _ABOUT = ("agent", "tool", "action")
 
 
 def sort_of(workflow: str, question: Question) -> Hashable | None:
-    """Return a key that is equal for questions which one answer can settle together; None if a question needs its own
-    answer.
+    """Return a key that is equal for all questions which one answer may settle together. Return None if the question
+    needs an answer of its own.
     """
     if question.kind in ANSWERED_ALONE:
         return None
@@ -230,8 +231,8 @@ def sort_of(workflow: str, question: Question) -> Hashable | None:
 
 
 def for_others(question: Question, response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of an answer that may be repeated for other questions. Changed arguments belong to one call
-    only.
+    """Return the part of an answer to one question that may be given to other questions of its kind as well. Changed
+    arguments are left out, because they belong to one call.
     """
     is_judged = question.kind in JUDGED
     return {name: value for name, value in response.items() if not (is_judged and name == "data")}
@@ -255,8 +256,8 @@ _READERS: tuple[tuple[type, Callable[[str], Any]], ...] = (
 
 
 def with_originals(answer: Any, recorded: Any) -> Any:
-    """Restore recorded values in an answer: a part that equals the displayed form of a recorded value becomes this
-    value.
+    """Return an answer in which each part that equals the displayed form of a recorded value is this value again. A
+    card shows a date, for example, as text.
 
     Edited text in place of a date, a datetime or a decimal is parsed as a value of this type.
     """
@@ -375,7 +376,8 @@ def example_answer(question: Question) -> str:
 
 
 def examples_in_full(question: Question) -> list[str]:
-    """Return examples of answers with data that a person can type, one for each optional part of the data.
+    """Return examples of answers with data that a person can type to a confirmation or review, one for each optional
+    part of the data. Return an empty list for other questions.
 
     Separate examples prevent a mistake: a person who copies the example that changes the arguments of a call must not
     create a rule for other calls as well.
@@ -447,8 +449,8 @@ def answer_in_words(response: Any) -> str:
 
 
 def became(status: str, response: Any) -> str:
-    """Return the result of a question in words: the answer, ``expired ...`` or ``withdrawn``; empty while the question
-    is open.
+    """Return the outcome of a question as text for people: the answer, ``expired ...`` or ``withdrawn``; an empty
+    string while the question is open.
 
     >>> became("expired", None), became("resolved", {"approved": False, "text": "too dear"})
     ('expired, default used: nothing', 'denied: too dear')
@@ -461,12 +463,13 @@ def became(status: str, response: Any) -> str:
 
 
 def already_answered(by: str | None, response: Any) -> str:
-    """Return the reason for refusing a second answer. It contains the first answer."""
+    """Return the text of the error that refuses a second answer to a question. It contains the first answer."""
     return f"it was answered already{f' by {by}' if by else ''}, with {response!r}"
 
 
 def address_of(execution_id: str, question: Question) -> str:
-    """Return the address of a question in a store: its id and the id of its execution.
+    """Return the address that identifies a question among all executions of a store: its id and the id of its
+    execution.
 
     The id of a question depends on its place in the execution, so that questions of two executions may have the same
     id.

@@ -58,7 +58,8 @@ from divebook.workflow.definition import Workflow
 
 
 class Children:
-    """Child executions of one execution: starts and drives them, and records their results as operations of the parent.
+    """Child executions of one parent execution. Each is started, driven, and recorded with its result as an operation
+    of the parent.
 
     The id of a child is random and recorded before the child starts. The child is therefore started once, even if the
     process dies or the parent gets another id.
@@ -120,15 +121,15 @@ class Children:
         return await self._operations.run(request, carry_out)
 
     def _restored_reservation(self, place: Place, child: str) -> Reserved | None:
-        """Return the budget reserved for a child when its previous operation ended, or None. A child that is resumed
-        gets this budget again.
+        """Return the budget that was reserved for a child when its operation ended last, or None. The child gets it
+        again when the parent resumes it.
         """
         earlier = self._operations.record_of(place, place.operation_id)
         return earlier.reserved if earlier is not None and earlier.signal == child else None
 
     def _spending_tasks(self) -> int:
-        """Return the number of concurrent tasks that may spend the remaining budget, at least 1: the present task and
-        all tasks that do not wait for a child.
+        """Return the number of concurrent tasks of the parent that may spend its remaining budget, at least 1: all
+        tasks that do not wait for a child.
 
         Dividing by it keeps the sum of the shares of concurrent children within the remaining budget
         (test_children_side_by_side_never_overshoot).
@@ -138,8 +139,8 @@ class Children:
         return max(1, strands - len(running_children(state)))
 
     def _request(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
-        """Return the operation request of a child. It contains the child's id: the recorded id if the log has one (also
-        of a failed child), else a new id.
+        """Return the operation request of a child execution. Its parameters contain the id of the child: the id that
+        the log has for this place (also of a failed child), else a new one.
         """
         record = self._operations.known_at(place)
         recorded_id = None if record is None else record.signal
@@ -150,7 +151,8 @@ class Children:
         return OperationRequest.of(place, CHILD_WORKFLOW, {**request.parameters, "signal": self._ids.execution()})
 
     async def _run_to_end(self, path: str, child: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
-        """Drive a child until it has ended, and return its last state. Meanwhile the parent may be parked.
+        """Drive a child execution until it has ended, and return its last state. While the child waits, the code of the
+        parent may be parked.
 
         The process that drives the child to its end sends a signal to the parent.
         """
@@ -175,8 +177,8 @@ class Children:
         return state
 
     def _record_end(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
-        """Record the result or error of an ended child, and the part of its consumption that the parent has not counted
-        yet. Return the result, or raise the error.
+        """Record the result or error of an ended child, with the part of its consumption that the parent has not
+        counted yet. Return the result, or raise the error.
         """
         usage = self._uncounted_usage(child)
         reservation = reservations_to_restore(child).to_dict() or None
@@ -214,7 +216,7 @@ ENDS = TERMINAL - {MOVED, PICTURE}
 
 
 class Abandoned(NamedTuple):
-    """An execution that has not ended, although its parent execution has ended."""
+    """Reference to an execution that has not ended although its parent has. It must be cancelled."""
 
     id: str
     parent: str
@@ -223,19 +225,19 @@ class Abandoned(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Reason with which the execution is cancelled."""
+        """Text of the reason with which the abandoned execution is cancelled."""
         return orphaned(self.parent, self.status)
 
 
 def orphaned(parent: str, status: str) -> str:
-    """Return the reason with which an execution is cancelled because its parent has ended with a status."""
+    """Return the text of the reason with which an execution is cancelled because its parent has ended with a status."""
     return f"its parent {parent} is {status}"
 
 
 def children_to_end(
     store: EventStore, execution_id: str, status: str, is_ending: Callable[[str], bool]
 ) -> list[Abandoned]:
-    """Return the descendants of an execution that ends as `status`, which must be cancelled or awaited first.
+    """Return the descendants that must be cancelled, or awaited, because the execution above them ends as `status`.
 
     These are its children that have not ended, which must be cancelled, and children that have ended but still cancel
     their own children in this process (`is_ending`). For a child that is cancelled or failed already, its own children
@@ -251,7 +253,9 @@ def children_to_end(
 
 
 def has_ended(store: EventStore, execution_id: str) -> bool:
-    """Return whether an execution has a final status with which its children must not continue (`ENDS`)."""
+    """Return whether an execution has one of the final statuses in `ENDS`, so that its children must not continue. It
+    is False if the execution is not in the store.
+    """
     return any(record.status in ENDS for record in islice(ancestors(store, execution_id), 1))
 
 
@@ -270,8 +274,8 @@ def ancestors(store: EventStore, execution_id: str) -> Iterator[ExecutionRecord]
 
 
 def abandoned(store: EventStore, execution_id: str) -> list[Abandoned]:
-    """Return the executions that must be cancelled before an execution could be resumed, because an ancestor has ended.
-    Return an empty list if the execution may be resumed.
+    """Return the execution and its ancestors that must be cancelled, because an ancestor above them has ended. Return
+    an empty list if there is none, so that the execution may be resumed.
 
     The list starts with the execution and its parent, and ends with the execution whose own parent has ended.
     """
@@ -288,8 +292,8 @@ def abandoned(store: EventStore, execution_id: str) -> list[Abandoned]:
 
 
 def all_abandoned(store: EventStore) -> list[ExecutionRecord]:
-    """Return all executions of a store that have not ended although their parent or another ancestor has, newest
-    first.
+    """Return all child executions of a store that have not ended although their parent, or an execution above the
+    parent, has. The newest comes first.
     """
     records = store.unended()
     ids = {record.execution_id for record in records}
@@ -304,7 +308,9 @@ def all_abandoned(store: EventStore) -> list[ExecutionRecord]:
 
 
 def _was_resumed_alone(store: EventStore, child: ExecutionRecord, parent: ExecutionRecord) -> bool:
-    """Return whether a person resumed a child execution by itself after the child and its parent had ended."""
+    """Return whether a person resumed a child execution by itself after both the child and its parent had ended. Such a
+    child may continue without its parent.
+    """
     if parent.ended_at is None:
         return False
     resumption_times = [
@@ -321,7 +327,9 @@ Opening: TypeAlias = Callable[[], Opened]
 
 
 class Child(NamedTuple):
-    """Request of a step to run another workflow as a child execution or as a successor."""
+    """Request to start or resume another workflow as a child execution, or to start it as the successor of an
+    execution.
+    """
 
     id: str
     parent: str
@@ -340,7 +348,7 @@ class Child(NamedTuple):
     """Source execution, if the child is a what-if."""
 
     def resumed(self, workflow: Workflow, state: ExecutionState) -> ExecutionResumed:
-        """Return the event with which an existing child is resumed. If the child had ended, the event gives it new
+        """Return the event with which this existing child is resumed. If the child had ended, the event gives it new
         bounds: the budget that its parent has left now.
         """
         if not state.is_over:
@@ -355,8 +363,8 @@ BeginSuccessor: TypeAlias = Callable[[Child], Awaitable[str]]
 
 
 def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]) -> Child:
-    """Return the request for a successor execution, which gets the variables and the remaining budget of this
-    execution.
+    """Return the request for the successor of an execution. The successor gets the variables and the remaining budget
+    of the execution.
 
     Raises StepError if a parent waits for the execution.
     """
@@ -377,8 +385,8 @@ async def continue_as_successor(
     begin: BeginSuccessor,
     other_paths: Callable[[], int],
 ) -> NoReturn:
-    """Start the successor as a recorded operation of the present execution, then raise `ContinuedAsNew` to end the
-    present execution.
+    """Start the successor of an execution as a recorded operation, then raise `ContinuedAsNew`, with which the
+    execution ends.
 
     The operation fails, also recorded, while `other_paths`, the number of other active paths, is not 0.
     """
@@ -396,8 +404,8 @@ async def continue_as_successor(
 
 
 def _ended_with(parent: str, child: ExecutionState) -> bool:
-    """Return whether a child was cancelled only because its parent had ended. A parent that is resumed resumes such a
-    child.
+    """Return whether a child execution was cancelled only because its parent had ended. If the parent is resumed, it
+    resumes such a child.
 
     The notice of that end can be late, if the store is slow or another process sends it.
     """
@@ -405,8 +413,8 @@ def _ended_with(parent: str, child: ExecutionState) -> bool:
 
 
 class DriveChild(Protocol):
-    """Protocol of the function that starts or resumes a child execution, and returns the state of the child once it has
-    ended or is parked.
+    """Protocol of the function that starts or resumes a child execution. It returns the state of the child once the
+    child has ended or is parked.
     """
 
     async def __call__(self, child: Child, *, again: bool) -> ExecutionState:
@@ -414,7 +422,7 @@ class DriveChild(Protocol):
 
 
 def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
-    """Return the records of the operations that wait for a child execution, by the id of the child."""
+    """Return the running operations of an execution that wait for a child execution, by the id of the child."""
     open_steps = [path.open for path in state.paths.values() if path.open is not None]
     records = [record for step in open_steps for record in step.operations.values()]
     return {
@@ -425,8 +433,8 @@ def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
 
 
 def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str]:
-    """Yield the names of the workflows that an execution has requested as child executions, but that have not started
-    yet.
+    """Yield the names of the workflows of those child executions that an execution has requested but that have not
+    started yet.
     """
     for child, record in running_children(state).items():
         try:

@@ -1,4 +1,5 @@
-"""Sources of time and random bits, generator of identifiers, `StepLog` protocol, and descriptions of lost results.
+"""Sources of time and random bits, generator of ids, the protocol `StepLog`, and descriptions of results that the log
+cannot store.
 
 A lost result is the return value of a call that succeeded, but whose value the log cannot store. `StepLog` is the part
 of the journal that code of steps uses.
@@ -32,17 +33,17 @@ SHARED_BITS = RANDOM_BITS - COUNTED_BITS
 
 
 class Clock(Protocol):
-    """Source of the time."""
+    """Protocol of the source from which the engine reads the time."""
 
     def now(self) -> int:
         """Return the time in microseconds since 1970, UTC."""
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for some seconds."""
+        """Sleep for this number of seconds, without blocking the event loop."""
 
 
 class Chance(Protocol):
-    """Source of random bits."""
+    """Protocol of the source from which the engine gets random bits."""
 
     def bits(self, count: int) -> int:
         """Return `count` random bits."""
@@ -101,8 +102,8 @@ class Ids:
         return self._beginning + PAIRS[count]
 
     def follow(self) -> bool:
-        """Use up the id that directly follows the latest event id, for the next event of the same record. Return False
-        if the latest id has no successor.
+        """Use up the event id that directly follows the latest one, for the next event of the same record. Return
+        False, and use up nothing, if the latest id has no successor.
         """
         follows = 0 < self._count < len(PAIRS)
         self._count += follows
@@ -115,7 +116,7 @@ class Ids:
 
 
 class StepLog(Protocol):
-    """Protocol of the log of one execution, as seen by the code that runs the steps."""
+    """Protocol of the log of one execution, as the code that runs the steps uses it."""
 
     @property
     def execution_id(self) -> str:
@@ -123,7 +124,7 @@ class StepLog(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """Source of the time."""
+        """Source of the time for this execution."""
 
     @property
     def error(self) -> Exception | None:
@@ -203,7 +204,9 @@ def described(result: object) -> dict[str, str]:
 
 
 def mark_lost(error: BaseException, result: object) -> None:
-    """Add a description of a call's result to the error that was raised after the call had returned."""
+    """Add a description of a call's result to an error that was raised after the call had returned, for example because
+    the result cannot be stored.
+    """
     setattr(error, LOST, described(result))
 
 
@@ -224,11 +227,15 @@ def lost_in(error: BaseException) -> Mapping[str, str] | None:
 
 
 def add_advice(error: BaseException) -> None:
-    """Append the advice that resuming asks a person for the result, to the message of a `DivebookError`."""
+    """Append to the message of a `DivebookError` that resuming asks a person for the result of the call. Other errors
+    stay unchanged.
+    """
     if isinstance(error, DivebookError) and error.args and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]}. {ADVICE}", *error.args[1:])
 
 
 def told_of(lost: Mapping[str, Any]) -> str:
-    """Return a phrase about the lost result, for the question that asks a person what to do about the call."""
+    """Return a phrase about the result of a call that could not be recorded, for the question to a person whether to
+    repeat the call. `lost` is its description.
+    """
     return f"it returned {lost.get('text')} ({lost.get('type')}), which could not be recorded"

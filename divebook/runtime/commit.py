@@ -1,4 +1,5 @@
-"""Group commit: writes the pending records of all executions of a store once per turn of the engine's event loop.
+"""Group commit: writes the records of all executions of a store together, at the end of each turn of the engine's event
+loop, or earlier for a single path.
 
 A local store is written to on the loop itself, because handing a commit to a thread would cost more than the commit
 (``benchmarks/floor.py``). Any other store is written to from a thread, one commit at a time. Records made in the
@@ -36,7 +37,8 @@ from divebook.text.redaction import logger
 
 
 class GroupCommit:
-    """Writer of the records of all executions of one store. Writes at most once per turn of the engine's event loop.
+    """Writer of the records of all executions of one store. It writes once at the end of a turn of the engine's event
+    loop, and in between if `commit_now` is called.
 
     If only one path was active in the last turn, its records are written at once, not at the end of the turn. This
     happens only a few times in a row, so that other tasks of the loop get their turn.
@@ -70,14 +72,16 @@ class GroupCommit:
         """Why the store cannot be written to at present, or None if it can."""
 
     def schedule(self, journal: Committing) -> None:
-        """Write the pending records of a journal at the end of this turn of the event loop, or earlier."""
+        """Write the records of a journal that are not written yet at the end of this turn of the event loop, or
+        earlier.
+        """
         self._dirty[journal] = None
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._end_turn)
 
     def schedule_later(self, journal: Committing) -> None:
-        """Write the pending records of a journal together with its next records, after `LATEST` seconds at the
+        """Write the records of a journal together with the next write of any journal, after `LATEST` seconds at the
         latest.
         """
         self._later[journal] = None
@@ -91,7 +95,8 @@ class GroupCommit:
             self.schedule(journal)
 
     def next_commit(self, journal: Committing, *, is_written: bool) -> asyncio.Future[None]:
-        """Return a future that is done when the records of the present turn have been written or refused.
+        """Return a future that is done when the present records of a journal have been written or refused. The journal
+        then checks whether it must wait again.
 
         With `is_written`, all records of the journal are in the store, and the future is done when they are durable.
         """
@@ -104,8 +109,8 @@ class GroupCommit:
 
     @property
     def is_alone(self) -> bool:
-        """True if a record should be written at once, because no other path is likely to join the commit at the end of
-        the turn.
+        """True if the record of a path should be written at once, because no other path is likely to take part in a
+        commit at the end of the turn.
         """
         # In these cases others may join the commit at the end of the turn, and one commit costs less than two.
         if not self._was_alone or self._waiting or self.held_up is not None or self._syncs.are_shared:
@@ -115,8 +120,8 @@ class GroupCommit:
         return self._was_quick and self._commit_task is None and self._in_a_row < MOST_ELSEWHERE
 
     def commit_now(self) -> None:
-        """Write all pending records now: on the loop for a local store, else start the write. Do nothing while the
-        store is busy.
+        """Write all records that are not written yet, without waiting for the end of the turn: on the loop for a local
+        store, otherwise start the write. Do nothing while the store is busy.
         """
         self._in_a_row += 1
         if self.held_up is None:
@@ -150,7 +155,7 @@ class GroupCommit:
             self._later = {}
 
     def _write(self) -> None:
-        """Write all pending records of a local store on the loop.
+        """Write the records of all journals to a local store, on the event loop.
 
         Large values are first moved to a thread. If the sync is separate, the waiting futures are completed after the
         sync, otherwise at once.
@@ -175,7 +180,8 @@ class GroupCommit:
         self._wake()
 
     def _start_heavy_writes(self) -> None:
-        """Start a thread for each journal with large pending values, which encodes, hashes, compresses and writes them.
+        """Start a thread for each journal whose unwritten records have large values. The thread encodes, compresses and
+        writes them, while the loop continues with the other executions.
 
         The other executions continue meanwhile.
         """
@@ -186,7 +192,7 @@ class GroupCommit:
             self._heavy_writes[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
 
     async def _write_heavy(self, journal: Committing) -> None:
-        """Write the pending records of one journal in a thread.
+        """Write the records of one journal in a thread, because they have large values.
 
         Later records of the same journal wait, so that the order is kept.
         """
@@ -208,8 +214,8 @@ class GroupCommit:
         self._wake()
 
     def _append_briefly(self) -> PendingCommit:
-        """Write all pending records to a remote store. The loop waits for at most `MOMENT` seconds; a thread waits for
-        the rest.
+        """Write the records of all journals to a remote store. The loop waits for at most `MOMENT` seconds, and a
+        thread waits for a slower answer. Return the state of this commit.
         """
         batches = self._take()
         started_at = time.perf_counter()
@@ -230,7 +236,7 @@ class GroupCommit:
         return pending
 
     async def _write_in_thread(self, pending: PendingCommit | None) -> None:
-        """Finish a pending commit, then write pending records in a thread until none are left.
+        """Finish the commit `pending`, if there is one. Then write records in a thread until none are left.
 
         While the store is busy, it stops: `_try_later` has scheduled the next attempt. Checkpoints are written between
         commits.
@@ -302,7 +308,7 @@ class GroupCommit:
     def _end(
         self, batches: Mapping[Committing, Batch], outcomes: Sequence[Exception | None], *, is_durable: bool = True
     ) -> None:
-        """Report the outcome of each batch to its journal. If the store was busy, schedule another attempt.
+        """Report the outcome of each written batch to its journal. If the store was busy, schedule another attempt.
 
         Batches that the busy store refused are written again later, before all others.
         """
@@ -354,19 +360,17 @@ _STOPPED = StoreError("the engine was stopped during a commit; what the store ho
 
 
 class Durable(Protocol):
-    """Protocol of a journal that is notified when its events are durable."""
+    """Protocol of a journal as `Syncs` uses it: it is notified when its written events are durable."""
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
-        not.
-        """
+        """Note that the events up to the number `sequence` are durable. If `error` is not None, they are not."""
 
 
 J = TypeVar("J", bound=Durable)
 
 
 class _Round(Generic[J]):
-    """The journals whose written events one disk sync makes durable, and the futures that wait for this sync."""
+    """One disk sync: the journals whose written events it makes durable, and the futures that wait for it."""
 
     def __init__(self) -> None:
         self.sequences: dict[J, int] = {}
@@ -389,7 +393,8 @@ class Syncs(Generic[J]):
         return len(self._running) > 1
 
     def must_sync_later(self, batches: Mapping[J, Batch]) -> bool:
-        """Return whether some batches are committed without a disk sync, and a thread syncs them afterwards.
+        """Return whether these batches are committed without waiting for the disk, so that a thread makes them durable
+        afterwards.
 
         That requires a store with separate syncs, a batch with full durability, and several running executions or a
         sync in progress. Also updates the set of running journals.
@@ -408,7 +413,9 @@ class Syncs(Generic[J]):
         return are_full and (self.are_shared or self._present is not None)
 
     def wait_for(self, sequences: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
-        """Add written events to the next disk sync. Complete the `waiting` futures after that sync."""
+        """Make written events durable with the next disk sync, and complete the futures in `waiting` after it.
+        `sequences` has the number of the last event of each journal.
+        """
         # Only the next round covers these events: a sync in progress may have begun before they were written.
         self._next.sequences |= sequences
         self._next.waiting += waiting
@@ -416,7 +423,9 @@ class Syncs(Generic[J]):
             self._begin()
 
     def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
-        """Set the result of the future `done` once all written events of a journal are durable."""
+        """Set the result of the future `done` after the disk sync that makes all written events of a journal
+        durable.
+        """
         present = self._next if self._present is None or journal in self._next.sequences else self._present
         present.waiting.append(done)
 
@@ -439,7 +448,7 @@ class Syncs(Generic[J]):
 
 
 def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    """Set the result of all futures that wait for a write or a disk sync.
+    """Set the result of all futures of code that waits for a write or a disk sync.
 
     The code that awaits them checks its condition again; some of it then waits for the next write as well.
     """
@@ -479,12 +488,14 @@ _works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
 
 
 def longer(pause: float) -> float:
-    """Return the pause before the next attempt: twice the last pause, at most `LONGEST_PAUSE` seconds."""
+    """Return the pause in seconds before the next attempt to write to a busy store: twice the last pause, at most
+    `LONGEST_PAUSE`.
+    """
     return min(LONGEST_PAUSE, pause * 2)
 
 
 class StoreCalls:
-    """Access to one store for code on the engine's event loop, without blocking the loop.
+    """Access to one store for code on the engine's event loop, which must not be blocked for long.
 
     A local store is called directly on the loop, any other store in a thread.
     """
@@ -498,26 +509,26 @@ class StoreCalls:
         return self.store.local
 
     async def once(self, call: Callable[[], T]) -> T:
-        """Run a function that calls the store, and return its result. A local store is called on the loop, any other in
-        a thread.
+        """Call a function that uses the store, and return its result. For a local store it runs on the loop, for any
+        other store in a thread. Errors are not retried.
         """
         return call() if self.store.local else await self.in_thread(call)
 
     async def in_thread(self, call: Callable[[], T]) -> T:
-        """Run a function that calls the store in a thread, even if the store is local, and return its result.
+        """Call a function that uses the store in a thread, for a local store as well, and return its result.
 
         The loop continues meanwhile.
         """
         return await _in_thread(call, _calls, CALL_THREADS)
 
     def start(self, call: Callable[[], object]) -> ThreadCall:
-        """Start a function in a thread, even if the store is local. Return a handle on which the loop can wait briefly,
-        or await.
+        """Start a function in a thread and return at once. The loop can block for a short time on the returned handle
+        (`within`), or await its end (`end`).
         """
         return start_engine_call(call)
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Run a function that calls the store, and repeat it while the store is busy. Return its result. The loop
+        """Call a function that uses the store, again and again while the store is busy, and return its result. The loop
         continues meanwhile.
 
         The function may run several times, so it must be repeatable.
@@ -525,8 +536,8 @@ class StoreCalls:
         return await _patiently(lambda: self.once(call))
 
     async def work(self, function: Callable[[], T]) -> T:
-        """Run a function that calls the store several times and may wait for the engine's loop in between. Return its
-        result.
+        """Call a function that uses the store several times and may wait for the engine's loop in between, and return
+        its result.
 
         Like the function of `patiently`, it may run several times.
         """
@@ -574,23 +585,23 @@ LATEST = 0.01
 
 
 class Committing(Protocol):
-    """Protocol of a journal whose records `GroupCommit` writes."""
+    """Protocol of a journal as `GroupCommit` uses it: provides batches of records and receives the outcomes of writing
+    them.
+    """
 
     is_heavy: bool
     """True if a pending record takes long to write."""
 
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
-        """Return the pending records as a batch. From now on they count as passed to the store."""
+        """Return the records that are not written yet as a batch. From now on they count as passed to the store."""
 
     def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
-        """Handle the outcome of a batch: None if it was written, else the error. If `is_durable` is False, a call of
-        `synced` follows.
+        """Handle the outcome of writing a batch: None if it was written, else the error. If `is_durable` is False, a
+        call of `synced` follows when the batch is durable.
         """
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
-        not.
-        """
+        """Note that the events up to the number `sequence` are durable. If `error` is not None, they are not."""
 
     @property
     def is_checkpoint_due(self) -> bool:
@@ -601,7 +612,7 @@ class Committing(Protocol):
 
 
 class StoreUnavailable(NamedTuple):
-    """Reason why a store cannot be written to at present, and the time since when."""
+    """Reason why a store cannot be written to at present, and the time since which it cannot."""
 
     reason: str
     since: float
@@ -609,12 +620,15 @@ class StoreUnavailable(NamedTuple):
     resource: str = "disk"
 
     def __str__(self) -> str:
-        """Return a text for people: ``waiting for the disk since 12 s: ...``, or ``waiting for the server ...``."""
+        """Return the reason as text for people: ``waiting for the disk since 12 s: ...``, or ``waiting for the server
+        ...``.
+        """
         return f"waiting for the {self.resource} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
 
 
 class PendingCommit:
-    """Batches that a thread is writing or has written. If `call` is None, they were written on the loop already.
+    """Batches that were passed to the store, and the thread that writes them. Without a thread (`call` is None) they
+    are written already.
 
     `seconds_on_loop` is the time in seconds that the loop spent on them before the thread started.
     """

@@ -38,7 +38,7 @@ class ContinuedAsNew(Suspended):
 
 
 class CallCounter:
-    """Counter of the calls for which one concurrent task waits while it does nothing else.
+    """Counter of the calls for which one concurrent task of a path waits, while the task does nothing else.
 
     The first call counts in place of the task, and each further call counts as one more running task. A call that waits
     for calls of its own has its own `CallCounter`.
@@ -49,12 +49,14 @@ class CallCounter:
         self._count = 0
 
     def begin(self) -> None:
-        """Note that one more call runs."""
+        """Note that the task waits for one more running call."""
         self._calls.running += self._count > 0
         self._count += 1
 
     def end(self) -> None:
-        """Note that a call has ended. After the last call, the task itself counts as running again."""
+        """Note that a call for which the task waits has ended. After the last call, the task itself counts as running
+        again.
+        """
         self._count -= 1
         if self._count:
             self._calls.leave()
@@ -98,7 +100,7 @@ class ConcurrentCalls:
 
     @contextmanager
     def before_attempt(self) -> Iterator[None]:
-        """Wrap the pause before a retry, so that `end` can interrupt the pause.
+        """Wrap the pause before another attempt, so that `end` can interrupt the pause.
 
         Raises
         ------
@@ -117,7 +119,8 @@ class ConcurrentCalls:
             raise Suspended
 
     def end(self) -> None:
-        """Stop further retries and interrupt the pauses before retries, because the step has failed.
+        """Allow no further attempts of failed calls, and interrupt the pauses before attempts, because the step has
+        failed.
 
         (test_a_path_whose_failure_is_caught_sleeps_no_longer)
 
@@ -153,7 +156,8 @@ class ConcurrentCalls:
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
-        """Wrap a question that is asked during a running call. The call stays open until the answer arrives.
+        """Wrap the wait for the answer to a question that a call asks while it runs. The call stays open until the
+        answer arrives.
 
         The task of the call parks for the answer. The call itself cannot be replayed, so no task of the path is unwound
         meanwhile. If all tasks are parked, the path is blocked.
@@ -195,7 +199,8 @@ class ConcurrentCalls:
         return change.done()
 
     async def park(self, is_ready: Callable[[], bool]) -> None:
-        """Wait until `is_ready` returns True. Meanwhile the present task is parked: it does not count as running.
+        """Wait until `is_ready` returns True. Meanwhile the present task is parked: its code stays in memory, and it
+        does not count as running.
 
         Raises
         ------
@@ -225,7 +230,9 @@ class ConcurrentCalls:
                 self._release(parked, woken=True)
 
     def leave(self) -> None:
-        """Count one task as ended or parked. If no other task runs, report the path as idle or blocked."""
+        """Count one task as ended or parked. If no other task of the path runs, call `idle` or `changed` to report that
+        the path is idle or blocked.
+        """
         self.running -= 1
         if self.is_blocked:
             self._changed()
@@ -241,7 +248,7 @@ class ConcurrentCalls:
                 self.unwind()
 
     def _continue(self) -> None:
-        """Count a parked task as running again."""
+        """Count a task that was parked as running again."""
         was_blocked = self.is_blocked
         self.running += 1
         if was_blocked:
@@ -249,22 +256,26 @@ class ConcurrentCalls:
 
     @property
     def is_idle(self) -> bool:
-        """True if all tasks are parked, and no open call prevents unwinding them."""
+        """True if all tasks of the path are parked (they wait for a message), and no open call prevents
+        unwinding them.
+        """
         return self.running <= 0 and bool(self._parked) and not self._open_calls
 
     @property
     def is_blocked(self) -> bool:
-        """True if all tasks are parked, and cannot be unwound because a call is open."""
+        """True if all tasks of the path are parked, but cannot be unwound because one of their calls is still open."""
         return self.running <= 0 and self._open_calls > 0
 
     @property
     def parked(self) -> int:
-        """Number of parked tasks."""
+        """Number of tasks of the path that are parked: they wait for an answer, a signal or a deadline, and their code
+        stays in memory.
+        """
         return len(self._parked)
 
     def forbid_parking(self) -> None:
-        """End the tasks by unwinding, instead of keeping them in memory, when all are parked. Used for code that runs
-        without being counted among the tasks.
+        """Make the tasks end by unwinding when all of them wait, instead of keeping them in memory. Used for code that
+        runs without being counted among the tasks.
         """
         self._may_park = False
 
@@ -303,7 +314,7 @@ async def after_start(number: int) -> None:
 
 
 class Group:
-    """Task group of asyncio tasks that end together. Lives on one event loop."""
+    """Task group: asyncio tasks that end together, on one event loop. Tasks can start inside the block of `running`."""
 
     def __init__(self) -> None:
         self.is_open = False
@@ -319,13 +330,13 @@ class Group:
 
     @property
     def is_cancelled(self) -> bool:
-        """True if the task group was cancelled."""
+        """True if `cancel` was called for the task group."""
         return self._scope.cancel_called
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Wrap the code that starts the tasks. At the end of the block, wait for the tasks, then cancel the background
-        tasks.
+        """Wrap the code that starts the tasks. At the end of the block, wait for all tasks except background tasks,
+        then cancel the background tasks.
 
         An error of a task or of the block cancels the others. The first error is raised.
         """
@@ -351,7 +362,8 @@ class Group:
                 del error  # its traceback holds this frame
 
     def start(self, work: Coroutine[Any, Any, object], *, is_background: bool = False) -> None:
-        """Start a task that runs a coroutine. If the block has ended already, the task is cancelled at once.
+        """Start a task of the group that runs a coroutine. If the block of `running` has ended already, the task is
+        cancelled at once.
 
         The block does not wait for tasks that are `is_background`.
         """
@@ -365,7 +377,7 @@ class Group:
             self._background.add(task)
 
     def cancel(self) -> None:
-        """Cancel the block and all tasks. May be called before the block starts."""
+        """Cancel the block of `running` and all tasks of the group. May be called before the block starts."""
         self._scope.cancel()
         for scope, _ in self._tasks.values():
             scope.cancel()
@@ -391,7 +403,7 @@ class Group:
 
 
 async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> None:
-    """Await a coroutine inside a cancel scope, unless the scope was cancelled before."""
+    """Await a coroutine inside a cancel scope. If the scope was cancelled before, close the coroutine instead."""
     with scope:
         if scope.cancel_called:
             work.close()
@@ -403,11 +415,13 @@ async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> N
 
 
 async def _nothing(_interrupt_id: str) -> None:
-    """Skip the expiry of a question: the log is only replayed, and has the outcomes of all questions."""
+    """Skip the expiry of a question. Used when a log is only replayed, because the log has the outcomes of all
+    questions.
+    """
 
 
 class Waits:
-    """Waiting for answers, signals and deadlines: the concurrent tasks of all paths of one execution."""
+    """Waits of one execution for answers, signals and deadlines. It has a counter of concurrent tasks for each path."""
 
     def __init__(self, journal: StepLog) -> None:
         self.idle: Callable[[ConcurrentCalls], None] = ConcurrentCalls.unwind
@@ -423,7 +437,7 @@ class Waits:
         self._journal = journal
 
     def enter(self, path: str) -> None:
-        """Forget the task counter of a path, because the path enters another step."""
+        """Forget the counter of the concurrent tasks of a path, because the path enters another step."""
         self._calls.pop(path, None)
 
     def concurrent_calls(self, path: str) -> ConcurrentCalls:
@@ -446,15 +460,16 @@ class Waits:
         return 1 if calls is None else calls.running + calls.parked
 
     async def until(self, path: str, is_ready: Callable[[], bool]) -> None:
-        """Wait until `is_ready` returns True. Meanwhile the present task of the path is parked.
+        """Wait until `is_ready` returns True. Meanwhile the present task of the path is parked: it does not count as
+        running.
 
         The condition is checked after each message and at the times passed to `look_again`; see `ConcurrentCalls.park`.
         """
         await self.concurrent_calls(path).park(is_ready)
 
     def look_again(self, path: str, at: int | None) -> None:
-        """Set a timer that checks the parked tasks of a path at a time in microseconds, even without a message. None
-        sets no timer.
+        """Set a timer that makes the waiting tasks of a path check their conditions at a time in microseconds, even if
+        no message arrives. None sets no timer.
         """
         if at is not None and self.deadlines is not None:
             self.deadlines(path, at)

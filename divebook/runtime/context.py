@@ -1,4 +1,4 @@
-"""Step context: the API of step handlers for the variables of a step and for recorded operations.
+"""Step context: the object through which step handlers read the variables of a step and make recorded operations.
 
 Everything non-deterministic in the code of a step (calls, time, random bits, questions, sleeping) is an operation of
 the context. Also here: time limits of calls, and the retry loop.
@@ -50,7 +50,7 @@ from divebook.workflow.step import Retry, Step
 
 
 class StepContext:
-    """API of one attempt of a step, or of one item of its `Each`, for step handlers.
+    """Interface that a step handler gets for one attempt of a step, or of one item of the step's `Each`.
 
     Attributes
     ----------
@@ -136,14 +136,14 @@ class StepContext:
 
     @property
     def names(self) -> dict[str, Any]:
-        """Names visible to templates and scripts: ``inputs``, ``state`` (the variables), and the present item of `Each`
-        under its name.
+        """Values by the names that templates and scripts may use: ``inputs``, ``state`` (the variables), and the
+        present item of `Each` under its name.
         """
         return {"inputs": self.inputs, "state": self.variables, **self.local}
 
     @property
     def usage(self) -> Usage:
-        """Consumption of model calls in this visit of the step so far."""
+        """Consumption of the model calls that this visit of the step has made so far."""
         return self._open_step.usage
 
     def operation(
@@ -245,7 +245,8 @@ class StepContext:
         setting: Setting | None = None,
         within: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable that runs a function with several recorded calls as one operation.
+        """Return an awaitable that runs a function which makes several recorded calls. The whole is one operation with
+        a result of its own.
 
         Once it has ended, its result is replayed. Until then, a process that resumes the execution runs the body again,
         and the recorded calls in it are replayed. The operation itself never counts as running. Its calls must be made
@@ -265,8 +266,8 @@ class StepContext:
         )
 
     def record_of(self, key: str | int, attempt: int | None = None) -> OperationRecord | None:
-        """Return the log's record of the operation named `key`, or of one attempt at the operation. None if there is
-        none.
+        """Return the log's record of the operation of this step that is named `key`, or of one attempt at it. Return
+        None if the log has none.
         """
         return self._recorder.operations.known_at(self.place(key, attempt))
 
@@ -275,8 +276,8 @@ class StepContext:
         return await self._recorder.operations.start_of(self.place(key))
 
     def records_in(self, record: OperationRecord) -> list[OperationRecord]:
-        """Return the records of the operations inside an enclosing operation that has not completed; see
-        `enclosing`.
+        """Return the records of the operations inside `record`, an operation that encloses others (see `enclosing`) and
+        has not completed.
         """
         return [self._open_step.operations[operation_id] for operation_id in record.holds]
 
@@ -286,21 +287,22 @@ class StepContext:
 
     @property
     def items(self) -> Mapping[int, Any]:
-        """Recorded results of the items of `Each`, or of the rows of a frame, by number."""
+        """Recorded results of the finished items of `Each`, or groups of rows of a frame, by number."""
         return self._open_step.iterations
 
     def has_unknown(self) -> bool:
-        """Return whether calls of the step were started and have an unknown outcome, which must be settled before a
-        rollback.
+        """Return whether the step has calls with a rollback whose outcome is unknown. A person must settle it before
+        the rollback.
         """
         return bool(unknown(self._open_step))
 
     def note(self, fact: catalog.Payload) -> None:
-        """Record an event that no replay requests, because it is not an operation."""
+        """Record an event about the step that is not an operation, so that replayed code need not request it again."""
         self._recorder.operations.record(self.place("note"), fact)
 
     def writing(self, write: Callable[[], None]) -> AbstractContextManager[None]:
-        """Return a context manager during which `write` is registered.
+        """Return a context manager that registers the function `write`, with which code records facts that it has
+        buffered.
 
         The function `write` is called before the step ends, so that it can record buffered facts.
         """
@@ -317,7 +319,8 @@ class StepContext:
         make: Callable[[int], Awaitable[T]],
         within: str | None = None,
     ) -> Awaitable[T]:
-        """Make a call with retries. Return an awaitable of the result of the last attempt.
+        """Return an awaitable that makes a call, repeats it after failures as the retry policy allows, and returns the
+        result of the last attempt.
 
         Parameters
         ----------
@@ -338,15 +341,15 @@ class StepContext:
         )
 
     def _attempts_of(self, name: str) -> str:
-        """Return the key under which the log counts the failed attempts of a call, with item number and attempt of the
-        step.
+        """Return the key under which the log counts the failed attempts of a call. It contains the number of the item
+        and the attempt of the step.
         """
         item = "" if self.iteration_index is None else f"{self.iteration_index}/"
         again = f"@{self.attempt}" if self.attempt else ""
         return f"{item}{name}{again}"
 
     def mutate(self, mutations: Sequence[catalog.Mutation]) -> None:
-        """Record changes of variables. Do nothing for an empty list."""
+        """Record changes of the workflow's variables. Do nothing for an empty list."""
         if mutations:
             self._recorder.journal.record(catalog.StateMutated(tuple(mutations)), self.path, self.step.name)
 
@@ -355,7 +358,7 @@ class StepContext:
         self._recorder.operations.emit(self.place(key or "emit"), name, data, is_once=key is not None)
 
     def strands(self) -> ConcurrentCalls:
-        """Return the counter of the step's concurrent tasks, for code that makes calls concurrently."""
+        """Return the counter of the concurrent tasks of the step's path, for code that starts several calls at once."""
         return self._recorder.waits.concurrent_calls(self.path)
 
     @staticmethod
@@ -369,8 +372,8 @@ class StepContext:
         return open_step or OpenStep(self._recorder.journal.state.variables)
 
     def place(self, key: str | int | None = None, attempt: int | None = None) -> Place:
-        """Return the place (path, step, visit, item, key, attempt) of the next operation. The key is `key`, or else the
-        next number.
+        """Return the place (path, step, visit, item, key, attempt) of an operation. Without a `key`, the next number is
+        its key.
         """
         name = self.next_key() if key is None else key
         if attempt is None:
@@ -381,8 +384,8 @@ class StepContext:
         return tuple.__new__(Place, parts)  # takes a third of the time of calling the class
 
     def next_key(self) -> str | int:
-        """Return the number of the next operation without a key. Each concurrent task counts its own operations, so
-        that the order in which tasks run does not change the numbers.
+        """Return the number (as a key) of the next operation that has no name. Each concurrent task counts its own
+        operations, so that the order in which tasks run does not change the keys.
         """
         strand = STRAND.get()
         number = self._calls[strand] = self._calls.get(strand, 0) + 1
@@ -469,8 +472,8 @@ class StepContext:
         return await self._recorder.children.run(self.place(key), workflow, inputs, drive)
 
     async def go_on_as_new(self, inputs: Mapping[str, Any], reason: str, begin: BeginSuccessor) -> NoReturn:
-        """End this execution and start a successor execution of the same workflow. Raises StepError if a parent waits
-        for this execution.
+        """End this execution, and start a new execution of the same workflow as its successor. Raises StepError if a
+        parent waits for this execution.
         """
         journal = self._recorder.journal
         successor = successor_of(journal.state, self.workflow.name, inputs)
@@ -533,7 +536,7 @@ T = TypeVar("T")
 
 
 async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]], error: TimedOutError) -> T:
-    """Await a call for at most `seconds`, measured with the clock of the execution.
+    """Await a call for at most `seconds`, measured with the clock of the execution, and return its result.
 
     Raises
     ------
@@ -557,8 +560,8 @@ async def _ring(clock: Clock, seconds: float, scope: anyio.CancelScope) -> None:
 
 
 class TimeLimit:
-    """Time limits of the calls of a step: each call may have its own limit, and all calls share the limit of the
-    step.
+    """Time limits of the calls of one step. Each call may have a limit of its own, and all calls together have the
+    limit of the step.
     """
 
     def __init__(self, step: Step, journal: StepLog) -> None:
@@ -570,8 +573,8 @@ class TimeLimit:
     def of(
         self, call: Callable[..., Awaitable[T]], timeout: float | None, called: str | None = None
     ) -> Callable[..., Awaitable[T]]:
-        """Return a function that makes a call with a time limit. `called` is the name of the called function in the
-        error.
+        """Return a function that makes the call with its time limit. `called` is the name of the called function, for
+        the error after the limit.
         """
 
         async def limited(*arguments: Any) -> T:
@@ -581,8 +584,8 @@ class TimeLimit:
         return limited
 
     def _left(self, timeout: float | None, called: str | None) -> tuple[float, TimedOutError]:
-        """Return the seconds that a call may take, and the error to raise after them. The shorter limit applies: that
-        of the call, or the rest of the step's.
+        """Return the seconds that a call may still take, and the error to raise after them. The shorter of two limits
+        applies: that of the call, and the rest of that of the step.
         """
         limit_of_step = self._whole
         limit_of_call = math.inf if timeout is None else timeout
@@ -605,7 +608,8 @@ JITTER_BITS = 32
 
 
 def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool:
-    """Return whether a call needs no retry loop: no retry policy applies, and no attempt has failed so far.
+    """Return whether a step, item or call needs no retry loop, because it has no retry policy and no attempt has failed
+    so far.
 
     This check runs for every step, because it is cheaper than `retried` and its arguments.
     """
@@ -627,8 +631,8 @@ async def retried(
     within: str | None = None,
     place_of: Callable[[int], Place] | None = None,
 ) -> T:
-    """Make attempts at a step, an item or a call until an attempt succeeds or the retry policy allows no further
-    attempt. Return the result.
+    """Make attempts at a step, an item or a call until one succeeds or the retry policy allows no further attempt.
+    Return the result.
 
     Parameters
     ----------
@@ -670,8 +674,8 @@ async def retried(
 def _skip_attempts(
     recorder: Recorder, place: Place, key: str | None, failures: int, place_of: Callable[[int], Place]
 ) -> None:
-    """Mark the operations of failed attempts, and the pauses between them, as operations that the code does not request
-    again.
+    """Mark the operations of failed attempts, and the timers between them, as operations that replayed code does not
+    request again.
 
     Otherwise their records would count as history ahead: recorded operations that replayed code has not reached yet
     (test_attempts_that_failed_are_not_history_ahead).
@@ -687,8 +691,8 @@ def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple
 
 
 def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, error: Exception, key: str | None) -> bool:
-    """Record that another attempt follows, if the retry policy allows one and the log can still be written. Return
-    whether another attempt follows.
+    """Record that another attempt follows a failure, if the retry policy allows one and the log can still be written.
+    Return whether another attempt follows.
     """
     journal = recorder.journal
     index = place.iteration_index

@@ -1,4 +1,5 @@
-"""Driver of one execution: its definition, its state, and the code that drives it on the engine's event loop.
+"""Driver of one execution: the object that has its definition and state, and drives its code on the engine's event
+loop.
 
 `divebook.runtime.manager` finds and creates drivers, and decides which operations are allowed; a driver carries out the
 operation. Each change that starts or stops an execution happens in one step on the engine's thread. A Ctrl-C, which
@@ -103,7 +104,7 @@ class LoadedLog:
 
 @dataclass(frozen=True, slots=True)
 class DriverDependencies:
-    """Dependencies that the environment passes to every driver."""
+    """Objects and functions that the environment provides to every driver."""
 
     services: Services
     clock: Clock
@@ -117,8 +118,8 @@ class DriverDependencies:
 
 
 class _Standstill:
-    """Holder of the future for callers that wait until an execution has ended, is parked or is blocked. One object per
-    drive.
+    """Holder of the future on which callers wait until an execution has ended, is parked, or is blocked by a question.
+    There is one holder for each drive.
     """
 
     def __init__(self) -> None:
@@ -134,8 +135,8 @@ class CancelledMeanwhileError(ExecutionError):
 
 
 class Driver:
-    """Driver of one execution: the object that holds its state in this process, and that starts, resumes, cancels and
-    pauses it.
+    """Object that holds the state of one execution in this process, and that starts, resumes, cancels and pauses the
+    execution.
 
     The execution may be pending, running, parked or ended. The definition and the state are loaded when they are first
     used, once (tests/runtime/test_looked_up.py).
@@ -194,8 +195,8 @@ class Driver:
         return isinstance(self._log, LoadedLog)
 
     def read(self) -> LoadedLog:
-        """Return definition and state as they were when the log was first read. Reads the log if that has not happened
-        yet.
+        """Return the workflow definition and the state of the execution as they were when its log was first read. Read
+        the log if that has not happened yet.
         """
         log = self._log
         if not isinstance(log, LoadedLog):
@@ -224,11 +225,13 @@ class Driver:
     # --- queue and worker --------------------------------------------------------------------------------------------
 
     def adopt_worker(self, other: Driver) -> None:
-        """Set the worker to the worker of another execution, if that execution has one."""
+        """Record that the worker of another execution drives this execution as well. Do nothing if the other execution
+        has no worker.
+        """
         self.worker = other.worker or self.worker
 
     def inherit_queue(self, source: Driver) -> None:
-        """Take over queue and worker from the parent or predecessor of this pending execution.
+        """Give this pending execution the queue and the worker of its parent or predecessor `source`.
 
         If the source is being returned to its queue, this execution starts nothing.
         """
@@ -275,12 +278,14 @@ class Driver:
 
     @property
     def was_forked(self) -> bool:
-        """True if the driver is a copy in a forked process, where the execution cannot continue."""
+        """True if this object is a copy in a process that was forked (`os.fork`) from the one that created it. The
+        execution cannot continue there.
+        """
         return self._process != os.getpid()
 
     @property
     def held_up(self) -> str | None:
-        """Why the store cannot be written to at present, or None if it can."""
+        """Reason why the store cannot be written to at present, as text; None if it can."""
         return None if (outage := getattr(self._journal, "held_up", None)) is None else str(outage)
 
     @property
@@ -298,8 +303,8 @@ class Driver:
 
     @property
     def questions(self) -> dict[str, Question]:
-        """All questions by id, oldest first. An answer that is stored in the inbox counts even before the log has
-        it.
+        """All questions of the execution by id, oldest first. An answer that is stored in the inbox counts even before
+        the log has it.
         """
         state = self.state
         is_open = any(question.is_open for question in state.interrupts.values()) and not self.store.closed
@@ -326,7 +331,8 @@ class Driver:
         return self._future
 
     def standstill(self) -> Future[None]:
-        """Return a future that is done when the execution has ended, is parked, or is blocked while it is driven.
+        """Return a future that is done when the execution has ended, is parked, or can only continue with an answer
+        while this process drives it.
 
         Blocked means that only the answer to a question of a running call lets the execution continue; see
         `divebook.runtime.runner.Runner.is_blocked`.
@@ -336,8 +342,8 @@ class Driver:
 
     @property
     def is_blocked(self) -> bool:
-        """True if this process drives the execution, and the execution waits for an answer while a call that asked the
-        question is still open.
+        """True if this process drives the execution, and nothing can happen before a person answers a question that a
+        running call has asked.
         """
         return self.is_live and self._standstill.future.done()
 
@@ -369,7 +375,7 @@ class Driver:
         return self._state
 
     def require_log(self) -> None:
-        """Raise the error that permanently prevents writing events to the log, if there is one."""
+        """Raise the error because of which no more events can be written to the log. Otherwise do nothing."""
         if self._journal is not None and self._journal.error is not None:
             raise self._journal.error
 
@@ -380,7 +386,8 @@ class Driver:
 
     @contextmanager
     def handover(self) -> Iterator[None]:
-        """Lock out other threads that are about to drive this execution or to take its lease by force.
+        """Wait for the lock of this driver, and hold it inside the `with` block. Other threads then cannot begin to
+        drive this execution or take its lease by force.
 
         Without the lock, a worker could begin to drive the execution after `cancel` has found that this process does
         not drive it, and before `cancel` takes the lease (tests/runtime/cancelled_trees.py, seed 422). Code on the
@@ -397,8 +404,8 @@ class Driver:
     def begin(
         self, dependencies: DriverDependencies, first_commit: Future[None] | None = None, *, at_once: bool = False
     ) -> None:
-        """Start to drive a pending execution. The future `first_commit` is completed when the store has the first
-        events.
+        """Start to drive a pending execution. The future `first_commit` gets its result when the first events are in
+        the store.
 
         The first events are written together with its first call, or `at_once`
         (test_what_an_execution_begins_with_is_written_with_its_first_call_and_its_end_with_its_last).
@@ -425,8 +432,8 @@ class Driver:
         *,
         must_replay: bool,
     ) -> None:
-        """Resume the execution from a state that was read under the lease. With `must_replay`, replay all its code from
-        the log.
+        """Resume the execution from the state `state`, which was read under the lease. With `must_replay`, replay its
+        code from the log even if the code is parked in memory.
 
         Raises
         ------
@@ -448,7 +455,7 @@ class Driver:
     def _reopen_log(
         self, dependencies: DriverDependencies, lease: Lease, resumption: catalog.ExecutionResumed
     ) -> tuple[Journal, Sequence[Fact]]:
-        """Return the journal for another drive, and the first events to record.
+        """Return the journal with which the execution is driven once more, and the first events to record in it.
 
         Reuse the code parked in memory if it can continue, else open a new journal and replay.
         """
@@ -464,8 +471,8 @@ class Driver:
     def begin_cancellation(
         self, dependencies: DriverDependencies, why: str, lease: Lease, state: ExecutionState, *, undoes: bool
     ) -> None:
-        """Record the cancellation of an execution that this process does not drive, from a state that was read under
-        the lease.
+        """Record the cancellation of an execution that this process does not drive, starting from the state `state`,
+        which was read under the lease.
 
         With `undoes`, its rollback runs here, if it has any; otherwise the process that resumes it runs it.
         """
@@ -477,8 +484,8 @@ class Driver:
         self._start_task(work, lease)
 
     def cancel_pending(self, dependencies: DriverDependencies, why: str) -> bool:
-        """Record the cancellation of a pending execution, of which no step runs. Return False if it has started
-        meanwhile.
+        """Record the start and the cancellation of a pending execution, whose steps never run. Return False if the
+        execution is not pending any more.
 
         Its start key stays free for another execution.
         """
@@ -504,8 +511,8 @@ class Driver:
         return self._future
 
     def cancel(self, reason: str) -> bool:
-        """Request the cancellation of the execution, unless it is being rolled back. Return False if this process no
-        longer drives it.
+        """Request the cancellation of the execution. The request is ignored while the execution is rolled back. Return
+        False if this process no longer drives the execution.
         """
         if self._is_driving and not self.was_forked and self.state.rolling_back is None:
             self._cancel_reason = self._cancel_reason or reason
@@ -534,7 +541,8 @@ class Driver:
             self._task.cancel()
 
     def request_check(self) -> bool:
-        """Request another check of the execution's inbox. Return False if this process no longer checks the inbox.
+        """Make the driver check the inbox of the execution once more before it stops. Return False if it has stopped
+        already. Call on the engine's loop.
 
         Call on the engine's loop.
         """
@@ -542,8 +550,8 @@ class Driver:
         return self._is_driving
 
     def _note_blocked(self) -> None:
-        """Set the result of the standstill future when the execution becomes blocked. Renew the future when it becomes
-        unblocked.
+        """Update the future of `standstill`: complete it when the execution becomes blocked, and replace it by a new
+        one when the execution becomes unblocked.
 
         Call on the engine's loop.
         """
@@ -555,8 +563,8 @@ class Driver:
             self._standstill.future = Future()
 
     async def _stand_still(self, runner: Runner) -> None:
-        """Set the result of the standstill future of a blocked execution, once its question is in the store for other
-        processes.
+        """Set the result of the future of `standstill` for a blocked execution, once the question that blocks it is in
+        the store, where other processes find it.
         """
         with suppress(StoreError):  # an error of the journal ends the execution elsewhere
             await self.durable()
@@ -565,8 +573,8 @@ class Driver:
                 self._standstill.future.set_result(None)
 
     def _forward_requests(self) -> None:
-        """Pass a requested cancellation or pause to the present runner. Between two runners, the next runner gets the
-        request.
+        """Pass a requested cancellation or pause to the runner of the execution. If the execution is between two
+        runners, the next one gets the request.
         """
         if self._runner is not None:
             self._runner.blocked = self._note_blocked
@@ -578,7 +586,8 @@ class Driver:
     async def _run(
         self, dependencies: DriverDependencies, journal: Journal, lease: Lease, first: Sequence[Fact] = ()
     ) -> None:
-        """Drive the execution until it has ended or is parked.
+        """Drive the execution until it has ended or is parked, and drive it again if a message arrives while it is
+        being parked.
 
         Drive it again if a message arrives while it is being parked.
         """
@@ -647,7 +656,9 @@ class Driver:
     async def _roll_back(
         self, dependencies: DriverDependencies, journal: Journal, session: StoreSession, miss_policy: MissPolicy | None
     ) -> Runner:
-        """Cancel the child executions, and return a new runner that runs the rollback."""
+        """Cancel the child executions and wait for their end. Then return a new runner, with which the caller runs the
+        rollback.
+        """
         await dependencies.cancel_children(self)
         self._cancel_reason = None
         journal.is_stopping = False
@@ -657,8 +668,8 @@ class Driver:
         return runner
 
     def _keep_last_state(self, journal: Journal) -> None:
-        """Keep the last state of the journal, and park the code. If the log could not be written, the state may differ
-        from the store.
+        """Take over the last state of the journal, release the journal, and park the runner's waiting code in memory
+        (or unwind it). If the log could not be written, the state may be ahead of the store.
         """
         self._state = journal.state
         # After an error of the journal the state in memory is ahead of the log, and `newest` folds the log from its
@@ -675,8 +686,8 @@ class Driver:
         await session.lease_keeper.give_back(lease, is_gone=self._is_stored and self._state.is_over)
 
     async def _lease_for_more(self) -> Lease | None:
-        """Check the inbox a last time. If a message has arrived, acquire the lease again and return it, else return
-        None.
+        """Check the inbox a last time before driving ends. If a message has arrived, acquire the lease again and return
+        it. Otherwise return None.
 
         Nothing is awaited between the last check and the end. A sender that finds the execution driven can therefore
         rely on one more check (test_nothing_that_comes_at_the_end_is_forgotten).
@@ -773,12 +784,13 @@ class ExecutionRegistry:
         """Lock around each lookup that enters a driver: `WeakValueDictionary.setdefault` is not atomic."""
 
     def enter(self, driver: Driver) -> None:
-        """Register a driver, so that later lookups of its execution return this object."""
+        """Register a driver, so that later lookups of its execution return this object, in place of an earlier one."""
         with self._entering:
             self._drivers[driver.id] = driver
 
     def _register(self, driver: Driver) -> Driver:
-        """Return the registered driver of an execution. If there is none, register and return the given driver.
+        """Return the registered driver of the execution to which the given driver belongs. If there is none, register
+        the given driver and return it.
 
         Two threads that load the same execution at the same time get the same object. With two objects, one would drive
         the execution while the other reported that nothing drives it
@@ -792,8 +804,8 @@ class ExecutionRegistry:
             return driver
 
     def withdraw(self, driver: Driver) -> None:
-        """Remove a pending driver from the registry before its execution is stored, so that later lookups load the
-        execution.
+        """Remove the driver of a pending execution from the registry before the execution is stored, so that later
+        lookups load it from the store.
         """
         with self._entering:
             if self._drivers.get(driver.id) is driver:
@@ -806,7 +818,7 @@ class ExecutionRegistry:
         return driver
 
     def present(self, execution_id: str) -> Driver | None:
-        """Return the registered driver of an execution, by its full id, or None."""
+        """Return the registered driver of the execution with this full id. Return None if no driver is registered."""
         return self._drivers.get(execution_id)
 
     def look_up(self, execution_id: str) -> Driver:
@@ -859,7 +871,7 @@ class ExecutionRegistry:
         return LoadedLog(_readable_workflow(execution_id, events), state, damage)
 
     def read_all(self) -> None:
-        """Read the logs of executions that were looked up but not read, before the store is closed.
+        """Read the logs of registered executions that were not read yet, because the store is about to be closed.
 
         Unreadable logs raise when they are used.
         """
@@ -868,7 +880,7 @@ class ExecutionRegistry:
                 driver.read()
 
     def registered(self) -> list[Driver]:
-        """Return the registered drivers."""
+        """Return the registered drivers that are still in use."""
         return list(self._drivers.values())
 
     def live(self) -> list[Driver]:
@@ -913,8 +925,8 @@ def folded(store: EventStore, execution_id: str) -> ExecutionState:
 
 
 def _checkpointed_state(store: EventStore, execution_id: str) -> ExecutionState | None:
-    """Return the state in the newest checkpoint. Return None if the log has no checkpoint, or the checkpoint does not
-    match it.
+    """Return the state in the newest checkpoint of an execution. Return None if it has no checkpoint, or if the
+    checkpoint does not match the log.
     """
     checkpoint = store.checkpoint(execution_id)
     if checkpoint is None:
@@ -928,7 +940,7 @@ def _checkpointed_state(store: EventStore, execution_id: str) -> ExecutionState 
 
 def _readable_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
     """Return the workflow definition from the readable events of a damaged log. If the definition itself is damaged,
-    return a sketch of the steps that were entered.
+    return a sketch (name and types of the entered steps).
     """
     opening = opening_in(execution_id, events)
     try:
@@ -947,7 +959,9 @@ MOST_LINES = 20
 
 
 class Driven(Protocol):
-    """Protocol of a driver, as seen by the exit notice."""
+    """Protocol of a driver as the exit notice uses it. The exit notice lists executions that still run when the process
+    ends.
+    """
 
     @property
     def id(self) -> str:
@@ -979,7 +993,9 @@ class ExitNotice:
         self._pid = 0
 
     def add(self, execution: Driven) -> None:
-        """Register an execution, which the notice lists if it still runs when the process ends."""
+        """Register the driver of an execution. The notice lists the execution if it still runs when the process
+        ends.
+        """
         if self._pid != os.getpid():  # a forked child process drives no execution of its parent
             self._executions = weakref.WeakSet()
             self._pid = os.getpid()
@@ -1008,8 +1024,8 @@ class ExitNotice:
 
 
 def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
-    """Return the topmost running ancestor of an execution, or the execution itself. `parents` has the parent of each
-    running execution.
+    """Return the id of the topmost running ancestor of an execution, or its own id if its parent does not run.
+    `parents` has the parent of each running execution.
     """
     parent = parents[execution_id]
     while parent is not None and parent in parents:

@@ -1,5 +1,5 @@
-"""Errors of calls: converted to plain data for the log, and recreated from the log as exceptions; also the places of
-errors.
+"""Errors of calls: their conversion to plain data for the log, their creation as exceptions from the log, and the lines
+of code where they were raised.
 
 Code that makes a call through the log must get the same error live and on replay, and ``except ValueError`` must catch
 it as usual. Both times the error is therefore created from its record: an `OperationError` that also derives from the
@@ -116,7 +116,9 @@ def trace_of(error: BaseException) -> str | None:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return the exception of user code that divebook has wrapped in its own errors, or the error itself."""
+    """Return the exception of user code that divebook has wrapped in errors of its own. If it is not wrapped, return
+    the error itself.
+    """
     while isinstance(error, DivebookError) and error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -167,14 +169,16 @@ def place_of(error: BaseException) -> Mapping[str, Any] | None:
 
 
 def present_place() -> Mapping[str, Any] | None:
-    """Return the innermost line of user code on the present call stack, in the form of `place_of`, or None."""
+    """Return the innermost line of user code on the stack of the caller, in the form of `place_of`. Return None if the
+    stack has only other code.
+    """
     stack = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
     user_code = ((code, line) for code, line in stack if _is_shown(code.co_filename) and is_user_code(code.co_filename))
     return next((_place(Frame(code.co_filename, line, code.co_name, "")) for code, line in user_code), None)
 
 
 def line_of(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Return the first line of a function, in the form of `place_of`."""
+    """Return the first line of a function, with the lines around it, in the form of `place_of`."""
     code = function.__code__
     return _place(Frame(code.co_filename, code.co_firstlineno, code.co_name, ""))
 
@@ -189,8 +193,8 @@ def _place(frame: Frame) -> Mapping[str, Any]:
 
 
 def source_place(label: str, lines: list[str], line: int, *, above: int = 0) -> dict[str, Any]:
-    """Return a line of a source text in the form of `place_of`. In the file, `above` more lines precede the first of
-    `lines`.
+    """Return a line of a source text, with its label and the lines around it, in the form of `place_of`. `above` is the
+    number of lines in the file before the first of `lines`.
     """
     first = max(1, line - LINES_AROUND)
     shown_lines = [shared().text(text.rstrip("\n")[:MOST_LINE]) for text in lines[first - 1 : line + LINES_AROUND]]
@@ -211,7 +215,7 @@ class CodeCell(NamedTuple):
     """Cell id of the front end, if known."""
 
     def line(self, frame: Frame) -> int:
-        """Return the line number of a frame as the notebook shows it in the cell."""
+        """Return the line number of a stack frame as the notebook shows it in this cell."""
         return frame.line + self.above
 
 
@@ -243,8 +247,8 @@ def is_user_code(file: str) -> bool:
 
 
 def _short(file: str) -> str:
-    """Return the path of a file relative to the current folder or to the folder of installed packages, if it is in one
-    of them.
+    """Return the path of a file relative to the current folder or to a folder of Python's libraries, if it is inside
+    one of them. Otherwise return it unchanged.
     """
     for folder in (_folder(), *_libraries()):
         if folder and file.startswith(folder + os.sep):
@@ -268,8 +272,8 @@ _OUR_ATTRIBUTES = (ELSEWHERE, LOST, "raised_at")
 
 
 def facts_of(error: BaseException) -> dict[str, Any] | None:
-    """Return the data from which an error can be recreated: classes as ``module:name``, arguments, fields and place.
-    None for an error that comes from the log or the engine.
+    """Return the data from which an error can be created again: classes as ``module:name``, arguments, fields and
+    place. Return None for an error that comes from a log or from the engine.
     """
     if isinstance(error, OperationError):
         return None  # it comes from a log, or is the engine's own
@@ -288,12 +292,14 @@ def _fields(error: BaseException) -> dict[str, Any]:
 
 
 def _classes(cls: type) -> list[type]:
-    """Return the classes of an error, from its own class to the last base class below `Exception`."""
+    """Return the class of an error and its base classes, as far as they derive from `Exception` (which is left out)."""
     return [base for base in cls.__mro__ if issubclass(base, Exception) and base is not Exception]
 
 
 def _storable(value: Any) -> Any:
-    """Return a value in recorded form without secrets. Return None if it cannot be recorded or is too large."""
+    """Return a value in the form in which the log stores it, without secrets. Return None if it cannot be stored, is
+    too large, or contains a secret in an opaque value.
+    """
     try:
         recorded = shared().value(storable(value, "error"))
         written = encode(recorded)
@@ -342,7 +348,8 @@ def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) 
 
 
 def _new_error(kind: type[OperationError], cls: type, message: str, facts: Mapping[str, Any]) -> OperationError | None:
-    """Create an exception without running a constructor, except the constructor of its built-in base class.
+    """Create an exception of the class `kind` without running constructors of user classes. Only the constructor of its
+    built-in base class runs.
 
     Return None if the base class does not accept the arguments, for example a group without its members.
     """
@@ -367,7 +374,9 @@ def _is_text(name: object) -> bool:
 
 
 def _of(kind: type[T], recorded: Any) -> T:
-    """Restore a recorded value. Raise TypeError if it is not of type `kind`, because the log was manipulated."""
+    """Return a recorded value with its original type. Raise TypeError if it is not of type `kind`, which means that the
+    log was manipulated.
+    """
     if not isinstance(recorded, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(recorded).__name__}")
     return cast("T", opened(recorded))
@@ -403,7 +412,7 @@ _caught_as: Callable[[Any], type[OperationError]] = functools.lru_cache(maxsize=
 
 
 class ErrorDetails(NamedTuple):
-    """Traceback, class names and place of an error of a step's own code, for the log."""
+    """Traceback, class names and place of an error that a step's own code raised, as the log stores them."""
 
     trace: str | None = None
     error_names: tuple[str, ...] | None = None
@@ -411,7 +420,8 @@ class ErrorDetails(NamedTuple):
 
 
 def error_details(error: BaseException, place: Mapping[str, Any] | None = None) -> ErrorDetails:
-    """Return traceback, class names and place of an error of a step's own code.
+    """Return the traceback, class names and place of an error that a step's own code raised. All are None for an error
+    of a recorded call.
 
     For an error of a recorded call the log has them already. `place` is the line of the definition that caused it, if
     any.
@@ -424,15 +434,16 @@ def error_details(error: BaseException, place: Mapping[str, Any] | None = None) 
 
 
 def fault_of(error: BaseException, place: Mapping[str, Any] | None = None, message: str | None = None) -> Fault:
-    """Return an error as a `Fault`, the form that retry policies and messages use, without secrets. `message` replaces
-    its text.
+    """Return an error as a `Fault` without secrets, with which retry and catch policies decide. `message` replaces the
+    text of the error.
     """
     error_place = place or (None if isinstance(telling(error), OperationError) else place_of(telling(error)))
     return Fault.of(error, clean_failure(error) if message is None else message, shared().text, error_place)
 
 
 def links_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, its causes and contexts, and the members of exception groups, each once.
+    """Yield an error, its causes and contexts, the members of exception groups, and the errors of items that failed
+    with it, each once.
 
     If items failed concurrently, the errors of all of them are included.
     """

@@ -65,8 +65,8 @@ class ReadExecution(FramedLog):
     @property
     @abstractmethod
     def asked(self) -> dict[str, Question]:
-        """All questions by id, oldest first. An answer that is stored in the inbox counts even before the log has
-        it.
+        """All questions of the execution by id, oldest first. An answer that is stored in the inbox counts even before
+        the log has it.
         """
 
     @property
@@ -84,8 +84,8 @@ class ReadExecution(FramedLog):
 
     @property
     def error(self) -> str | None:
-        """Why the execution failed or was cancelled: ``KeyError: 'b' (step parse, rows[3], Cell [5], line 4)``, or
-        None. See `failure`.
+        """Reason for which the execution failed or was cancelled: ``KeyError: 'b' (step parse, rows[3], Cell [5], line
+        4)``; None otherwise. See `failure`.
         """
         return self.state.error
 
@@ -96,13 +96,15 @@ class ReadExecution(FramedLog):
 
     @property
     def failure(self) -> Failure | None:
-        """Details of why the execution failed, or None: type and message, step, item, arguments, line, stack. Reads the
-        log.
+        """Details of the failure of the execution: type and message, step, item, arguments, line, stack. None if it has
+        not failed. Reads the log.
         """
         return self.failure_in(ReadLog.of(self._log())) if self.status == catalog.FAILED else None
 
     def failure_in(self, log: Sequence[Event]) -> Failure | None:
-        """Return the failure like `failure`, from a log that is already loaded."""
+        """Return the same as `failure`, from the log `log`, which is already loaded. Return None if the execution has
+        not failed.
+        """
         return failure_in(log, self.error or "") if self.status == catalog.FAILED else None
 
     @property
@@ -254,7 +256,9 @@ class Execution(ReadExecution):
 
     @property
     def held_up(self) -> str | None:
-        """Why the store cannot be written to at present: ``waiting for the server since 12 s: ...``, or None."""
+        """Reason why the store cannot be written to at present: ``waiting for the server since 12 s: ...``; None if it
+        can.
+        """
         return self._driver.held_up
 
     @property
@@ -310,9 +314,8 @@ class Execution(ReadExecution):
 
     @property
     def driven_by(self) -> str | None:
-        """Description of another process or environment that drives the execution, as recorded in the store, or None.
-
-        None if there is none.
+        """Description of the process or environment that drives the execution if this environment does not, as recorded
+        in the store; None if there is none.
         """
         if self.is_live or self._driver.opening is not None:
             return None
@@ -336,8 +339,8 @@ class Execution(ReadExecution):
 
     @property
     def asked(self) -> dict[str, Question]:
-        """All questions by id, oldest first. An answer that is stored in the inbox counts even before the log has
-        it.
+        """All questions of the execution by id, oldest first. An answer that is stored in the inbox counts even before
+        the log has it.
         """
         return self._driver.questions
 
@@ -345,7 +348,8 @@ class Execution(ReadExecution):
         return self.history() if self._driver.is_read else self.store.history(self.id)
 
     def failure_in(self, log: Sequence[Event]) -> Failure | None:
-        """Return why the execution failed, from a log that is already loaded.
+        """Return the reason of the failure, found in the log `log`, which is already loaded. Return None if the
+        execution has not failed.
 
         If a child execution caused the failure, return the failure inside the child.
         """
@@ -433,7 +437,9 @@ class Execution(ReadExecution):
 
     @property
     def standing(self) -> str:
-        """The status, with the reason for waiting and without secrets: ``waiting for the signal 'go'``."""
+        """Status of the execution for people. If it waits, it is the reason of the wait, without secrets: ``waiting for
+        the signal 'go'``.
+        """
         if (held_up := self.held_up) is not None:
             return f"{self.state.shown_status}, {held_up}"
         if self.state.shown_status != catalog.WAITING:
@@ -536,10 +542,12 @@ class Execution(ReadExecution):
     def cancel(self, reason: str = "") -> Execution:
         """Cancel the execution: stop its paths and wait for them, roll back its effects, then end it as cancelled.
 
-        Its child executions are cancelled with it, and `wait` waits for them too. A pending execution ends as cancelled
-        without starting; its start key stays free. A cancelled execution can be resumed, unless all its effects were
-        rolled back. During a rollback, another `cancel` has no effect. Without a reason, the log has the name of the
-        person who cancelled it.
+        Its child executions are cancelled with it: before the rollback if there is one, otherwise after the end of this
+        execution. `wait` waits for them too: before a rollback without a limit, otherwise at most 5 seconds for each
+        round of cancellations, because a function that blocks its thread cannot be interrupted. A pending execution
+        ends as cancelled without starting; its start key stays free. A cancelled execution can be resumed, unless all
+        its effects were rolled back. During a rollback, another `cancel` has no effect. Without a reason, the log has
+        the name of the person who cancelled it.
         """
         self._control.cancel(self.id, reason)
         return self

@@ -1,8 +1,10 @@
 """Forks: fork points, the shared first events of a fork, recorded definitions, and recorded calls of changed functions.
 
-A fork is an execution that shares the first events of another execution and runs live after them. It copies no events.
-Operations that started in the source and have no end are dropped (`divebook.engine.forks`), so no call has an unknown
-outcome (`tests/runtime/test_forks.py`).
+A fork is an execution that shares the first events of another execution and runs live after them. Shared records are
+not copied. Only if the fork point is inside a record, the beginning of this record is copied (`first_batch`).
+
+Operations that started in the source and have no end there are dropped (`divebook.engine.forks`). The fork therefore
+makes such a call again without asking a person, even if the call is not idempotent (`tests/runtime/test_forks.py`).
 
 The default fork point is the latest event at which the requested change still takes effect (`point_of`). Example: event
 7 completes call ``a``, and its result is to change. The fork shares events 1 to 6, so that ``a`` can end differently.
@@ -48,8 +50,8 @@ _FROM_EARLIER = frozenset({"inputs", "prompts", "model", "definition"})
 
 
 def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:
-    """Return the fork point like `point_of`, for a fork that makes external calls. A fork point inside or after a
-    rollback is moved before it.
+    """Return the fork point (see `point_of`) for a fork that makes external calls. A fork point inside or after rolled
+    back work is moved before that work.
 
     Raises
     ------
@@ -66,7 +68,9 @@ def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, re
 
 
 def point_before(events: Sequence[Event], end: int) -> int:
-    """Return the last possible fork point at or before event `end`. Events recorded together cannot be separated."""
+    """Return the last possible fork point at or before event `end`. Events that were recorded together cannot be
+    separated. If there is none, return the first possible one.
+    """
     at = end
     while (point := snapped(events, at)) > end and at > 1:
         at -= 1
@@ -107,7 +111,8 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
 
 
 def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
-    """Return the last event before each changed operation first ended and each changed question was first answered.
+    """Return, by id of operation or question, the event before the changed operation first ended, or before the changed
+    question was first answered.
 
     The keys are the ids of operations and questions, the values sequence numbers.
     """
@@ -124,8 +129,8 @@ def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
 
 
 def _before_effects(events: Sequence[Event], change: Change, ended: Container[str]) -> Iterator[int]:
-    """Yield, for each part of a change, the sequence number of the latest event after which the part still takes full
-    effect.
+    """Yield one sequence number for each part of a fork's change (an input, prompt, variable and so on): that of the
+    latest event at which the fork may begin so that this part takes full effect.
 
     For inputs, model and definition that is event 1. For a prompt, it is the event before its step first starts. For a
     variable, an unfinished call or an open question, it is the event that last set or started it. Raises SetupError for
@@ -150,7 +155,9 @@ def _before_effects(events: Sequence[Event], change: Change, ended: Container[st
 
 
 def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None:
-    """Raise `SetupError` if a variable is set again after event `at`, so that its change would have no effect."""
+    """Raise `SetupError` if a variable that the fork changes is set again after event `at`, the fork point, so that its
+    change would be lost.
+    """
     for event in events[at:] if change.variables else ():
         for kind, name in _introduced_parts(event.data):
             if kind == "variable" and name in change.variables:
@@ -161,8 +168,8 @@ def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None
 
 
 def _introduced_parts(data: catalog.Payload) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of the parts of a log that a change can name and that an event introduces: variables that it
-    sets, the call or question that it starts.
+    """Yield the kind and name of each thing that an event sets or starts and that the change of a fork can name: a
+    variable, an operation or a question.
     """
     match data:
         case catalog.StateMutated():
@@ -179,7 +186,8 @@ def _introduced_parts(data: catalog.Payload) -> Iterator[tuple[str, str]]:
 
 
 def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionStarted:
-    """Return the start event of an execution from the store, with the changes of its newest fork applied.
+    """Return the start event of an execution from the store, as if the execution had been started with the changes of
+    its forks.
 
     Reads the opening events only.
 
@@ -200,7 +208,9 @@ def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionS
 
 
 def opening_in(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStarted:
-    """Return the start event among the first events of a log, with the changes of the forks among them applied."""
+    """Return the start event among the first events of a log, as if the execution had been started with the changes of
+    the forks among them.
+    """
     forks = (event.data for event in events if isinstance(event.data, catalog.ExecutionForked))
     return opened_as(_first(execution_id, events), forks)
 
@@ -238,12 +248,14 @@ def _first(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStart
 
 
 def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:
-    """Return a sketch (name and steps, not executable) of a workflow, made from the steps that some events entered."""
+    """Return a sketch of a workflow (its name, and the steps that some events have entered). A sketch cannot be run."""
     return sketch_of(name, ((e.step, e.data.step_type) for e in events if isinstance(e.data, catalog.StepStarted)))
 
 
 def require_definition(workflow: Workflow) -> None:
-    """Raise `ExecutionError` if a workflow is only a sketch, so that its executions cannot continue."""
+    """Raise `ExecutionError` if a workflow is only a sketch, so that its executions cannot continue. Otherwise do
+    nothing.
+    """
     if isinstance(workflow, Sketch):
         raise ExecutionError(
             f"an execution of {workflow.name!r} cannot be carried on: no definition is recorded in its log, as in "
@@ -258,7 +270,7 @@ _ENDS = catalog.OperationCompleted | catalog.OperationFailed
 
 
 class Epoch(NamedTuple):
-    """Part of a log between two starts or resumptions, in which the code of the user's functions did not change."""
+    """Part of a log between two starts or resumptions. Within it the code of the user's functions did not change."""
 
     begins: int
     """Sequence number of its first event."""
@@ -291,13 +303,15 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
 
 
 def first_reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> int | None:
-    """Return the sequence number at which the first call that `reached` yields was started, or None."""
+    """Return the sequence number at which the first call that `reached` yields was started. Return None if it yields
+    nothing.
+    """
     return next((sequence for sequence, _ in reached(events, labels)), None)
 
 
 def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> Iterator[tuple[int, str]]:
-    """Yield the recorded calls of some functions whose results count, as pairs of sequence number of the start and
-    operation id.
+    """Yield the recorded calls of certain functions, if their results count, as pairs of the sequence number of the
+    start event and the operation id.
 
     `labels` returns the labels of these functions for an epoch.
 
@@ -323,7 +337,9 @@ def calls_in(events: Iterable[Event]) -> int:
 
 
 class Prefix(NamedTuple):
-    """The first events of a log that a fork shares with its source, and the source's state after them."""
+    """The first events of a log that a fork shares with its source: the last of these events, and state and workflow of
+    the source after it.
+    """
 
     source: str
     at: int
@@ -376,7 +392,8 @@ def prefix_of(
 
 
 def fitting(change: Change, state: ExecutionState, now: int) -> Change:
-    """Return a change whose answers and results have the form in which the log stores them.
+    """Return a fork's change in which answers and results have the form in which the log stores them. `state` is the
+    state of the source at the fork point.
 
     Raises
     ------
@@ -400,7 +417,8 @@ def _open_steps(state: ExecutionState) -> Iterator[OpenStep]:
 
 
 def _as_recorded(operation_type: str | None, name: str, result: Any) -> Any:
-    """Return the result that a user gives for a call, in the form in which the log stores results of such a call.
+    """Return the new result that a user has given for a call, in the form in which the log stores results of this type
+    of call.
 
     A response of a model contains more than its text. The result of a tool is wrapped in ``result``. A string for a
     model call becomes a response with one text part and no cost.
@@ -418,12 +436,15 @@ def _as_recorded(operation_type: str | None, name: str, result: Any) -> Any:
 
 
 def fitting_inputs(change: Change, workflow: Workflow, *, coerce_text: bool = False) -> Change:
-    """Return a change whose inputs are checked and converted like the inputs of a new execution."""
+    """Return a fork's change in which the inputs are checked and converted like the inputs of a new execution of the
+    workflow.
+    """
     return replace(change, inputs=bind_changed(workflow, change.inputs, coerce_text=coerce_text))
 
 
 def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, durability: Durability | None) -> Batch:
-    """Return the first batch to write for a fork, which shares the events of its source before the event `forked`.
+    """Return the first batch of records to write for a fork. `forked` is the event with which the fork begins; the
+    events before it are shared with the source.
 
     Logs share whole records. If a record continues after that event, its beginning is copied
     (test_a_fork_inside_a_record_has_a_copy_of_its_beginning).
@@ -453,7 +474,7 @@ def _payloads(events: Iterable[Event]) -> Iterable[catalog.Payload]:
 
 
 def made_again(events: Iterable[Event]) -> set[str]:
-    """Return the ids of the failed operations that are repeated when the failed execution is resumed.
+    """Return the ids of the failed operations that a resumption of the execution runs again.
 
     Follows the log: failures of a path are candidates until its step fails, which names those that caused it. A later
     resumption or completion clears them.

@@ -113,7 +113,7 @@ class Journal:
 
     @property
     def held_up(self) -> StoreUnavailable | None:
-        """Why the store cannot be written to at present, or None if it can."""
+        """Reason why the store cannot be written to at present; None if it can."""
         return self._commit.held_up
 
     @property
@@ -130,8 +130,8 @@ class Journal:
 
     @property
     def present(self) -> ExecutionState:
-        """Current state of the execution, possibly still mutable. Read fields from it at once, and do not keep a
-        reference.
+        """Current state of the execution, which may still change. Read fields from it at once, and do not keep a
+        reference to it.
 
         For the journal's own thread only. It costs less than `state`, which is immutable.
         """
@@ -140,8 +140,8 @@ class Journal:
         return self._draft or self._state
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Append an event, given by its payload, path and step. It changes the state at once, and is written at the end
-        of this turn of the event loop.
+        """Append an event, given by its payload, path and step. It changes the state at once. It is written at the end
+        of this turn of the event loop, or earlier if code waits for the write (`durable`).
 
         A fact that `may_wait` is written together with the next one, if that follows soon.
 
@@ -183,7 +183,8 @@ class Journal:
 
     @contextmanager
     def delayed_writes(self) -> Iterator[None]:
-        """Hold back the write of events recorded in the `with` block until the code that they resume had its turn.
+        """Hold back the writing of events inside the `with` block, and until the code that they resume has had its turn
+        on the event loop.
 
         The facts of the block and of that code then share one commit
         (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it).
@@ -197,8 +198,8 @@ class Journal:
                 self._commit.schedule(self)
 
     def seconds_since(self, moment: int) -> float:
-        """Return the seconds since a time in microseconds. Time before the latest resumption is not counted, because
-        replay does not repeat it.
+        """Return the seconds since a time in microseconds. Time before the latest resumption of parked code is not
+        counted, because replay does not repeat it.
         """
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 
@@ -217,7 +218,7 @@ class Journal:
         self._resumed_at = self.clock.now()
 
     def _close(self) -> None:
-        """Close the latest record and add it to the pending records, which the next commit writes."""
+        """End the record to which events were added last, so that the next commit writes it."""
         latest = self._latest
         if latest.facts:
             record = latest.record()
@@ -257,8 +258,8 @@ class Journal:
                 self._refuse()
 
     def _refuse(self) -> None:
-        """Discard the first record that contradicts the state, and all later records. Such a record is a fault of the
-        engine.
+        """Discard the first record that contradicts the state of the execution, and all later records. Set `error`,
+        which later calls raise. Such a record is a fault of the engine.
 
         The draft may be half changed, so this folds the unsealed records again, one by one, to find the faulty one.
         """
@@ -275,7 +276,7 @@ class Journal:
                 return
 
     async def event(self, sequence: int) -> Event:
-        """Return the event with a sequence number, even if it is not written yet.
+        """Return the event with this sequence number, even if it is not written yet.
 
         Searches the batch being written, the pending records and the latest record first, then reads the store.
         """
@@ -323,7 +324,7 @@ class Journal:
         self._commit.schedule(self)
 
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
-        """Return the pending records as a batch for the store. Called by `GroupCommit`."""
+        """Return the records that are not written yet as a batch for the store. Called by `GroupCommit`."""
         self._close()
         present = self.present
         owner = Owner.current() if self._token is None and self.written == 0 else None
@@ -351,7 +352,8 @@ class Journal:
         return batch
 
     def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
-        """Handle the outcome of a batch: None if it was written, else the error. Called by `GroupCommit`.
+        """Handle the outcome of writing a batch: None if it was written, else the error. Records that a busy store
+        refused are written again later. Called by `GroupCommit`.
 
         More facts may have been recorded since the batch was taken.
         """
@@ -372,8 +374,8 @@ class Journal:
             self.error = outcome
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
-        not. Called by `GroupCommit`.
+        """Note that the events up to the number `sequence` are durable. If `error` is not None, they are not, and
+        nothing more can be recorded. Called by `GroupCommit`.
         """
         if error is not None:
             self.error = error
@@ -390,7 +392,8 @@ class Journal:
         return self.written >= self._next_checkpoint
 
     def put_checkpoint(self) -> None:
-        """Store a checkpoint: the state after the latest batch, from which readers can start to fold.
+        """Store the state after the batch that was written last as a checkpoint, from which readers can start to fold.
+        Do nothing if that batch has no state.
 
         Checkpoints are optional, so a failure is only logged.
         """
@@ -443,8 +446,8 @@ _NOTHING: frozenset[type[Payload]] = frozenset()
 
 
 class RecordBuilder:
-    """Builder of the latest record of a log. A record is one row of the store, and holds events that follow each other
-    at once.
+    """Builder of the record that is still growing at the end of a log. A record is one row of the store, and holds
+    events that follow each other at once.
 
     The journal reuses one object for all records.
 
@@ -484,7 +487,7 @@ class RecordBuilder:
         self._may_follow = _NOTHING
 
     def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
-        """Start a new record with its first event."""
+        """Start a new record with its first event, and forget the one before."""
         self._id = self._ids.event(now)
         self._sequence = sequence
         self.recorded_at = now
@@ -496,7 +499,9 @@ class RecordBuilder:
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
 
     def join(self, data: Payload, path: str, step: str, now: int) -> bool:
-        """Add an event to the record, if it follows at once on the same path. Return whether it was added."""
+        """Add an event to the record, if it follows the last one at once, on the same path and in the same step. Return
+        whether it was added.
+        """
         if type(data) not in self._may_follow or path != self._path:
             return False
         if step and self._step and step != self._step:  # a record belongs to one step
@@ -512,7 +517,7 @@ class RecordBuilder:
         return True
 
     def record(self) -> Record:
-        """Return a `Record` with the events added so far."""
+        """Return the events that were added so far as a `Record`."""
         record = self._record
         if record is None:
             facts = tuple(self.facts)
@@ -555,7 +560,9 @@ before."""
 
 
 def is_heavy(fact: catalog.Payload) -> bool:
-    """Return whether an event holds a value so large that it should be encoded and written in a thread. An estimate."""
+    """Return whether an event probably holds a value so large that it should be encoded and written in a thread, so
+    that the event loop is not blocked.
+    """
     get_value = _LARGE_FIELDS.get(type(fact))
     if get_value is None:
         return False

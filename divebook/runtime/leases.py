@@ -1,4 +1,5 @@
-"""Leases of the executions that this process drives: acquired before the drive, renewed in time, released at its end.
+"""Leases (rights to drive an execution) that this process holds: acquired before it drives an execution, renewed in
+time, and released at the end.
 
 A lease is the right to drive an execution and to append to its log. It is stored in the event store and expires.
 """
@@ -25,7 +26,7 @@ _log = logger(__name__)
 
 
 def key_of(store: EventStore) -> StoreKey:
-    """Return a key for a store that is equal for all store objects with the same content.
+    """Return a key that is equal for all store objects in this process which have the same content.
 
     That is the location of a file or server, and the object's identity for a store in memory.
     """
@@ -33,7 +34,8 @@ def key_of(store: EventStore) -> StoreKey:
 
 
 class DrivenLeases:
-    """Registry of the leases that the engine of this process uses, and of the threads that are about to use one.
+    """Registry of the leases under which the engine of this process drives executions, and of the threads that are
+    about to hand an execution to the engine.
 
     A lease in the store names the process that holds it and its start time, but not the thread. Only this registry
     knows which executions the engine drives and which thread is about to hand one to the engine. A thread that has
@@ -65,7 +67,7 @@ class DrivenLeases:
         return any((key, driven_id) == place for key, driven_id, _ in list(self._driver_counts))
 
     def drive(self, store: EventStore, lease: Lease) -> None:
-        """Note that the engine drives an execution under a lease."""
+        """Note that the engine drives an execution under this lease from now on."""
         # Counted before the mark is removed, so that the lease counts as in use at every moment.
         key = key_of(store)
         self._driver_counts[key, lease.execution_id, lease.token] += 1
@@ -87,8 +89,8 @@ class DrivenLeases:
         self._marking = threading.Lock()
 
     def claim(self, store: EventStore, claim: Callable[[], list[Lease]]) -> list[Lease]:
-        """Acquire several leases of a store with the function `claim`, and note that this thread is about to drive
-        their executions.
+        """Acquire several leases of a store by calling `claim`, and mark their executions as about to be driven by this
+        thread. Return the leases.
 
         The lock keeps other threads from mistaking them for left leases in between
         (test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody).
@@ -100,7 +102,8 @@ class DrivenLeases:
         return leases
 
     def take(self, store: EventStore, execution_id: str, *, may_force: Callable[[], bool] | None = None) -> Lease:
-        """Acquire the lease of an execution.
+        """Acquire the lease of an execution, and mark the execution as about to be driven by this thread. Return the
+        lease.
 
         Parameters
         ----------
@@ -149,7 +152,9 @@ class DrivenLeases:
 
     @contextmanager
     def about_to_drive(self, store: EventStore, execution_id: str) -> Iterator[None]:
-        """Note that this thread is about to drive an execution, so that its lease does not count as unused."""
+        """Mark an execution, inside the `with` block, as about to be driven by this thread, so that its lease does not
+        count as unused.
+        """
         key = key_of(store)
         self._mark(key, execution_id)
         try:
@@ -172,8 +177,8 @@ class DrivenLeases:
         return (key_of(store), lease.execution_id, lease.token) in self._driver_counts
 
     def is_unused(self, store: EventStore, lease: Lease) -> bool:
-        """Return whether this process holds a lease, but neither drives its execution nor has a thread that is about to
-        drive it.
+        """Return whether a lease belongs to this process, but the engine does not drive its execution and no other
+        thread is about to.
         """
         if self._drives(store, lease) or not lease.owner.is_same_process(Owner.current()):
             return False
@@ -203,7 +208,8 @@ DRIVEN_LEASES = DrivenLeases()
 
 
 class LeaseKeeper:
-    """Regular renewal of the leases that this process holds on one store. Lives on the engine's event loop.
+    """Renewal of the leases that this process holds on one store, at regular intervals. Lives on the engine's event
+    loop.
 
     A lease can be lost all the same, for example while the machine sleeps. This class need not handle that: the store
     refuses the next events, and the execution ends with that error in this process.
@@ -253,7 +259,7 @@ class LeaseKeeper:
             DRIVEN_LEASES.rest(self._store, lease)
 
     def forget(self, lease: Lease) -> None:
-        """Stop renewing a lease."""
+        """Stop renewing a lease. In the store it stays until it expires."""
         self._leases.pop(lease.execution_id, None)
         if not self._leases and self._heartbeat is not None:
             self._heartbeat.cancel()

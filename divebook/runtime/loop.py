@@ -72,7 +72,8 @@ class EngineThread:
         return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the event loop until the engine stops it, or until it fails.
+        """Run the event loop of the thread until the engine stops it, or until it fails. Then close the loop, and fail
+        all callers that wait for it.
 
         Tasks that user code starts can raise SystemExit or stop the loop. Neither is meant for the engine, so the loop
         is run again. Any other exception is a fault of the loop itself, which is then closed.
@@ -90,7 +91,7 @@ class EngineThread:
             self._fail_waiters(loop, "it was closed")
 
     def _fail_waiters(self, loop: asyncio.AbstractEventLoop, cause: str) -> None:
-        """Set an error on the future of every waiting caller, because the event loop is gone. The next caller gets a
+        """Give every caller that waits for the event loop an error, because the loop is gone. The next caller gets a
         new loop.
         """
         with self._lock:
@@ -134,7 +135,9 @@ class EngineThread:
         thread.join(2 * STOP_SECONDS)
 
     def stop_if_idle(self) -> None:
-        """Stop the thread, unless it drives an execution. If the thread lives on, the stores are not closed at exit."""
+        """Stop the thread, unless it drives an execution. Called when the process ends. If the thread still runs
+        afterwards, mark the stores as not to be closed at exit.
+        """
         thread = self._thread
         if not DRIVEN_LEASES.is_any_driven:
             self.stop()
@@ -157,8 +160,8 @@ class EngineThread:
             return False
 
     def refuse_waiting(self, store: EventStore) -> None:
-        """Raise ExecutionError if the caller is on the engine's own thread and the store is remote, because the call
-        would block the engine.
+        """Raise `ExecutionError` if the caller is on the engine's own thread and the store is remote, because a call of
+        the store would then block all executions. Otherwise do nothing.
         """
         if not store.local and self.is_current():
             raise ExecutionError(
@@ -177,8 +180,8 @@ class EngineThread:
         return self.outcome(lambda: returned.set_result(function()), returned)
 
     def outcome(self, begin: Callable[[], object], awaited: Future[T]) -> T:
-        """Call `begin` on the event loop, wait for the future `awaited` that it completes, and return the result of the
-        future.
+        """Call `begin` on the event loop, wait for the future `awaited`, which `begin` or code that it starts
+        completes, and return the result of the future.
 
         For threads other than the engine's. The caller is woken once, when the future is done, even if the work takes
         several turns of the loop. If a waiting caller is interrupted, `begin` has run completely, or never runs.
@@ -204,8 +207,8 @@ class EngineThread:
             raise
 
     def begin(self, work: Callable[[], object], awaited: Future[T]) -> Future[T]:
-        """Call `work` on the event loop, without waiting. Return the future `awaited`, which `work` or code that it
-        starts completes.
+        """Call `work` on the event loop, without waiting for it. Return the future `awaited`, which `work` or code that
+        it starts completes.
 
         From any thread. If `work` raises, the future gets its exception.
         """
@@ -245,8 +248,8 @@ class EngineThread:
         return future
 
     def session(self, store: EventStore) -> StoreSession:
-        """Return the session that all executions of a store share. Call on the loop, and keep a reference to the
-        session.
+        """Return the session (store calls, group commit, leases, inbox delivery) that all executions of a store share.
+        Call on the loop, and keep a reference to the session.
         """
         session = self._sessions.get(id(store))
         if session is None:
@@ -254,7 +257,8 @@ class EngineThread:
         return session
 
     def held_up(self, store: EventStore) -> str | None:
-        """Return why a store cannot be written to at present, if an execution of this process waits for it, else None.
+        """Return the reason why a store cannot be written to at present, if an execution of this process waits for it.
+        Otherwise return None.
 
         Callable from any thread.
         """
@@ -263,7 +267,7 @@ class EngineThread:
         return None if outage is None else str(outage)
 
     def drives(self, store: EventStore, execution_id: str) -> bool:
-        """Return whether this process has a runner for an execution, which reads its messages. Callable from any
+        """Return whether this process has a runner for an execution, which reads the messages to it. Callable from any
         thread.
         """
         session = self._sessions.get(id(store))
@@ -317,7 +321,7 @@ class InboxDelivery:
             self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
 
     def remove(self, execution_id: str) -> None:
-        """Stop delivering the messages of an execution."""
+        """Stop delivering the messages of an execution, because its runner no longer reads them."""
         self._runners.pop(execution_id, None)
         if self._runners:
             return
@@ -329,7 +333,9 @@ class InboxDelivery:
             self._timer = None
 
     def has(self, execution_id: str) -> bool:
-        """Return whether messages of an execution are delivered here. Callable from any thread."""
+        """Return whether messages to an execution are delivered by this object, because its runner is registered here.
+        Callable from any thread.
+        """
         return execution_id in self._runners
 
     async def deliver(self, execution_id: str) -> bool:
@@ -372,7 +378,8 @@ class InboxDelivery:
             self._task = None
 
     def _new_messages(self) -> tuple[int, set[str]]:
-        """Return the number of the last message in the store, and the ids of executions that may have unread messages.
+        """Return the number of the last message in the store, and the ids of the executions for which new messages may
+        have arrived since the last read.
 
         The first read names all runners, because a message may have arrived after its runner started
         (test_a_signal_from_elsewhere_before_the_first_look_is_found).
@@ -408,7 +415,9 @@ class StoreSession:
 
 
 def copy_outcome(target: Future[T], source: Future[T]) -> None:
-    """Copy the result or exception of one future to another one."""
+    """Copy the result or the exception of the future `source` to the future `target`. Do nothing if `target` is done
+    already.
+    """
     with contextlib.suppress(InvalidStateError):  # the loop has died meanwhile
         if (error := source.exception()) is not None:
             target.set_exception(error)
@@ -417,8 +426,8 @@ def copy_outcome(target: Future[T], source: Future[T]) -> None:
 
 
 def copy_error(first_commit: Future[T], driving: Future[T]) -> None:
-    """Set the exception of the future `driving`, if it has one, on the future `first_commit`, unless that is done
-    already.
+    """Set the exception of the future `driving`, if it has one, on the future `first_commit`, so that callers who wait
+    for the first commit get it. Do nothing if `first_commit` is done already.
     """
     error = driving.exception()
     if error is not None and not first_commit.done():

@@ -79,7 +79,8 @@ TAKING_PAUSE = 0.02
 
 
 class Control:
-    """Executions of one store: starts, finds, resumes, cancels and pauses them. Used by the environment.
+    """All executions of one store in this process: starts, finds, resumes, cancels and pauses them. The environment
+    uses it.
 
     Parameters
     ----------
@@ -150,8 +151,8 @@ class Control:
         return driver
 
     def start(self, driver: Driver) -> None:
-        """Start a pending execution. Return once its first events are in the store, where other processes can find
-        it.
+        """Start a pending execution. Return once its first events are in the store, so that other processes can find
+        the execution.
         """
         if driver.opening is None or driver.was_driven:
             raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
@@ -167,8 +168,8 @@ class Control:
             driver.require_log()
 
     def run(self, driver: Driver) -> Future[None]:
-        """Start an execution if it is pending. Return a future that is done when the execution has ended, is parked or
-        is blocked.
+        """Start an execution if it is pending. Return a future that is done when the execution has ended, is parked, or
+        can only continue with an answer.
         """
         if driver.opening is None or driver.was_driven:
             return driver.standstill()
@@ -185,8 +186,8 @@ class Control:
         return ENGINE.begin(begin, ended)
 
     async def remaining_bounds_for(self, child: Child) -> Child:
-        """Return the request for a successor with the limits on child executions that its predecessor has left. Call on
-        the engine's loop.
+        """Return the request for a successor, in which `max_depth` and `max_descendants` are what the predecessor has
+        left of them. Call on the engine's loop.
         """
         remaining = await self._session.calls.work(lambda: self.family_bounds.remaining_bounds_for(child.parent))
         bounds = replace(child.bounds, max_depth=remaining.max_depth, max_descendants=remaining.max_descendants)
@@ -204,8 +205,8 @@ class Control:
         await asyncio.wrap_future(first_commit)
 
     def _inherit_queue(self, driver: Driver, source: str) -> None:
-        """Give a pending execution the queue and the worker of another execution, if this process knows that
-        execution.
+        """Give a pending execution the queue and the worker of its parent or predecessor `source`. Do nothing if
+        `source` has no driver in this process.
         """
         source_driver = self._registry.present(source)
         if source_driver is not None:
@@ -219,7 +220,7 @@ class Control:
         durability: Durability | None = None,
         child_id: str = "",
     ) -> Driver:
-        """Create an execution that shares the first `at` events of another execution, and drive it. Return its
+        """Create an execution that shares the first `at` events of the execution `source`, and drive it. Return its
         driver.
         """
         ids = Ids(self.clock, self.chance)
@@ -319,13 +320,15 @@ class Control:
         return driver
 
     def _require_definitions(self, driver: Driver) -> None:
-        """Raise unless all functions, agents and workflows are defined that the execution needs to continue."""
+        """Raise an error unless all functions, agents and workflows that an execution needs to continue are defined in
+        this process.
+        """
         steps = steps_ahead(driver.workflow, driver.state)
         self.check(driver.workflow, steps, workflows_to_begin(driver.state, self.store))
 
     def continue_parked(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
-        """Resume a parked execution if it has work to do: an unread message, an expired deadline, or a child to wait
-        for.
+        """Resume a parked execution if it has work to do: an unread message, a deadline that has passed, or a child to
+        wait for. Otherwise leave it parked. Return its driver.
 
         With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
         that its parent requests now. If another process drives the execution, do nothing.
@@ -346,8 +349,8 @@ class Control:
         return driver
 
     def deliver(self, driver: Driver) -> bool:
-        """Deliver unread messages to an execution, if this process drives it or is about to check its inbox. Return
-        whether that is the case.
+        """Make this process record the unread messages of an execution, if it drives the execution or will check its
+        inbox. Return False if it does neither.
         """
         if ENGINE.is_current():
             ENGINE.keep(self._session.inbox.deliver(driver.id))
@@ -387,7 +390,8 @@ class Control:
     # --- end and parking ---------------------------------------------------------------------------------------------
 
     async def _on_stopped(self, driver: Driver) -> None:
-        """Notify parent and children of an execution that has ended, or set the timer that resumes a parked execution.
+        """Handle that this process no longer drives an execution. If the execution has ended, cancel its children and
+        notify its parent. If it is parked, set the timer that resumes it. On the engine's loop.
 
         On the engine's loop.
         """
@@ -401,8 +405,8 @@ class Control:
             alarm.add_done_callback(lambda done: self._timers.pop(driver.id, done))
 
     async def _resume_at(self, execution_id: str, due: int) -> None:
-        """Resume a parked execution at the time `due`, in microseconds since 1970. No process drives the execution
-        until then.
+        """Wait until the time `due`, in microseconds since 1970, and then resume a parked execution, which no process
+        drives until then.
         """
         while (remaining := due - self.clock.now()) > 0:
             with engine_code():  # a clock may be user code
@@ -459,7 +463,7 @@ class Control:
         return (await work(driver.refresh)).state
 
     async def _begin_child(self, child: Child, opening: Opening) -> Driver:
-        """Start a child execution and return its driver. Cancel the child at once if its parent has ended meanwhile.
+        """Start a child execution and return its driver. If its parent has ended meanwhile, cancel the child at once.
 
         Raises
         ------
@@ -500,8 +504,8 @@ class Control:
             return self._cancel(self._registry.find(execution_id), reason)
 
     def _cancel(self, driver: Driver, reason: str) -> Driver:
-        """Cancel an execution: through its driver, by continuing its rollback, or by taking its lease and recording the
-        cancellation.
+        """Cancel an execution, and return its driver. If it is already being rolled back, continue the rollback
+        instead.
 
         If it is pending, or if this process drives it, its driver cancels it. If it is being rolled back, the rollback
         continues here if possible. Otherwise its lease is taken, by force if necessary, and the cancellation is
@@ -523,8 +527,8 @@ class Control:
         return self.continue_parked(driver) if can_roll_back(driver, self.check) else driver
 
     def _cancel_here(self, driver: Driver, reason: str, *, ignores_marks: bool) -> bool:
-        """Cancel an execution through its driver, or take its lease and record the cancellation. Return False if it is
-        being rolled back, so that it must be continued instead.
+        """Cancel an execution through its driver, or take its lease and record the cancellation. Return False if the
+        execution is being rolled back, so that its rollback must be continued instead.
 
         Raises
         ------
@@ -554,8 +558,8 @@ class Control:
             return True
 
     def cancel_with_parent(self, driver: Driver) -> bool:
-        """Cancel an execution if its parent or another ancestor has ended. Return whether it was cancelled for that
-        reason.
+        """Cancel an execution if its parent, or an execution above the parent, has ended. Return whether one has ended.
+        An execution that has ended or is rolled back is left as it is.
 
         Its ancestors below the ended one are cancelled as well; see `divebook.runtime.children`. An execution that is
         being rolled back continues, so that its effects are undone.
@@ -584,7 +588,9 @@ class Control:
         self.queues.hold(driver, paused)
 
     def leave(self, driver: Driver) -> None:
-        """Stop driving an execution, as if this process had ended; see `Execution.leave`."""
+        """Stop driving an execution, as if this process had ended, and wait until it has stopped. Do nothing if this
+        process does not drive it. See `Execution.leave`.
+        """
         if driver.is_live:
             ENGINE.call(driver.leave)
             wait((driver.driving(),), STOP_SECONDS)
@@ -649,7 +655,9 @@ MOST_COUNTS = 1000
 
 @dataclass(slots=True)
 class _Count:
-    """Number of descendants of one execution, as far as this process knows it."""
+    """Number of descendants of one execution, as this process knows it: those in the store at the last count, and those
+    that it has started since.
+    """
 
     stored: int
     """Number in the store at the last count."""
@@ -662,8 +670,8 @@ class _Count:
 
 
 class FamilyBounds:
-    """Limits on child executions: checks `max_depth` and `max_descendants` before a child starts. Callable from any
-    thread.
+    """Check of the limits on child executions (`max_depth` and `max_descendants` of all ancestors), made before a child
+    starts. Callable from any thread.
 
     Parameters
     ----------
@@ -679,7 +687,7 @@ class FamilyBounds:
         self._lock = threading.Lock()
 
     def admit(self, child: str, parent: str) -> None:
-        """Check the limits of all ancestors for a child that is about to start, and count the child.
+        """Check that a child that is about to start is within the limits of all its ancestors, and count the child.
 
         Raises
         ------
@@ -704,13 +712,13 @@ class FamilyBounds:
 
     def forget(self, execution_id: str) -> None:
         """Forget the number of descendants of an execution that has ended. If the execution is resumed, they are
-        counted again.
+        counted in the store again.
         """
         with self._lock:
             self._counts.pop(execution_id, None)
 
     def remaining_bounds_for(self, execution_id: str) -> Bounds:
-        """Return the limits on child executions that an execution has left, for its successor."""
+        """Return the part of `max_depth` and `max_descendants` that an execution has left, for its successor."""
         driver = self._find(execution_id)
         bounds = driver.state.bounds
         most = bounds.max_descendants
@@ -721,8 +729,8 @@ class FamilyBounds:
         return Bounds(max_depth=bounds.max_depth, max_descendants=most)
 
     def _count(self, driver: Driver, record: ExecutionRecord, child: str, limit: int) -> _Count:
-        """Return the number of descendants of an execution. Read it from the store again from time to time, and before
-        a child is refused.
+        """Return the number of descendants of an execution. It is read from the store every `RECOUNT_AFTER` starts, and
+        before a child is refused.
         """
         count = self._counts.pop(driver.id, None)
         if (
@@ -746,12 +754,12 @@ class FamilyBounds:
             missing = still_missing  # an execution was written during the count, and may or may not be included
 
     def _missing(self, names: Collection[str]) -> set[str]:
-        """Return those of some execution ids that are not in the store yet."""
+        """Return those of the given execution ids that are not in the store yet."""
         return {name for name in names if not any(ancestors(self._store, name))}
 
     def _inherited(self, driver: Driver, record: ExecutionRecord) -> int:
-        """Return the number of descendants that a fork shares with its source, because they were started in the shared
-        events.
+        """Return the number of executions that the source of a fork has started in the shared events, and of their
+        descendants. It is 0 for an execution that is not a fork.
         """
         total = 0
         for name in driver.state.ledger.children if record.opened > 1 else ():
@@ -764,8 +772,8 @@ class FamilyBounds:
 
 
 def limits_of(bounds: Bounds, *, is_root: bool) -> tuple[int | None, int | None]:
-    """Return maximum depth and maximum number of descendants of an execution; None means unlimited. Only a root
-    execution has default limits.
+    """Return the maximum number of levels and the maximum number of descendants below an execution; None means
+    unlimited. Only for a root execution (one without a parent) are defaults used.
     """
     default = (DEFAULT_MAX_DEPTH, DEFAULT_MAX_DESCENDANTS) if is_root else (None, None)
     depth = default[0] if bounds.max_depth is None else bounds.max_depth
@@ -791,8 +799,8 @@ MOST_ATTEMPTS = 5
 
 
 class FamilyTree:
-    """Parent and child executions of one store: cancels the children when a parent ends, and notifies the parent when a
-    child ends.
+    """Relations between parent and child executions of one store: when a parent ends, its children are cancelled; when
+    a child ends, its parent is notified.
 
     All methods run on the engine's event loop.
 
@@ -821,7 +829,9 @@ class FamilyTree:
         self._notify_parent = notify_parent
 
     async def on_end(self, driver: Driver) -> None:
-        """Cancel the children of an ended execution and wait for their end. Then notify the parent of the execution."""
+        """Cancel the children of an execution that has ended, and wait for their end, 5 seconds at most for each round
+        of cancellations. Then notify the parent of the execution.
+        """
         parent = driver.state.parent
         await self._cancel_children(driver, driver.status, STOP_SECONDS)
         if parent is not None:
@@ -833,18 +843,23 @@ class FamilyTree:
                 )
 
     async def cancel_before_rollback(self, driver: Driver) -> None:
-        """Cancel all children of an execution and wait for their rollback, before the execution itself is rolled
-        back.
+        """Cancel all descendants of an execution that is about to be rolled back. Wait without a time limit until they
+        have ended (with their own rollbacks) or are parked.
         """
         ending = driver.state.rolling_back
         await self._cancel_children(driver, CANCELLED if ending and ending.is_cancelled else FAILED, None)
 
     async def _cancel_children(self, parent: Driver, status: str, seconds: float | None) -> None:
-        """Cancel the children of an execution that ends as `status`. Return when they have ended or are parked.
+        """Cancel the children of an execution that ends as `status`. Return when they have ended or are parked, or when
+        the time limit is over.
 
-        Each child first does the same with its own children, so that nothing below `parent` runs afterwards
-        (tests/runtime/test_cancelled_trees.py). A child that is rolled back may be parked with a question. A function
-        that blocks its thread cannot be interrupted, so its execution is awaited for at most `seconds`.
+        Before a rollback of `parent`, this happens before the end of `parent` and without a time limit (`seconds` is
+        None). Without a rollback, it happens after the end of `parent`. The children are then cancelled in rounds, and
+        each round waits for at most `seconds` (5), because a function that blocks its thread cannot be interrupted.
+
+        Each child first does the same with its own children, so that nothing below `parent` runs afterwards, unless a
+        time limit was over (tests/runtime/test_cancelled_trees.py). A child that is rolled back may be parked with a
+        question.
         """
         if not parent.may_have_children:
             return
@@ -887,7 +902,7 @@ class FamilyTree:
 
     def _cancel_child(self, child_ref: Abandoned, parent: Driver) -> Driver | None:
         """Cancel a child execution and return its driver. A child that has ended but still cancels its own children is
-        only returned.
+        not cancelled again, but its driver is returned as well.
 
         Return None if `parent` only shares the child's start event with its real parent.
         """
@@ -908,8 +923,8 @@ NEWS_INTERVAL = 1.0
 
 
 def is_elsewhere(driver: Driver) -> bool:
-    """Return whether an execution continues outside this process's environment: by the workers of its queue, or by its
-    present driver.
+    """Return whether an execution that has not ended continues outside this environment: it is in the queue of workers,
+    or another process or environment drives it.
     """
     if driver.opening is not None or driver.is_live or driver.was_forked:
         return False
@@ -918,19 +933,21 @@ def is_elsewhere(driver: Driver) -> bool:
 
 
 def _is_driven(driver: Driver) -> bool:
-    """Return whether another process, or another environment of this process, drives an execution now."""
+    """Return whether any process drives an execution now. A lease that this process holds without using it does not
+    count.
+    """
     lease = driver.store.live_lease_of(driver.id)
     return lease is not None and not DRIVEN_LEASES.is_unused(driver.store, lease)
 
 
 def lease_elsewhere(driver: Driver) -> Lease | None:
-    """Return the lease under which another process drives an execution, or None."""
+    """Return the lease under which another process drives an execution. Return None if no other process does."""
     lease = driver.store.live_lease_of(driver.id)
     return None if lease is None or lease.owner.is_same_process(Owner.current()) else lease
 
 
 def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
-    """Wait until an execution that others drive has ended, or can only continue with an answer or a signal.
+    """Wait until an execution that other processes drive has ended, or can only continue with an answer or a signal.
 
     `timeout` is in seconds. Raises TimeoutError after it.
 
@@ -977,7 +994,7 @@ def is_idle(state: ExecutionState, store: EventStore) -> bool:
 
 
 def has_news(state: ExecutionState, store: EventStore) -> bool:
-    """Return whether the store has unread messages for an execution, or events that the state `state` lacks.
+    """Return whether the store has messages for an execution that were not read, or events that are not in `state` yet.
 
     The order of the two checks matters: a message that is read between them appears in the new events. Without the
     second check, an execution that was just answered still seemed to wait (tests/runtime/test_elsewhere).
@@ -994,7 +1011,8 @@ def _is_child_idle(name: str, store: EventStore) -> bool:
 
 
 def _has_no_driver(driver: Driver) -> bool:
-    """Return whether an execution is in no queue and is not driven any more, so that waiting for it makes no sense.
+    """Return whether an execution is in no queue and no process drives it any more, so that its state will not change
+    while a caller waits.
 
     Raises
     ------
@@ -1015,8 +1033,8 @@ def _has_no_driver(driver: Driver) -> bool:
 
 
 def refuse_final(driver: Driver, when: str = "") -> None:
-    """Raise ExecutionError if an execution can never continue: it has completed, moved, or was rolled back
-    completely.
+    """Raise `ExecutionError` if an execution can never continue: it has completed, moved, continued as a successor, or
+    was rolled back completely. Otherwise do nothing.
     """
     if driver.status == catalog.COMPLETED:
         raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
@@ -1030,20 +1048,20 @@ def refuse_final(driver: Driver, when: str = "") -> None:
 
 
 def _end_of(driver: Driver) -> str:
-    """Return a phrase about how an execution ended, for use within a sentence."""
+    """Return a phrase about how an execution has ended, for use inside an error message."""
     return "only a picture of one that had not ended" if driver.status == catalog.PICTURE else driver.status
 
 
 def refuse_over(driver: Driver, when: str = "already ") -> None:
-    """Raise ExecutionError if an execution has ended, so that there is nothing to cancel."""
+    """Raise `ExecutionError` if an execution has ended, so that it cannot be cancelled. Otherwise do nothing."""
     if driver.state.is_over:
         way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.PICTURE else ""
         raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}; there is nothing to cancel{way_on}")
 
 
 def nothing_to_pause(driver: Driver) -> ExecutionError:
-    """Return the error for pausing an execution that this process does not drive. It says where the execution can be
-    paused.
+    """Return the error for an attempt to pause an execution that this process does not drive. It names the process that
+    drives the execution, if there is one.
     """
     lease = None if driver.opening is not None else lease_elsewhere(driver)
     if lease is not None and not driver.state.is_over:
@@ -1057,8 +1075,8 @@ def nothing_to_pause(driver: Driver) -> ExecutionError:
 
 
 def can_roll_back(driver: Driver, check: Callable[[Workflow, Container[str], Iterable[str]], None]) -> bool:
-    """Return whether the rollback of an execution should run in this process, and everything that it needs is defined
-    here.
+    """Return whether this process should run the rollback of an execution. It should not if workers drive the
+    execution, or if something that the rollback needs is not defined here.
 
     Otherwise the process that resumes it does.
     """

@@ -1,4 +1,5 @@
-"""Messages to executions (answers, signals, annotations): stored in the inbox before they take effect.
+"""Messages to executions (answers, signals, revocations of rules, annotations). Each is stored in the inbox of its
+execution before it takes effect.
 
 An accepted answer therefore survives the death of the process at any later moment. The next process that resumes the
 execution finds it (`tests/runtime/test_kept_answers.py`).
@@ -53,8 +54,8 @@ from divebook.workflow.json_schemas import FITTING
 
 
 class Answering:
-    """Answers to questions, signals, and revocations of rules for the executions of one store. Each is stored as a
-    message first.
+    """Delivery of answers, signals and revocations of approval rules to the executions of one store. Each is stored as
+    a message before it takes effect.
 
     Parameters
     ----------
@@ -98,8 +99,8 @@ class Answering:
         return self._continue_after(description, driver, stored)
 
     def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Driver]:
-        """Give the same answer to a question and to all open questions of the same kind and text; see
-        `Environment.answer_alike`.
+        """Give the same answer to a question and to all open questions that one answer may settle together with it
+        (`sort_of`). Return the drivers of their executions. See `Environment.answer_alike`.
         """
         driver, question = self._find_question(interrupt_id, None)
         sort = sort_of(driver.state.workflow_name, question)
@@ -115,8 +116,8 @@ class Answering:
         return list(answered.values())
 
     def _similar(self, sort: Hashable) -> list[tuple[str, str]]:
-        """Return the open questions that can be answered together with a question, as pairs of execution id and
-        question id. `sort` is the value of `sort_of`, which such questions have in common.
+        """Return all open questions whose key from `sort_of` is `sort`, so that one answer may settle them together.
+        They are pairs of execution id and question id.
         """
         return [
             (execution_id, question.id)
@@ -125,7 +126,7 @@ class Answering:
         ]
 
     def _repeats(self, question: Question, response: Any) -> bool:
-        """Return whether a response equals the answer that a question already has."""
+        """Return whether a response is the answer that a question already has, so that it was given twice."""
         unanswered = question._replace(status=PENDING, expires_us=None)
         try:
             return bool(checked_answer(unanswered, response, FITTING, self._clock.now()) == question.response)
@@ -133,7 +134,9 @@ class Answering:
             return False
 
     def _continue_after(self, description: str, driver: Driver, message: Message | None = None) -> Driver:
-        """Resume an execution after a message for it was stored. `what` describes the message in errors."""
+        """Resume an execution after a message for it was stored, and return its driver. `description` names the message
+        in errors.
+        """
         try:
             self._continue(driver)
         except (DefinitionError, NotFoundError, SetupError) as error:
@@ -195,7 +198,8 @@ class Answering:
         self._store.post(self._message(parent_id, SIGNAL, key, signal_payload(child.id, child.status), child.id))
 
     def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> tuple[bool, Message]:
-        """Store a message for an execution. Return whether the message is new, and the stored message.
+        """Store a message for an execution. Return True and the message, or False and the earlier message if there is
+        one with the same key.
 
         If a message with the same key exists already, that message is returned.
         """
@@ -218,8 +222,8 @@ class Answering:
         return list(self._registry.open_questions(execution_ids))
 
     def _find_question(self, name: str, execution_id: str | None) -> tuple[Driver, Question]:
-        """Return a question and the driver of its execution, by ``question@execution``, or by a question id that only
-        one execution uses.
+        """Return the driver of an execution and a question of it. The question is named by ``question@execution``, or
+        by a question id that only one execution uses.
 
         If no execution is named, executions with an open question of this id come first, then the execution that was
         answered last.
@@ -248,8 +252,8 @@ class Answering:
         return drivers[0], question
 
     def _drivers_asking(self, interrupt_id: str) -> list[Driver]:
-        """Return the drivers of all executions with an open question of this id. If there is none, return the driver of
-        the execution that was answered last.
+        """Return the drivers of all executions that have an open question with this id. If there is none, return the
+        driver of the execution that was last sent an answer to such a question.
         """
         # Without an open question, the last answered one lets `answer` report who was first instead of "not found".
         if asking := self._store.asking(interrupt_id):
@@ -355,8 +359,8 @@ class Annotating:
             self._append_soon(execution_id, event)
 
     def _append_soon(self, execution_id: str, event: ExecutionAnnotated | None) -> None:
-        """Append an annotation as soon as the lease of its execution is free. Raise LeaseHeldError after `PATIENCE`
-        seconds.
+        """Append an annotation (or only unread annotation messages) to the log of an execution as soon as its lease is
+        free. Raise `LeaseHeldError` after `PATIENCE` seconds.
         """
         until = time.monotonic() + PATIENCE
         while (held_error := self._append(execution_id, event)) is not None:
@@ -365,8 +369,8 @@ class Annotating:
             time.sleep(TICK)  # another process annotates it, or checks whether it must continue
 
     def _append(self, execution_id: str, event: ExecutionAnnotated | None) -> LeaseHeldError | None:
-        """Append unread annotation messages, then the new annotation, under a short lease. Return the error if the
-        lease is held.
+        """Append unread annotation messages, and then the new annotation, to the log of an execution under a short
+        lease. Return None, or the error if another process holds the lease.
 
         Unread messages come first: otherwise a later resumption would record them after newer annotations and undo
         those (test_what_is_kept_for_a_driver_comes_before_what_is_said_later).

@@ -1,4 +1,5 @@
-"""Notification hook for new questions: calls a function, runs a command, or sends mail and chat messages to addresses.
+"""Notification hook for new questions to people: calls a function, runs a command, or sends messages to mail and chat
+addresses.
 
 The process that records a question calls the hook once the question is durable. Other processes do not call it, so it
 is called once. The data it receives contains no secrets. It runs in another thread and cannot delay or break the
@@ -48,7 +49,7 @@ def are_addresses(words: Sequence[str]) -> bool:
 
 
 class Addresses:
-    """Hook that sends every question to several addresses.
+    """Notification hook that sends every new question to several mail or chat addresses.
 
     An address that fails is logged once and does not delay others.
 
@@ -69,7 +70,7 @@ class Addresses:
         self._lock = threading.Lock()
 
     def __call__(self, question: Mapping[str, Any]) -> None:
-        """Send a question to all addresses."""
+        """Send a question to all addresses. An address that fails is logged once."""
         title = title_of(question)
         body = text_of(question)
         for number, address in enumerate(self._addresses, start=1):
@@ -90,12 +91,14 @@ class Addresses:
 
 
 def title_of(question: Mapping[str, Any]) -> str:
-    """Return the title of a notification: the name of the workflow that asks."""
+    """Return the title of a notification about a question. It contains the name of the workflow that asks."""
     return f"{one_line(str(question.get('workflow') or 'A run'), 80)} asks"
 
 
 def text_of(question: Mapping[str, Any]) -> str:
-    """Return the text of a notification: the question, and the shell command with which to answer it."""
+    """Return the text of a notification about a question: the question, and the shell command with which to
+    answer it.
+    """
     answer = in_shell("answer", [f"{question['interrupt_id']}@{question['execution_id']}", "ANSWER"])
     parts = [question.get("question"), question.get("message"), f"To answer: {answer}"]
     return cut("\n\n".join(str(part) for part in parts if part), MOST_TEXT)
@@ -142,7 +145,9 @@ class Notices:
         self._workflow_of = workflow_of
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Call the hook for the new questions among some events, except questions answered in the same write."""
+        """Call the notification hook for each new question among some events. Questions that the same events answer are
+        left out.
+        """
         settled = {event.data.interrupt_id for event in events if isinstance(event.data, InterruptResolved)}
         for event in events:
             if isinstance(event.data, InterruptRaised) and event.data.interrupt_id not in settled:

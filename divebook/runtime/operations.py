@@ -1,4 +1,5 @@
-"""`OperationLog`: lookup of operations in the log. An operation is replayed from its record, or run and recorded.
+"""`OperationLog`: lookup of operations in the log. The result of a recorded operation is replayed. An operation without
+a record is run and recorded.
 
 Every operation (a call, a timer, a wait for a signal, a child execution, a question) is identified by its place. When
 code reaches a place, `OperationLog` compares the requested operation with the recorded one. If they differ, it raises
@@ -22,7 +23,8 @@ The process can die at four points of a call:
 - after the call, before its end is written: the same, because the log cannot distinguish the two.
 - after the end is written: the recorded result is returned.
 
-`tests/runtime/test_once.py` tests each case with every kind of operation.
+`tests/runtime/test_unknown_outcomes.py` shows calls without a recorded end, `tests/runtime/test_once.py` the replay of
+recorded results and failures for every kind of operation.
 """
 
 from __future__ import annotations
@@ -70,46 +72,47 @@ NOTHING = object()
 def call_diverged(
     place: Place, recorded: tuple[str, Mapping[str, Any]], requested: tuple[str, Mapping[str, Any]]
 ) -> DivergenceError:
-    """Return the error for a requested operation that differs from the recorded operation. Each is a pair of type and
-    parameters.
+    """Return the error for an operation that differs from the operation that the log has at its place. `recorded` and
+    `requested` are pairs of operation type and parameters.
     """
     changes = list(changes_between(recorded[1], requested[1])) if recorded[0] == requested[0] else []
     return DivergenceError(str(place), operation_text(*recorded), operation_text(*requested), _at_most(changes))
 
 
 def question_diverged(place: Place, recorded: Question, requested: Question) -> DivergenceError:
-    """Return the error for a question that differs from the question that the log has at this place."""
+    """Return the error for a question that code asks at a place where the log has a different question."""
     changes = list(changes_between(recorded.content, requested.content))
     return DivergenceError(str(place), question_text(recorded), question_text(requested), _at_most(changes))
 
 
 def kind_diverged(place: Place, recorded: str, requested: str) -> DivergenceError:
-    """Return the error for a question at a place where the log has a call, or for a call where the log has a
-    question.
+    """Return the error for a question at a place where the log has a call, or for a call where the log has a question.
+    `recorded` and `requested` are texts about the two.
     """
     return DivergenceError(str(place), recorded, requested)
 
 
 def operation_text(operation_type: str, parameters: Mapping[str, Any]) -> str:
-    """Return a short text about an operation, for errors: ``action 'pay' with {"amount":5}``."""
+    """Return a short text about an operation, for error messages: ``action 'pay' with {"amount":5}``."""
     name = operation_name(operation_type, parameters)
     arguments = in_short(parameters.get("arguments", parameters.get("params", parameters)))
     return f"{operation_kind(operation_type)}{f' {name!r}' if name else ''} with {arguments}"
 
 
 def question_text(question: Question) -> str:
-    """Return a short text about a question, for errors."""
+    """Return a short text about a question, for error messages: its kind, the beginning of its text, and its data."""
     data = f" about {in_short(question.data)}" if question.data else ""
     return f"the {question.kind} {in_short(question.question)}{data}"
 
 
 def changes_between(before: Any, now: Any) -> Iterator[str]:
-    """Yield a text for each difference between two values: ``amount was 5, is 7``."""
+    """Yield a text for each difference between an earlier value and a value now: ``amount was 5, is 7``."""
     return _changes("", before, now)
 
 
 def _changes(where: str, before: Any, now: Any) -> Iterator[str]:
-    """Yield a text for each difference between two values. `where` is the path of the values inside the outermost ones.
+    """Yield a text for each difference between two values. `where` is their path inside the two outermost values, such
+    as ``a[1]``.
 
     Mappings are compared by key, and lists of equal length by index, recursively. Other values are compared as text.
     ``{"a": [1, 2]}`` and ``{"a": [1, 3]}`` give ``a[1] was 2, is 3``.
@@ -132,7 +135,7 @@ def _at_most(changes: Sequence[str]) -> Sequence[str]:
 
 
 def in_short(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
-    """Return a value as text for errors, truncated to `limit` characters."""
+    """Return a value as text for error messages, cut to `limit` characters. With None, the text is not cut."""
     if value is NOTHING:
         return "not there"
     text = encode_shown(value).decode(errors="replace")
@@ -143,8 +146,8 @@ def in_short(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
 
 
 class OperationRequest(NamedTuple):
-    """Request of code to run an operation: place, type, parameters and their hash, which are compared with the recorded
-    operation.
+    """Request of code to run an operation: its place, type, parameters and their hash. Replay compares the request with
+    the recorded operation.
     """
 
     place: Place
@@ -186,8 +189,8 @@ after the end of the call."""
 
 
 class WorkspaceRef(NamedTuple):
-    """Reference to the workspace in which a call runs, for a miss policy. The result of the call depends on the files
-    there.
+    """Reference to the workspace in which a call runs. A miss policy (which answers calls of a what-if) needs it,
+    because the result of the call depends on the files there.
     """
 
     name: str
@@ -197,7 +200,9 @@ class WorkspaceRef(NamedTuple):
 
 
 class CallOptions(NamedTuple):
-    """Options for recording an operation or answering it from another log. They are not compared on replay."""
+    """Options for recording an operation, or for answering it from another log. Replay does not compare them with the
+    log.
+    """
 
     setting: Setting | None = None
     """Settings that are recorded with the operation but not compared."""
@@ -217,7 +222,9 @@ PLAIN = CallOptions()
 
 
 class OperationLog:
-    """Recorded operations of one execution: looks up an operation, and records its start, result or failure."""
+    """Recorded operations of one execution. It looks up the operations that code requests, and records their starts,
+    results and failures.
+    """
 
     only_settles = staticmethod(only_settles)
 
@@ -242,7 +249,9 @@ class OperationLog:
         """By path: the id of the operation that failed last. Cleared when the step's code requests something else."""
 
     def enter(self, path: str, *, is_new: bool) -> None:
-        """Note that a step runs on a path. `is_new` is False if the log may already have operations of the step."""
+        """Note that a step starts to run on a path. `is_new` is False if the log may already have operations of this
+        visit of the step.
+        """
         if is_new:
             self.fresh.add(path)
         else:
@@ -278,8 +287,8 @@ class OperationLog:
     async def _ask_policy(
         self, miss_policy: MissPolicy, request: OperationRequest, carry_out: CarryOut, options: CallOptions
     ) -> Any:
-        """Ask the miss policy for the result of an operation that the log does not have. Return the result, or run the
-        operation.
+        """Return the result with which the miss policy of a what-if answers an operation that the log does not have. If
+        the policy has no answer, run the operation, or raise `Suspended`.
         """
         match miss_policy.answer(request, options):
             case NoAnswer.REST:
@@ -298,8 +307,8 @@ class OperationLog:
         origin: Mapping[str, Any] | None,
         record_files: Callable[[], None],
     ) -> Any:
-        """Record an operation with the result or error of the miss policy's answer, and return the result or raise the
-        error.
+        """Record an operation with the result or error with which a miss policy answers it. Return that result, or
+        raise that error.
 
         Nothing is awaited between its start and its end.
         """
@@ -332,7 +341,7 @@ class OperationLog:
         self._refuse(request.place, call_diverged(request.place, await self._recorded_start(record), requested))
 
     def _find(self, request: OperationRequest) -> OperationRecord | None:
-        """Return the log's record at the place of a request, possibly of a different operation, or None.
+        """Return the record that the log has at the place of a request, even if it is of a different operation.
 
         Return None if the log has no record there, or a pending one whose result was not lost. Raise DivergenceError if
         the log has a question at this place.
@@ -385,11 +394,15 @@ class OperationLog:
             self.require_agreement(path)
 
     def skip(self, operation_id: str) -> None:
-        """Note that code will not request a recorded operation again, so that it does not count as history ahead."""
+        """Note that code will not request a recorded operation (or question) again, so that `has_history_ahead` does
+        not count it.
+        """
         self._requested.add(operation_id)
 
     def require_agreement(self, path: str) -> None:
-        """Raise the DivergenceError of a path again, if the code of its step has diverged from the log."""
+        """Raise the `DivergenceError` of a path once more, if the code of its step has differed from the log. Otherwise
+        do nothing.
+        """
         if path in self.diverged:
             raise self.diverged[path]
 
@@ -402,20 +415,26 @@ class OperationLog:
         return self.journal.state.question_id("question", place._replace(attempt=0).operation_id)
 
     def question_at(self, place: Place) -> Question | None:
-        """Return the recorded question at a place, with its answer if there is one, or None."""
+        """Return the recorded question at a place, with its answer if there is one. Return None if the log has no
+        question there.
+        """
         return self.journal.state.interrupts.get(self.question_id(place))
 
     def record_of(self, place: Place, operation_id: str) -> OperationRecord | None:
-        """Return the record of an operation of the step that is open on the path of `place`, or None."""
+        """Return the record of an operation in the step that is open on the path of `place`. Return None if that step
+        has no such operation.
+        """
         opened = self.journal.present.paths[place.path].open
         return None if opened is None else opened.operations.get(operation_id)
 
     def known_at(self, place: Place) -> OperationRecord | None:
-        """Return the record at a place without comparing it with a request, or None."""
+        """Return the record that the log has at a place, without comparing it with a request. Return None if it has
+        none.
+        """
         return self.record_of(place, place.operation_id)
 
     async def _recorded_start(self, record: OperationRecord) -> tuple[str, Mapping[str, Any]]:
-        """Return type and parameters of an operation from its recorded start event."""
+        """Return the type and parameters of a recorded operation, which are read from its start event."""
         data = (await self.journal.event(record.started_sequence)).data
         if isinstance(data, catalog.EventEmitted):
             return EVENT_EMITTED, {"name": data.name, "data": data.data}
@@ -432,7 +451,9 @@ class OperationLog:
         return getattr(data, "parameters", None) or {}, getattr(data, "setting", None) or {}
 
     def has_history_ahead(self, place: Place) -> bool:
-        """Return whether the log has operations or questions of a step that the replayed code has not requested yet."""
+        """Return whether the log has operations or questions of the step at a place that the replayed code has not
+        requested yet.
+        """
         state = self.journal.state
         opened = state.paths[place.path].open
         records: Mapping[str, OperationRecord] = {} if opened is None else opened.operations
@@ -448,7 +469,8 @@ class OperationLog:
         return False
 
     def failures_behind(self, path: str, error: BaseException) -> list[str]:
-        """Return the ids of the operations whose failure caused the error with which a step ended.
+        """Return the ids of the operations whose failure caused the error with which a step has ended. If the error
+        names none, return the operation that failed last, unless the code requested another one after it.
 
         Failures that the step's code caught before it continued are not included: they are final.
         """
@@ -467,7 +489,8 @@ class OperationLog:
         within: str | None = None,
         rollback_ref: str | None = None,
     ) -> OperationRecord:
-        """Record the start of an operation, and return its record. Its reserved budget counts as spent until it ends.
+        """Record the start of an operation, and return its record. The amount in `reserved` counts as spent until the
+        operation ends.
 
         Raises
         ------
@@ -501,7 +524,9 @@ class OperationLog:
         return record.started_sequence
 
     def emit(self, place: Place, name: str, data: Any, *, is_once: bool) -> None:
-        """Record a user-defined event. With `is_once`, do nothing if the log already has the event at this place."""
+        """Record an event that user code emits. With `is_once`, do nothing if the log already has the event at this
+        place.
+        """
         request = OperationRequest.of(place, EVENT_EMITTED, {"name": name, "data": data})
         if is_once and (record := self._find(request)) is not None:
             if _differs(record, request):  # this method does not await, so it cannot read the recorded parameters
@@ -525,7 +550,8 @@ class OperationLog:
         may_wait: bool = False,
         held: Mapping[str, int] | None = None,
     ) -> None:
-        """Record the result of an operation. Its duration counts from the time `since`, or from its start.
+        """Record the end of an operation with its result. Its duration counts from the time `since`, or else from its
+        start.
 
         `held` is the part of the reservation that stays counted: that of an ended child, which needs it if it is
         resumed.
@@ -551,7 +577,8 @@ class OperationLog:
         final: bool | None = None,
         lost: Mapping[str, str] | None = None,
     ) -> OperationError:
-        """Record the failure of an operation, and return the error that is raised on every replay.
+        """Record the failure of an operation. Return the exception that represents it, which every replay raises as
+        well.
 
         `held` is as for `complete`; `final` and `lost` are as in the event. `raised` is the exception of user code. The
         log keeps its class and place without secrets (test_a_secret_that_was_looked_up_is_not_in_what_a_call_raised).
@@ -573,12 +600,14 @@ class OperationLog:
         return self.failing(place, record._replace(error=failed.error, error_names=tuple(names), raised=failed.raised))
 
     def failing(self, place: Place, record: OperationRecord) -> OperationError:
-        """Return the error of a failed operation, and remember the operation for `failures_behind`."""
+        """Return the exception for a failed operation, and remember the operation as the latest failure on its path for
+        `failures_behind`.
+        """
         self._latest[place.path] = record.operation_id
         return error_from(record)
 
     def record(self, place: Place, data: catalog.Payload) -> None:
-        """Append an event with the path and step of a place."""
+        """Append an event to the log, with the path and step of a place."""
         self.journal.record(data, place.path, place.step)
 
     def _duration(self, record: OperationRecord, since: int | None) -> int:
@@ -587,7 +616,9 @@ class OperationLog:
 
 
 class NoAnswer(Enum):
-    """Ways to continue with an operation for which the miss policy has no answer."""
+    """Choice between the two ways to continue when a miss policy has no answer for an operation: run it, or suspend the
+    code.
+    """
 
     LIVE = "live"
     """Run the operation."""
@@ -596,7 +627,9 @@ class NoAnswer(Enum):
 
 
 class PolicyAnswer(NamedTuple):
-    """Result or error with which a miss policy answers an operation, so that the operation is not run."""
+    """Recorded result or error with which a miss policy answers an operation of a what-if, so that the operation is not
+    run.
+    """
 
     end: catalog.OperationCompleted | catalog.OperationFailed
     """Its result or error."""
@@ -610,7 +643,9 @@ Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
 
 
 class WhatIfSource(NamedTuple):
-    """Execution whose log answers the operations of a what-if, and the tools that the what-if may run."""
+    """Reference to the execution whose log answers the operations of a what-if, with the kinds of tools that the
+    what-if may run.
+    """
 
     source: str
     tools: str
@@ -618,40 +653,44 @@ class WhatIfSource(NamedTuple):
 
 
 class MissPolicy(Protocol):
-    """Protocol of the policy that decides about operations which are not in the log of an execution. Only a what-if has
-    one.
+    """Protocol of the policy that answers operations which are not in the log of an execution. Only a what-if has one.
 
     All methods are called on the engine's event loop and must not block.
     """
 
     @property
     def writes(self) -> bool:
-        """True if conversations and approval rules, which are kept outside the log, may be written."""
+        """True if the what-if may change conversations and approval rules, which are kept outside its log."""
 
     @property
     def asks_models(self) -> bool:
-        """True if a model request without an answer may be sent to its model, which then needs its key and library."""
+        """True if a model request for which the policy has no answer may be sent to its model. The model then needs its
+        key and library.
+        """
 
     def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
-        """Return the result or error to record for an operation instead of running it, or a `NoAnswer`."""
+        """Return the result or error to record for an operation, instead of running it. Return a `NoAnswer` if the
+        policy has none.
+        """
 
     def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
-        """Return the event with which the source execution opened a workspace, which lists the files there.
+        """Return the event with which the source execution of the what-if opened a workspace. The event lists the files
+        in the workspace.
 
         Return None if the source did not open it. The workspace then starts from its present files.
         """
 
     def settled(self, question: Question) -> Settled | None:
-        """Return the event that answers a question, with the id of the question, or None if a person has to answer."""
+        """Return the event that answers or expires a question of the what-if. Return None if a person has to answer."""
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:
-        """Return the source execution from which a requested child execution is answered, or None if the child runs
-        normally.
+        """Return the source from which the operations of a requested child execution are answered. Return None if the
+        child runs normally.
         """
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return the settings with which the source execution ran an operation; empty if it did not run the
-        operation.
+        """Return the settings (such as model and instructions) with which the source execution ran an operation. Return
+        an empty mapping if it did not run the operation.
         """
 
 
@@ -660,7 +699,8 @@ FindMissPolicy: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitabl
 
 
 async def refuse_what_if(state: ExecutionState, calls: StoreCalls) -> NoReturn:
-    """Raise ExecutionError, because an execution that is a what-if cannot be driven without a miss policy.
+    """Raise `ExecutionError`, because an execution that is a what-if can only be driven by an environment, which has a
+    miss policy for it.
 
     Raises
     ------
@@ -676,7 +716,7 @@ CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
 
 
 def _nothing() -> None:
-    """Record nothing: without a workspace there are no file changes."""
+    """Record nothing. Used in place of the function that records file changes if a call has no workspace."""
 
 
 def _differs(record: OperationRecord, request: OperationRequest) -> bool:
@@ -684,8 +724,8 @@ def _differs(record: OperationRecord, request: OperationRequest) -> bool:
 
 
 def _is_over(records: Mapping[str, OperationRecord], enclosing_id: str | None) -> bool:
-    """Return whether an enclosing operation has ended, so that its code does not request the operations inside it
-    again.
+    """Return whether the operation with id `enclosing_id` has ended, so that replayed code does not request the
+    operations inside it again. It is False for None.
     """
     return enclosing_id is not None and (
         enclosing_id not in records or records[enclosing_id].status in (COMPLETED, FAILED)

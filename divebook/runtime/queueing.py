@@ -1,5 +1,5 @@
-"""Executions in queues: enqueue, claim for a worker, limit automatic resumptions, return to the queue; also move an
-execution to another store.
+"""Executions in queues: put into a queue, claimed by workers, returned to the queue, and how often they may be resumed
+automatically. Also the move of an execution to another store.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _PROGRESS = (
 
 
 def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
-    """Return the number of the automatic resumption that may take place now, from 1, counted since the execution last
-    made progress.
+    """Return the number of the next automatic resumption, from 1, if it may take place now. Resumptions are counted
+    since the execution last made progress.
 
     Raises
     ------
@@ -94,8 +94,8 @@ def attempts_made(store: EventStore, execution_id: str) -> int:
 
 
 def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
-    """Return number and time of the latest automatic resumption among some events. Return None if the execution has
-    made progress since, or a person has resumed it.
+    """Return the number and the time of the latest automatic resumption in the last events of a log. Return None if the
+    execution has made progress since, or if a person has resumed it.
     """
     for event in reversed(events):
         if isinstance(event.data, _PROGRESS):
@@ -106,7 +106,7 @@ def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
 
 
 class Drive(Protocol):
-    """Protocol of the function that drives an execution under a lease."""
+    """Protocol of the function that makes the engine drive an execution under a lease."""
 
     def __call__(
         self,
@@ -176,7 +176,8 @@ class QueuedExecutions:
         return self._registry.look_up(driver.id)
 
     def is_for_workers(self, driver: Driver, parent: str | None) -> bool:
-        """Return whether an execution in a queue must be continued by a worker, instead of by this process.
+        """Return whether an execution must be continued by the workers of its queue, and not by this process. It is
+        False without a queue.
 
         The child of a parent that a person resumed is driven with the parent, without counting attempts.
         """
@@ -190,7 +191,7 @@ class QueuedExecutions:
         return parent_driver is None or parent_driver.worker is not None
 
     def hold(self, driver: Driver, paused: catalog.ExecutionPaused) -> None:
-        """Record a pause of an execution in a queue that no process drives. Workers ignore the execution until it is
+        """Record the pause of an execution that is in a queue and that no process drives. Workers ignore it until it is
         resumed.
 
         Raises
@@ -227,8 +228,8 @@ class QueuedExecutions:
     def claim(
         self, queues: Collection[str], workflows: Mapping[str, str], limit: int, *, without: Collection[str] = ()
     ) -> list[Lease]:
-        """Claim the leases of at most `limit` executions in queues that have work to do. The calling thread must then
-        drive them.
+        """Claim the leases of at most `limit` executions in these queues that have work to do. The calling thread must
+        then drive them.
 
         Parameters are those of `EventStore.claim`.
         """
@@ -236,8 +237,8 @@ class QueuedExecutions:
         return DRIVEN_LEASES.claim(self._store, claim)
 
     def take_up(self, lease: Lease, worker: WorkerRef) -> Driver:
-        """Drive an execution whose lease this worker has claimed. If the execution cannot be driven here, release the
-        lease.
+        """Drive an execution whose lease this worker has claimed, and return its driver. If it cannot be driven here,
+        release the lease.
 
         If the previous driver died, the limit on automatic resumption applies.
 
@@ -266,8 +267,8 @@ class QueuedExecutions:
         return driver
 
     def _has_died(self, state: ExecutionState, lease: Lease) -> bool:
-        """Return whether the previous driver of an execution died while it did work, so that the execution may have
-        killed it.
+        """Return whether the process that drove an execution before has died while the execution worked, so that the
+        execution itself may have killed it.
 
         One that only waited for children did no work. Its first work may not be in the log
         (test_what_ends_its_worker_before_anything_is_written_is_counted).
@@ -281,7 +282,9 @@ class QueuedExecutions:
         return catalog.ExecutionResumed(state.status, recovery=attempt)
 
     def give_back(self, drivers: Iterable[Driver], reason: str) -> None:
-        """Pause executions that this process drives, and return them to their queues for other workers."""
+        """Pause executions that this process drives, and return them to their queues, so that other workers continue
+        them.
+        """
 
         def pause() -> None:  # all in one turn, so that none starts anything meanwhile
             for driver in drivers:

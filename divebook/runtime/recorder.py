@@ -1,4 +1,5 @@
-"""`Recorder`: runs each non-deterministic call of an execution's steps once, and records its outcome.
+"""`Recorder`: makes each non-deterministic call of an execution's steps and records its outcome. It also decides
+whether a call of unknown outcome is repeated or a person is asked about it.
 
 It combines the parts that handle operations: `operations` looks up and records, `signals` waits for signals and time,
 `children` runs other workflows, `asking` asks people, and `UnknownOutcomes` asks whether a call without a recorded end
@@ -46,7 +47,9 @@ from divebook.runtime.workspaces import KEEP, RESTORE, WorkspaceLease, Workspace
 
 
 class Recorder:
-    """Recorder of all operations of one execution. Created on the event loop on which the operations run."""
+    """Recorder of all operations of one execution. It makes calls, records their outcomes, and holds the parts that
+    handle questions, signals, children and workspaces. Created on the event loop on which the operations run.
+    """
 
     def __init__(  # noqa: PLR0917 - each is needed by one of its parts
         self,
@@ -82,7 +85,9 @@ class Recorder:
         """True if the execution is left as if the process had ended."""
 
     def pause(self, on_idle: Callable[[], None]) -> None:
-        """Start no more calls. Call `on_idle` once no call is running that must not be repeated."""
+        """Start no more calls. Call `on_idle` once none of the running calls is one that must not be repeated; at once
+        if there is none now.
+        """
         self._on_idle = on_idle
         self.operations.is_stopping = True
         if not self._running_calls:
@@ -90,8 +95,7 @@ class Recorder:
 
     @contextmanager
     def writing(self, write: Callable[[], None]) -> Iterator[None]:
-        """Register a function inside the `with` block, which records buffered facts before the execution's paths are
-        stopped.
+        """Register a function inside the `with` block, which records facts that code has buffered. `leave` calls it.
 
         It is called before the paths are left, so that the work done so far is recorded.
         """
@@ -102,7 +106,9 @@ class Recorder:
             self._unwritten.remove(write)
 
     def leave(self) -> None:
-        """Call the functions registered with `writing`, before the paths are stopped."""
+        """Call the functions registered with `writing`, so that buffered facts are recorded before the paths of the
+        execution are stopped.
+        """
         for write in self._unwritten:
             write()
 
@@ -132,8 +138,8 @@ class Recorder:
     async def _resolve_unknown(
         self, request: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
     ) -> Any:
-        """Ask a person about a call that may have taken effect. Return the result that the person entered, or repeat
-        the call.
+        """Ask a person about a call that may have taken effect. Return the result that the person entered, or make the
+        call again if the person wants that.
 
         If the call has a workspace, the question mentions changed files. They are restored before the call is repeated,
         and kept otherwise.
@@ -176,7 +182,9 @@ class Recorder:
         return await self._make(request, call)
 
     async def _begin_in_workspace(self, request: OperationRequest, call: Call, workspace: str) -> Any:
-        """Make a call in a workspace, and record the changes that the call makes to files."""
+        """Make a call inside its workspace, record its outcome and the changes that it made to files there, and return
+        its result.
+        """
         lease = await self.workspaces.enter(workspace, request.place)
         with lease.mark_running(request.operation_id, request.place):
             call_inside = call._replace(make=lease.wrap(call.make), streamed=lease.wrap_streamed(call.make))
@@ -203,7 +211,8 @@ class Recorder:
     async def _execute(
         self, request: OperationRequest, call: Call, record: OperationRecord, lease: WorkspaceLease | None
     ) -> Any:
-        """Run a started call and record its outcome. Return the result, or `Unknown` if the call may have taken effect.
+        """Run a call whose start is recorded, and record its outcome. Return its result, or `Unknown` if the call may
+        have taken effect.
 
         On an error there are three cases. The outcome is unknown: nothing is recorded here, and a person is asked. The
         call is repeatable: the failure is recorded, and the call can simply be repeated. Any other failure is recorded
@@ -258,7 +267,9 @@ class Recorder:
     def enclosing(
         self, request: OperationRequest, body: Body, setting: Setting | None = None, within: str | None = None
     ) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable that runs an enclosing operation and returns its result; see `StepContext.enclosing`."""
+        """Return an awaitable that runs an operation with other operations inside it, and returns its result; see
+        `StepContext.enclosing`.
+        """
 
         async def carry_out(record: OperationRecord | None) -> Any:
             if record is None:
@@ -275,7 +286,9 @@ class Recorder:
         return self._texts.hand_on(execution_id, record.operation_id, streamed) if is_heard else make()
 
     def _end(self) -> None:
-        """Note that a call which must not be repeated has ended, and complete a requested pause after the last one."""
+        """Note that a call which must not be repeated has ended. After the last such call, complete the pause that was
+        requested, if any.
+        """
         self._running_calls -= 1
         if self._on_idle is not None and not self._running_calls:
             self._on_idle()
@@ -289,7 +302,8 @@ class Recorder:
 
 
 async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """Await user code, and convert exceptions that would end the engine's tasks to OperationError.
+    """Await user code and return its result. Exceptions that would end the tasks of the engine, such as SystemExit, are
+    converted to `OperationError`.
 
     `loop` is the running loop, passed in because looking it up takes longer.
 
@@ -353,7 +367,8 @@ async def run_body(
     record: OperationRecord,
     body: Body,
 ) -> Any:
-    """Run the body of an enclosing operation that has started, record its outcome, and return its result.
+    """Run the body of an operation that has other operations inside it and whose start is recorded. Record its outcome,
+    and return its result.
 
     Raises
     ------
@@ -382,7 +397,8 @@ async def run_body(
 
 
 async def run_to_end(call: Coroutine[Any, Any, Any], is_abandoned: Callable[[], bool]) -> Any:
-    """Run a call that has a rollback to its end, even if the caller is cancelled. Raise the cancellation after that.
+    """Run a call that has a rollback to its end, even if the caller is cancelled meanwhile, and return its result.
+    After a cancellation, raise the cancellation instead.
 
     Parameters
     ----------
@@ -469,7 +485,9 @@ Surround: TypeAlias = Callable[[str, int], AbstractContextManager[object]]
 
 
 class CallTracing:
-    """Holder of the function that makes a tracing context manager for each call; None if calls are not traced."""
+    """Holder of the function that returns a tracing context manager for each call. The function is None if calls are
+    not traced.
+    """
 
     def __init__(self) -> None:
         self.surround: Surround | None = None
@@ -489,7 +507,9 @@ MOST_ARGUMENTS = 10
 
 
 class OutcomeDecision(NamedTuple):
-    """Decision of a person about a call whose outcome was unknown: repeat it, or use a result."""
+    """Decision of a person about a call whose outcome was unknown: repeat the call, or continue with a result that the
+    person entered.
+    """
 
     again: bool
     """True if the call is to be repeated."""
@@ -497,7 +517,9 @@ class OutcomeDecision(NamedTuple):
 
 
 class UnknownOutcomes:
-    """Questions to people about calls with an unknown outcome. Each start of a call has one question."""
+    """Questions that ask people whether calls with an unknown outcome took effect. Each start of a call has its own
+    question.
+    """
 
     def __init__(self, operations: OperationLog, waits: Waits) -> None:
         self._operations = operations
@@ -513,8 +535,8 @@ class UnknownOutcomes:
         convert: Callable[[Any], Any] | None = None,
         effects: str = "",
     ) -> OutcomeDecision:
-        """Ask a person whether a call that started took effect, and return the decision. The log has no outcome of the
-        call.
+        """Ask a person whether a call took effect of which the log has the start but no end. Record the answer as the
+        end of the call, unless the call is to be repeated. Return the decision.
 
         `cause` is the reason, if known. `convert` converts the result that the person enters to the value that the call
         would have returned. `effects` is a text about the observable effects of the call.
@@ -557,7 +579,9 @@ class UnknownOutcomes:
 
 
 def _call_name(record: OperationRecord, parameters: Any, place: Place) -> str:
-    """Return the name of the called function for the question. For a tool, add the agent that called it."""
+    """Return the name of the called function, for the question whether the call took effect. For a tool, the agent that
+    called it is added.
+    """
     by = f" by {parameters['agent']}" if record.operation_type == TOOL_CALL and parameters.get("agent") else ""
     return f"{operation_name(record.operation_type, parameters) or place.step}{by}"
 
@@ -569,16 +593,16 @@ def _why(cause: str | None) -> str:
 
 
 def _advice(record: OperationRecord, cause: str | None) -> str:
-    """Return the hint "mark it idempotent" for the question, if the error of a user's function left the outcome
-    unknown.
+    """Return the hint "mark it idempotent" for the question whether a call took effect, if an error of the user's own
+    function left that open. Return an empty string for other calls.
     """
     is_own = record.operation_type in (ACTION_EXECUTION, STEP_EXECUTION)
     return f" {REPEATING}" if is_own and cause is not None else ""
 
 
 def _arguments_text(parameters: Any) -> str:
-    """Return a sentence with the arguments of a call for the question, so that the person need not open the question's
-    data.
+    """Return a sentence with the arguments of a call, for the question whether the call took effect. Return an empty
+    string if the call has no arguments.
     """
     arguments = operation_arguments(parameters) or {}
     text = ", ".join(f"{name} = {in_short(value)}" for name, value in list(arguments.items())[:MOST_ARGUMENTS])
@@ -586,7 +610,9 @@ def _arguments_text(parameters: Any) -> str:
 
 
 class Call(NamedTuple):
-    """A non-deterministic call: the function to await, and options for recording it."""
+    """Non-deterministic call that a step requests: the function to await, and options for making and recording the
+    call.
+    """
 
     make: Callable[[], Awaitable[Any]]
     usage: Callable[[Any], Mapping[str, int]] | None = None
@@ -616,6 +642,6 @@ class Call(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """Outcome of a call that may or may not have taken effect, with the reason."""
+    """Marker in place of a call's result: the call may or may not have taken effect. It contains the reason."""
 
     cause: str

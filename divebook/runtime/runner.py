@@ -1,4 +1,5 @@
-"""Runner of one execution: asks the engine rules for the next instruction, carries it out, and records the result.
+"""Runner of one execution: asks the engine rules for the next instruction of each path, carries it out, and records the
+result.
 
 Each active path has one asyncio task, which follows its steps (`PathRunner`). The rules (`divebook.engine.decide`)
 choose; this module only carries out. Step handlers are passed in as a mapping from step type to coroutine function, so
@@ -70,8 +71,8 @@ from divebook.workflow.step import Step
 
 
 class PathRunner(ABC):
-    """Base class of runners: carries out the instructions of the engine rules for each path. Subclasses schedule the
-    paths.
+    """Base class of runners, which carry out the instructions of the engine rules for each path. Subclasses decide in
+    what order or how concurrently the paths run.
     """
 
     def __init__(self, recorder: Recorder, workflow: Workflow, services: Services) -> None:
@@ -82,7 +83,7 @@ class PathRunner(ABC):
 
     @abstractmethod
     def _start(self, path_id: str) -> None:
-        """Start to carry out the instructions of one more path."""
+        """Start to carry out the instructions of a path that has just become active."""
 
     @abstractmethod
     def _stop(self) -> None:
@@ -93,7 +94,8 @@ class PathRunner(ABC):
         """Start the paths at joins that need not wait for other paths any more."""
 
     async def _follow(self, path_id: str) -> bool:
-        """Execute the instructions for a path until it ends, reaches a join or has to wait.
+        """Execute the instructions that the engine rules give for a path, until the path ends, reaches a join or has to
+        wait.
 
         Return True if it has ended or reached a join. Return False if it waits for something, failed at a condition or
         cannot start its next step.
@@ -118,7 +120,9 @@ class PathRunner(ABC):
         return True
 
     async def _has_ended(self, record: RecordFacts) -> bool:
-        """Handle the end of a path, if some recorded events contain it. Return whether the path has ended."""
+        """Return whether the last of some recorded events ends a path. If it does, start the paths into which it has
+        branched, or stop the other paths if it has failed.
+        """
         match record.facts[-1].data:
             case catalog.PathCompleted():
                 await self._start_new_paths(record)
@@ -156,7 +160,8 @@ class PathRunner(ABC):
     # --- one step ----------------------------------------------------------------------------------------------------
 
     async def _run_step(self, instruction: RunStep) -> bool:
-        """Run a step on its path. Return whether the path continues.
+        """Run a step on its path, as the instruction says, and record its end. Return whether the path continues with
+        another instruction.
 
         If the step is suspended, it runs again at once if a message for its path arrived meanwhile. Otherwise the path
         waits.
@@ -198,7 +203,9 @@ class PathRunner(ABC):
                 return True
 
     def _leave(self, run: StepRun, path: str, continuation: ContinuedAsNew) -> bool:
-        """Record the end of an execution whose successor has started, in one commit."""
+        """Record the end of a step, its path and its execution in one commit, because the successor of the execution
+        has started. Return False: the path does not continue.
+        """
         # No await between these records, so that they share one commit.
         self.journal.record(catalog.StepCompleted(f"goes on as {continuation.successor}"), path, run.step.name)
         self.journal.record(catalog.PathCompleted(run.step.name), path)
@@ -208,7 +215,7 @@ class PathRunner(ABC):
         return False
 
     def _give_up(self, run: StepRun, path: str, error: Exception) -> bool:
-        """Record the failure of a step. Return whether its path continues at another step that catches the failure.
+        """Record the failure of a step. Return whether its path continues at the step that a `Catch` policy names.
 
         Otherwise the path fails. A failure is not caught if the execution was stopped, or if the step's code diverged
         from the log.
@@ -249,8 +256,8 @@ class PathRunner(ABC):
         self.journal.record(event, path_id, step.name)
 
     def _fail(self, path_id: str, step: Step, failure: Fault) -> None:
-        """Record the failure of a path. The first failure stops the other paths, unless the workflow continues on
-        failure.
+        """Record the failure of a path after one of its steps has failed. The first failed path stops the other paths,
+        unless the workflow continues on failure.
         """
         error = failure.message if self.workflow.manner.keeps_text else failure.shown(step)
         self.journal.record(catalog.PathFailed(error, failure.reason), path_id)
@@ -260,7 +267,7 @@ class PathRunner(ABC):
 
     def _stop_siblings(self) -> bool:
         """Stop all paths if one path has failed and the workflow does not continue without it. Return whether they were
-        stopped.
+        stopped for that reason.
         """
         stops = isinstance(decide_end(self.workflow, self.journal.present), CancelPaths)
         if stops:
@@ -277,20 +284,25 @@ MICROSECONDS = 1_000_000
 
 
 class PathOwner(Protocol):
-    """Protocol of the runner whose paths the timers wake."""
+    """Protocol of the runner to which the timers (`Alarms`) belong, and whose paths they wake."""
 
     def may_continue(self) -> bool:
-        """Return whether the runner reads messages and its paths may continue."""
+        """Return whether the runner still reads messages, so that its paths may continue. It is False once the runner
+        has ended, was cancelled or is parked.
+        """
 
     async def take(self) -> bool:
-        """Record the unread messages, and continue the paths that waited for them."""
+        """Record the messages in the inbox that are not in the log yet, and continue the paths that waited for them.
+        Return False if the runner has ended.
+        """
 
     def wake(self, path: str) -> None:
-        """Check whether a waiting path can continue."""
+        """Make a waiting path check whether it can continue now."""
 
 
 class Alarms:
-    """Timers of the paths of one execution: at their time, expire questions and check the paths.
+    """Timers of the paths of one execution. When a timer ends, it expires the questions that are due and makes its path
+    check whether it can continue.
 
     Parameters
     ----------
@@ -311,12 +323,16 @@ class Alarms:
         self._group.start(self._ring(path, deadline), is_background=True)
 
     async def expire(self, interrupt_id: str) -> None:
-        """End an open question before its time, and continue its paths. An answer that came first counts."""
+        """Make an open question expire before its time, and continue the paths that wait for it. An answer that was
+        stored first counts instead.
+        """
         await self._claim_expired(self._journal.execution_id, interrupt_id)
         await self._owner.take()
 
     def set_all(self) -> None:
-        """Set the timers for all deadlines that the state of the execution contains."""
+        """Set a timer for each deadline (end of a sleep or signal wait, expiry of a question) in the state of the
+        execution.
+        """
         for path, deadline in self._journal.state.deadlines():
             self.set(path, deadline)
 
@@ -325,7 +341,9 @@ class Alarms:
         self._group.cancel_background()
 
     async def restart(self) -> None:
-        """Set the timers again after the execution was parked. Handle deadlines that have passed meanwhile first."""
+        """Set the timers again when an execution whose code was parked in memory continues. Deadlines that have passed
+        meanwhile are handled first.
+        """
         for path, deadline in self._journal.state.deadlines():
             if deadline <= self._journal.clock.now():
                 await self._ring(path, deadline)
@@ -333,7 +351,9 @@ class Alarms:
                 self.set(path, deadline)
 
     async def _ring(self, path: str, deadline: int) -> None:
-        """Wait until a deadline, expire the questions that are still unanswered then, and check the path."""
+        """Wait until a deadline, expire the questions that are due and still unanswered, and make the path check
+        whether it can continue.
+        """
         remaining = deadline - self._journal.clock.now()
         # In a loop, because the clock may wake early.
         while remaining > 0:
@@ -360,8 +380,8 @@ class Alarms:
 
 
 class PausableTask:
-    """Asyncio task that can be parked and continued. It outlives the callers that wait until it has ended or is
-    parked.
+    """Asyncio task whose waiting code can stay in memory (be parked) while no caller waits for the task. The code
+    continues when `run` is called again.
     """
 
     def __init__(self) -> None:
@@ -382,7 +402,7 @@ class PausableTask:
         self._task.add_done_callback(self._note_end)
 
     def park(self) -> None:
-        """Mark the task as parked, and wake the caller that waits in `run`."""
+        """Mark the task as parked: its code stays in memory, and the caller that waits in `run` returns."""
         self.is_parked = True
         self._end_wait()
 
@@ -396,7 +416,8 @@ class PausableTask:
         self._end_wait()
 
     async def run(self, continuation: Coroutine[Any, Any, None] | None = None) -> None:
-        """Resume the task, and return when it has ended or is parked. Raise the exception of the task.
+        """Resume the task, and return when it has ended or is parked again. Raise the exception of the task, if it has
+        one.
 
         If this call is cancelled, it cancels the task and waits for its end.
         """
@@ -417,7 +438,7 @@ class PausableTask:
             self._task.result()
 
     async def wait_end(self) -> None:
-        """Wait until the task has ended."""
+        """Wait until the task has ended. Return at once if it was never started."""
         if self._task is not None:
             await asyncio.wait((self._task,))
 
@@ -429,7 +450,7 @@ class Runner(PathRunner):
     ----------
     journal
         The log in which the recorder records.
-    may_stay
+    may_park
         True if the code of its single path may stay parked in memory between calls of `run`. Otherwise it is unwound.
     """
 
@@ -464,14 +485,14 @@ class Runner(PathRunner):
             self.blocked()
 
     def _stop(self) -> None:
-        """Cancel the tasks of all paths at their next await."""
+        """Cancel the tasks of all paths of the execution, each at its next await."""
         self._recorder.leave()
         self.journal.is_stopping = True
         self._group.cancel()
 
     def pause(self, reason: str, *, gives_back: bool = False) -> None:
-        """Start no more operations, wait for calls that must not be repeated, then park the execution. Call on the
-        engine's loop.
+        """Start no more operations, wait for running calls that must not be repeated, then stop all paths and record
+        the pause of the execution. Call on the engine's loop.
 
         With `gives_back`, the execution returns to its queue.
         """
@@ -481,15 +502,16 @@ class Runner(PathRunner):
             self._recorder.pause(self._stop)
 
     def abandon_calls(self) -> None:
-        """Stop waiting for running calls: the execution is left as if the process had ended."""
+        """Stop waiting for running calls that have a rollback. The execution is left as if the process had ended."""
         self._recorder.is_abandoned = True
 
     async def leave_workspaces(self) -> None:
-        """Close the workspaces in which calls ran. The next call opens its workspace again."""
+        """Close the workspaces in which calls of the execution ran. The next call in a workspace opens it again."""
         await self._recorder.workspaces.close()
 
     async def take(self) -> bool:
-        """Record all unread messages in order, and continue the paths that waited for them. Call on the engine's loop.
+        """Record all unread messages of the execution in order, and continue the paths that waited for them. Call on
+        the engine's loop.
 
         Order matters: reading a message before an earlier one would hide the earlier one for ever. Return False if this
         runner has ended. The next driver of the execution then reads the messages.
@@ -518,7 +540,9 @@ class Runner(PathRunner):
         return self._group.is_open and not self._group.is_cancelled and not self.is_parked
 
     def wake(self, path: str) -> None:
-        """Check whether a waiting path can continue with the messages that have arrived."""
+        """Make a waiting path check whether it can continue with the messages that have arrived. If its task has ended,
+        start a new one.
+        """
         if path in self._driven:
             self._recorder.waits.concurrent_calls(path).wake()
         else:
@@ -571,18 +595,20 @@ class Runner(PathRunner):
 
     @property
     def is_parked(self) -> bool:
-        """True if the code of the execution is parked in memory, so that other processes may drive the execution."""
+        """True if the code of the execution waits in memory without being driven, so that other processes may drive the
+        execution.
+        """
         return self._parked_calls is not None
 
     @property
     def parked_tasks(self) -> int:
-        """Number of parked concurrent tasks that can continue."""
+        """Number of concurrent tasks whose waiting code is parked in memory and can continue; 0 if it is not parked."""
         return self._parked_calls.parked if self._parked_calls is not None and self._parked_calls.is_idle else 0
 
     @property
     def is_blocked(self) -> bool:
-        """True if every running path waits for the answer to a question of an open call, so that nothing else can
-        happen.
+        """True if every running path waits for the answer to a question that a call asked while it runs, so that
+        nothing else can happen before the answer.
 
         The execution stays driven, because leaving it would abort the call.
         """
@@ -593,8 +619,8 @@ class Runner(PathRunner):
         self.blocked()
 
     def _note_idle(self, calls: ConcurrentCalls) -> None:
-        """Keep the waiting code in memory, or unwind it. Called when it can only continue with an answer or a
-        signal.
+        """Keep the waiting code of a path in memory, or unwind it by raising `Suspended` in it. Called when the code
+        can only continue with an answer or a signal.
         """
         if self._pausable_task is None or not self.may_continue():
             calls.unwind()
@@ -605,7 +631,9 @@ class Runner(PathRunner):
         self._pausable_task.park()
 
     async def _continue_parked(self, calls: ConcurrentCalls, first: Callable[[], object]) -> None:
-        """Resume code that was parked in memory, with the messages that have arrived meanwhile."""
+        """Resume code that was parked in memory, after recording the facts of `first` and the messages that have
+        arrived meanwhile.
+        """
         self._parked_calls = None
         calls.are_parked = False
         with self.journal.delayed_writes():
@@ -616,8 +644,8 @@ class Runner(PathRunner):
             self._note_idle(calls)
 
     def unwind(self) -> PausableTask | None:
-        """End the parked code by raising `Suspended` in it. Return its task, which ends soon, or None if the code
-        cannot be parked.
+        """End the code that is parked in memory, if there is any, by raising `Suspended` in it. Return its task, which
+        ends soon, or None if this runner never parks code.
         """
         if self._parked_calls is not None:
             self._parked_calls.unwind()
@@ -626,7 +654,8 @@ class Runner(PathRunner):
     # --- scheduling of paths -----------------------------------------------------------------------------------------
 
     async def _drive_active(self) -> None:
-        """Run every active path. A single path runs in this task, which saves a task and the turn until it starts.
+        """Run every active path until it ends or waits. A single path without deadlines runs in this task, which saves
+        a task and the turn until it starts.
 
         Passed deadlines are handled before that (test_a_later_process_finds_that_it_has_expired).
         """
@@ -639,7 +668,8 @@ class Runner(PathRunner):
             self._start(path_id)
 
     def _end(self) -> None:
-        """Record the end or the pause of the execution, after the tasks of all paths have ended.
+        """Record the end or the pause of the execution, if the tasks of all paths have ended for one of these reasons.
+        Record nothing if the execution only waits.
 
         In this order: a cancellation, a pause, the failure of a path that stops the others, the regular end.
         """
@@ -671,8 +701,8 @@ class Runner(PathRunner):
             self.blocked()
 
     async def _drive(self, path_id: str) -> None:
-        """Execute the instructions for one path until it ends or has to wait. Then check joins and the end of the
-        execution.
+        """Execute the instructions that the engine rules give for one path, until the path ends or has to wait. Then
+        check the joins and the end of the execution.
         """
         try:
             has_arrived = await self._follow(path_id)
@@ -687,8 +717,8 @@ class Runner(PathRunner):
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        """Record the end of the execution directly after the last path has ended, without waiting until the tasks have
-        ended.
+        """Record the end of the execution, or the start of its next rollback, directly after the last path has ended.
+        This does not wait until the tasks of the paths have ended.
         """
         if self._driven or self._cancel_reason is not None or self._pause_reason is not None:
             return
@@ -699,8 +729,8 @@ class Runner(PathRunner):
                 self._start(end.facts[0].path)
 
     def _release_joins(self) -> None:
-        """Start the paths at joins that need not wait any more. Their tasks ended at the join, so they get new
-        tasks.
+        """Start the paths at joins that need not wait for other paths any more. Their tasks ended when they reached the
+        join, so they get new tasks.
         """
         if not self.workflow.has_joins:  # avoids folding the state for every path that ends
             return
@@ -724,7 +754,8 @@ MOST = 64
 
 
 class ParkedRuns:
-    """All code of this process that is parked in memory, least recently used first. Lives on the engine's loop.
+    """All runners of this process whose waiting code is parked (kept) in memory, least recently used first. Lives on
+    the engine's loop.
 
     Parameters
     ----------
@@ -743,21 +774,23 @@ class ParkedRuns:
         return sum(runner.parked_tasks for runner in self._parked.values())
 
     def keep(self, parked: ParkedRun, runner: Runner) -> None:
-        """Keep a parked runner. If too many tasks are parked, unwind the runners that were parked first."""
+        """Keep a runner whose code is parked in memory. If more than `most` tasks are parked then, unwind the runners
+        that were parked first.
+        """
         self._parked[parked] = runner
         while len(self) > self.most:
             next(iter(self._parked)).unwind()
 
     def take(self, parked: ParkedRun) -> Runner | None:
-        """Remove and return the parked runner of an execution, or None."""
+        """Remove and return the runner whose code is parked in memory for `parked`. Return None if there is none."""
         return self._parked.pop(parked, None)
 
     def unwind_all(self) -> list[ParkedRun]:
-        """End all parked code by unwinding. Return the `ParkedRun` objects that had parked code."""
+        """End all code that is parked in memory by unwinding it. Return the `ParkedRun` objects that had such code."""
         return [parked for parked in list(self._parked) if parked.unwind()]
 
     def forget(self) -> None:
-        """Forget all parked code without unwinding it, because its event loop is gone."""
+        """Forget all code that is parked in memory, without unwinding it, because its event loop is gone."""
         self._orphaned += [self._parked] if self._parked else []
         self._parked = {}
 
@@ -767,20 +800,20 @@ PARKED_RUNS = ParkedRuns()
 
 
 class RunnerDependencies(Protocol):
-    """Protocol of the dependencies of a runner."""
+    """Protocol of the objects that the environment provides to runners: services for steps, and random bits."""
 
     @property
     def services(self) -> Services:
-        """Services that the steps need."""
+        """Services that the steps need, such as step handlers and executors."""
 
     @property
     def chance(self) -> Chance:
-        """Source of random bits."""
+        """Source of random bits, for example for ids and for the pauses before retries."""
 
 
 def _code_identity(workflow: Workflow, dependencies: RunnerDependencies) -> tuple[object, object]:
-    """Return the function and the agent of a workflow with a single step. Both are None if the code cannot be
-    parked.
+    """Return the function and the agent that the single step of a workflow runs, each None if there is none. Both are
+    None for a workflow whose code cannot be parked in memory.
     """
     if len(workflow.steps) != 1:
         return None, None
@@ -790,7 +823,8 @@ def _code_identity(workflow: Workflow, dependencies: RunnerDependencies) -> tupl
 
 
 class ParkedRun:
-    """Parked code of one execution, if there is any. It is either continued, or unwound and replayed later.
+    """Slot for the waiting code of one execution, which is parked (kept) in memory. The code is either continued, or
+    unwound and replayed later.
 
     Parameters
     ----------
@@ -811,7 +845,8 @@ class ParkedRun:
         dependencies: RunnerDependencies,
         miss_policy: MissPolicy | None = None,
     ) -> Runner:
-        """Create a runner. Its code can be parked if the workflow is a function or a single agent step.
+        """Create a runner for an execution. Its waiting code can be parked in memory if the workflow is a function or a
+        single agent step.
 
         Other workflows have few operations per step to replay. `miss_policy` is the miss policy of a what-if.
         """
@@ -829,7 +864,9 @@ class ParkedRun:
         return Runner(journal, recorder, services.with_source(workflow), services, may_park=may_park)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:
-        """Keep the code of a runner in memory, or unwind it if it cannot continue or its log could not be written."""
+        """Keep the waiting code of a runner in memory. If the code cannot continue, or its log could not be written
+        (`is_stored` is False), unwind it instead.
+        """
         runner.journal.park()
         if runner.parked_tasks and is_stored:
             PARKED_RUNS.keep(self, runner)
@@ -837,8 +874,8 @@ class ParkedRun:
             self._unwind(runner)
 
     def take(self, state: ExecutionState, code: Mapping[str, str], dependencies: RunnerDependencies) -> Runner | None:
-        """Return the parked runner if it can continue from `state` with functions of these digests. Otherwise unwind it
-        and return None.
+        """Return the runner whose code is parked in memory, if the code can continue from `state` and its functions
+        still have the digests in `code`. Otherwise unwind the code and return None.
 
         If a function or agent was redefined, the code is replayed with the new definition, even if both are equal
         (test_a_function_that_was_defined_anew_is_replayed).
@@ -854,7 +891,9 @@ class ParkedRun:
         return None
 
     def unwind(self) -> ParkedRun | None:
-        """End the parked code by unwinding. Return this object if there was parked code, else None."""
+        """End the code that is parked in memory by unwinding it. Return this object if there was such code,
+        else None.
+        """
         runner = PARKED_RUNS.take(self)
         if runner is None:
             return None
@@ -867,7 +906,7 @@ class ParkedRun:
             self._unwinding.append(task)
 
     async def wait_end(self) -> None:
-        """Wait until the tasks of all unwound code have ended."""
+        """Wait until the tasks of all code that was unwound here have ended."""
         while self._unwinding:
             await (task := self._unwinding[-1]).wait_end()
             # Another caller may wait here at the same time, and more code may have been unwound meanwhile.

@@ -57,7 +57,8 @@ MOST_CODE = 60
 
 
 def definition_place(workflow: Workflow, step: Step, error: BaseException, code: str = "") -> Mapping[str, Any] | None:
-    """Return the line of a step's script or template that caused an error, or None if neither caused it.
+    """Return the place of the line in a step's script or template that caused an error. Return None if the error comes
+    from elsewhere.
 
     `code` is the evaluated code, if the error does not contain it.
     """
@@ -69,7 +70,8 @@ def definition_place(workflow: Workflow, step: Step, error: BaseException, code:
 
 
 def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[str, Any]:
-    """Return the place of a line in a step's script or expression, for errors: in its file or cell if that is known.
+    """Return the place (label, line number and surrounding lines) of a line in a step's script or expression, for
+    errors.
 
     If the source text of the definition is known, the line is found in it by its text. Otherwise the place is relative
     to the script.
@@ -107,7 +109,7 @@ RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
 @fast_init
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a step, or of one item of its `Each`."""
+    """Result of a step, or of one item of its `Each`: text, value, and arguments of its rollback."""
 
     text: str = ""
     """Text that is shown, and recorded as the step's output."""
@@ -118,7 +120,9 @@ class Outcome:
 
 
 class Iterations:
-    """Items of a step with `Each`: runs the items that have no recorded result, in order or concurrently."""
+    """Runner of the items of a step with `Each`. It runs the items that have no recorded result, in order or
+    concurrently.
+    """
 
     def __init__(self, recorder: Recorder, path: str, workflow: Workflow, step: Step, items: list[Any] | Keyed) -> None:
         assert step.each is not None, "only steps with `Each` have items"  # noqa: S101 - an invariant of the runner
@@ -167,7 +171,8 @@ class Iterations:
                 await self._run_one(run_item, index, self._items[index])
 
     async def _run_parallel(self, run_item: RunItem) -> None:
-        """Run items concurrently. An item that waits for an answer does not block the other items.
+        """Run the remaining items concurrently, at most as many at a time as `Each` allows. An item that waits for an
+        answer does not block the other items.
 
         After a failure that ends the step, no further item or attempt starts, but running ones finish: their recorded
         calls, which are paid for, are reused by a resumption.
@@ -210,14 +215,17 @@ class Iterations:
             raise suspended[0]
 
     def _unknown_items(self) -> set[int | None]:
-        """Return the numbers of the items with a call whose unknown outcome must be settled before a rollback.
+        """Return the numbers of the items with a call that has a rollback and whose outcome is unknown. A person must
+        settle it before the step fails.
 
         A person is asked before the step fails.
         """
         return {record.item for record in unknown(self._open_step)}
 
     def _meets_bound(self) -> bool:
-        """Return whether the path waits for a person to raise a budget."""
+        """Return whether the path waits for a person to raise a bound (budget), so that further items would reach the
+        same bound.
+        """
         pending = self._journal.state.pending_interrupts()
         return any(
             question.kind == RESOURCE_EXHAUSTED and self._path in (question.path, *question.waiting)
@@ -245,7 +253,9 @@ class Iterations:
             self._record(catalog.IterationCompleted(index, _recorded_outcome(outcome), item_key=key))
 
     def _note_failure(self, index: int, item: Any, error: Exception) -> None:
-        """Record the final failure of an item. Raise ItemFailedError if the failure ends the step."""
+        """Record that an item has failed after its last attempt. Raise `ItemFailedError` if this ends the step;
+        otherwise the step continues with the next items.
+        """
         failure = fault_of(error)
         continues = self._each.on_item_error in (KEEP, SKIP) and not any(
             isinstance(link, THROUGH) for link in chain_of(error)
@@ -272,7 +282,8 @@ class Iterations:
         return [None if entry in (None, SKIPPED) else _outcome_from(entry).value for entry in entries]
 
     def _restore_variable(self) -> None:
-        """Restore the value that the loop variable had before the step.
+        """Give the loop variable (`As`) the value that it had before the step, or delete it if it did not exist. Do
+        nothing if items run concurrently.
 
         This happens even if there are no items, as in the legacy Dive dialect.
         """
@@ -295,7 +306,8 @@ class Iterations:
 
 
 def _first_error(errors: Sequence[Exception]) -> Exception:
-    """Return the first error of several failed items, with the other errors attached.
+    """Return the first of the errors of several failed items, with the other errors attached to it if it is an
+    `ItemFailedError`.
 
     A resumption repeats the calls of all of them.
     """
@@ -306,7 +318,9 @@ def _first_error(errors: Sequence[Exception]) -> Exception:
 
 
 def _recorded_outcome(outcome: Outcome) -> dict[str, Any]:
-    """Return the form in which the outcome of an item is recorded. A value equal to its text is written once."""
+    """Return the outcome of an item of `Each` as the dict that the log stores. A value that equals the text is stored
+    once.
+    """
     if isinstance(outcome.value, str) and outcome.value == outcome.text:
         return {"text": outcome.text}
     return {"text": outcome.text, "value": outcome.value}
@@ -323,18 +337,20 @@ Handler = Callable[[StepContext], Awaitable[Outcome]]
 
 
 class EvaluateItems(Protocol):
-    """Protocol of the function that evaluates `Each.Items` with the names it may use."""
+    """Protocol of the function that evaluates the expression `Each.Items` with the values of the names that it
+    may use.
+    """
 
     async def __call__(self, items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any] | dict[str, Any]:
-        """Return the items as a list, or as a mapping if they have keys. `flatten` removes nesting, as in the dialect
-        ``dive``.
+        """Return the items as a list, or as a mapping if they have keys. With `flatten`, nested lists become one list,
+        as in the dialect ``dive``.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Dependencies of a runner: step handlers, evaluation of expressions, inbox, executors, workspaces, approval
-    rules.
+    """Objects and functions that a runner uses: step handlers, evaluation of expressions, inbox, executors, workspaces,
+    approval rules.
     """
 
     handlers: Mapping[str, Handler]
@@ -364,7 +380,8 @@ class Services:
     """Returns the miss policy of a what-if."""
 
     def agent_of_step(self, step: Step) -> object | None:
-        """Return the agent that makes the calls of a step and retries them itself, or None.
+        """Return the agent that makes the calls of a step and retries them itself. Return None if the step uses no such
+        agent.
 
         The step handler knows it, if it has a method of this name.
         """
@@ -391,14 +408,15 @@ class StepRun:
 
     @property
     def open_step(self) -> OpenStep:
-        """The recorded state of the open step: its operations, items and failures."""
+        """State of the step that is open on the path, from the log: its operations, items and failures."""
         open_step = self._recorder.journal.present.paths[self._path].open
         if open_step is None:
             raise RuntimeError(f"path {self._path} is inside no step")
         return open_step
 
     def run(self) -> Awaitable[Outcome]:
-        """Return an awaitable that runs the remaining work of the visit and returns the outcome of the step.
+        """Return an awaitable that runs the part of the visit that is not recorded yet, and returns the outcome of the
+        step.
 
         Raises
         ------
@@ -431,8 +449,8 @@ class StepRun:
         return handler
 
     def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Run one item of `Each`, or the whole step if it has none. Compute the arguments of its rollback from the
-        result.
+        """Return an awaitable that runs one item of `Each`, or the whole step if it has none. If the step has a
+        rollback, the outcome includes the arguments of the rollback.
         """
         attempts = self._attempts(index, item)
         return attempts if self.step.rollback is None else self._with_rollback(self.step.rollback, attempts, item)
@@ -456,7 +474,9 @@ class StepRun:
         return {each.as_: item} if each is not None and each.as_ and item is not None else {}
 
     def _attempts(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Run one item of `Each`, or the whole step if it has none, with the attempts of its retry policy."""
+        """Return an awaitable that runs one item of `Each`, or the whole step if it has none, and repeats it after
+        failures as the retry policy allows.
+        """
         policy = self.step.retry
         is_of_rows = self.step.each is not None and self.step.each.rows is not None
         if policy is not None and (is_of_rows or self._services.agent_of_step(self.step) is not None):

@@ -20,7 +20,7 @@ _log = logger(__name__)
 
 
 class TextDelta(NamedTuple):
-    """Piece of a text that a model or a command is writing."""
+    """Piece of a text that a model, or a command in a workspace, is writing."""
 
     operation_id: str
     """Id of the operation that writes the text."""
@@ -37,7 +37,7 @@ TextListener: TypeAlias = Callable[[TextDelta], object]
 
 
 class _Entry(NamedTuple):
-    """Listener of one subscription."""
+    """Listener of one subscription to the texts of an execution."""
 
     listener: TextListener
     to_parts: bool
@@ -93,8 +93,8 @@ class TextStreams:
         return lambda: self._remove(execution_id, entry)
 
     def is_heard(self, execution_id: str) -> bool:
-        """Return whether models must stream their text in an execution, because there are listeners or `always` is
-        set.
+        """Return whether the calls of an execution must stream their text, because the execution has listeners or
+        `always` is set.
         """
         return self.always or execution_id in self._listeners
 

@@ -1,5 +1,5 @@
-"""Waiting for people, time and signals: questions, budgets, approvals of tool calls, timers, and refused clocks and
-races.
+"""Waiting for people, time and signals: questions, budgets, approvals of tool calls and timers. Also the check that
+workflow functions use no unrecorded clocks or races.
 
 `Asking` asks questions and enforces budgets, `Approving` decides which tool calls need approval, `Signals` has timers
 and signal waits. `guard` makes the engine's event loop refuse clocks and races in workflow functions, because they are
@@ -44,8 +44,8 @@ MICROSECONDS = 1_000_000
 
 
 class Asking:
-    """Questions and budgets of one execution. Each question is asked once, and an answer belongs to the question that
-    was shown.
+    """Questions of one execution to people, and its budget for model calls. Each question is asked once, and an answer
+    belongs to the question that was shown.
     """
 
     def __init__(self, operations: OperationLog, waits: Waits) -> None:
@@ -57,7 +57,7 @@ class Asking:
         """Set when the next model call ends; None while no call waits for that."""
 
     async def ask(self, place: Place, question: Question, expires_in: float | None = None) -> Question:
-        """Ask the question at a place, unless the log has it already, and wait for the answer. Return the question with
+        """Ask the question of a place, unless the log has it already, and wait for the answer. Return the question with
         its answer.
 
         Raises
@@ -102,7 +102,7 @@ class Asking:
         self._waits.look_again(place.path, expires_at)
 
     def is_within_bounds(self, reserved: Reserved) -> bool:
-        """Return whether the bounds (budget) of the execution allow a model call with a maximum consumption of
+        """Return whether the bounds (budget) of the execution allow a model call that may consume the amounts in
         `reserved`.
         """
         return self._exhausted_bound(reserved) is None
@@ -111,7 +111,8 @@ class Asking:
         return call_bound(self._operations.journal.state, reserved, is_alone=not self._model_calls)
 
     async def within_bounds(self, place: Place, reserved: Reserved) -> None:
-        """Wait until the bounds (budget) of the execution allow a model call with a maximum consumption of `reserved`.
+        """Wait until the bounds (budget) of the execution allow a model call that may consume the amounts in
+        `reserved`.
 
         If running model calls hold the missing part of the budget, wait for one of them to end. Otherwise ask a person,
         or fail.
@@ -166,38 +167,40 @@ class Asking:
 
 
 class ApprovalPolicy(Protocol):
-    """Protocol of the approval rules that apply to tool calls of an execution and come from its environment."""
+    """Protocol of the object through which the environment provides approval rules for the tool calls of an
+    execution.
+    """
 
     def table(self, agent: str, /) -> Approvals:
-        """Return the approval rules and modes for the tool calls of an agent. The name is empty for calls without an
-        agent.
+        """Return the approval rules and modes for the tool calls of the agent with this name. The name is empty for
+        calls that no agent makes.
         """
 
     async def lasting(self) -> Iterable[StandingRule]:
-        """Return the approval rules that people have made for all executions."""
+        """Return the standing approval rules that people have made for all executions."""
 
     async def keep(self, rule: StandingRule) -> None:
-        """Store an approval rule that applies to all executions from now on. Repeated calls have no further effect."""
+        """Store a standing approval rule that applies to all executions from now on. Storing it again has no effect."""
 
 
 class NoApprovalPolicy:
     """Approval policy without any rules, for runners outside an environment."""
 
     def table(self, _agent: str, /) -> Approvals:
-        """Return a table without rules."""
+        """Return an empty table of approval rules."""
         return Approvals()
 
     async def lasting(self) -> Iterable[StandingRule]:
-        """Return an empty tuple: there are no rules for all executions."""
+        """Return an empty tuple: there are no standing approval rules for all executions."""
         return ()
 
     async def keep(self, rule: StandingRule) -> None:
-        """Discard the rule: it cannot be stored here, and does not concern any other execution."""
+        """Discard a standing approval rule, because it cannot be stored here."""
         del rule
 
 
 def _about_files(table: Approvals, files: FileSpellings) -> Approvals:
-    """Return a table of approval rules that also match other spellings of the file paths in their arguments.
+    """Return a table of approval rules whose arguments that name files also match other ways to write the same paths.
 
     Rules that allow a call get paths without detours (``a/../b``). Rules that ask or deny apply as written, and also
     with links followed.
@@ -224,14 +227,14 @@ def _without_detours(rules: Iterable[StandingRule], files: FileSpellings | None)
 
 
 class Approving:
-    """Approval decisions about the tool calls of one execution: allow, ask a person, or deny."""
+    """Decisions of the approval rules about the tool calls of one execution: allow, ask a person, or deny."""
 
     def __init__(self, operations: OperationLog, policy: ApprovalPolicy) -> None:
         self._operations = operations
         self._policy = policy
 
     async def verdict(self, call: ToolCall) -> Verdict:
-        """Return the approval decision about a tool call that is not in the log."""
+        """Return the approval decision about a tool call that is not in the log: allow it, ask a person, or deny it."""
         table = self._policy.table(call.agent)
         now = self._operations.journal.clock.now()
         files = call.files
@@ -246,7 +249,7 @@ class Approving:
 
     @property
     def rules(self) -> list[StandingRule]:
-        """Approval rules that people made in this execution and that apply to this execution only."""
+        """Standing approval rules that people made in this execution and that apply to this execution only."""
         return [rule for rule in self._rules_made if rule.scope == RUN]
 
     @property
@@ -255,8 +258,8 @@ class Approving:
         return rules_of_run(state.execution_id, state.rules.values())
 
     async def keep(self, question: Question) -> None:
-        """Store the approval rule that the answer to a question made for all executions (scope ``always``). Do nothing
-        for other answers.
+        """Store the standing approval rule that the answer to a question has created for all executions (scope
+        ``always``). Do nothing for other answers.
         """
         rule_of_question = next((rule for rule in self._rules_made if rule.question == question.id), None)
         if rule_of_question is not None and rule_of_question.scope == ALWAYS:
@@ -302,7 +305,9 @@ _ADVICE = {
 
 
 class _LoopRequest(NamedTuple):
-    """Request for time, a timer or a future, made to the event loop by a workflow function or by divebook."""
+    """Request for time, a timer or a future that code makes to the event loop: the called function, and whether
+    divebook made the request.
+    """
 
     name: str
     """Called function, such as ``asyncio.timeout``; empty if the code called the loop itself."""
@@ -311,7 +316,8 @@ class _LoopRequest(NamedTuple):
 
 
 class _CodeMark:
-    """Context manager that marks the code of a `with` block as a workflow function's own code, or as other code.
+    """Context manager that marks the code of its `with` block as a workflow function's own code, or as other code. Own
+    code may not use unrecorded clocks.
 
     A step enters four of these. Entering and leaving one takes 1 microsecond, and took 4 as a function with
     `contextlib.contextmanager`.
@@ -338,15 +344,15 @@ def workflow_code() -> _CodeMark:
 
 
 def engine_code() -> _CodeMark:
-    """Mark the code in the `with` block as not the workflow function's own, for example a call whose outcome is
-    recorded.
+    """Mark the code in the `with` block as other code than the workflow function's own, for example as a call whose
+    outcome is recorded. It may use any clock.
     """
     return _CodeMark(is_user_code=False)
 
 
 def guard(loop: asyncio.AbstractEventLoop) -> None:
-    """Replace methods of an event loop, so that they raise an error for unrecorded waits in a workflow function's own
-    code.
+    """Replace methods of an event loop, so that they raise an error if a workflow function's own code uses time, timers
+    or races that are not recorded.
 
     The methods are replaced on the instance, because the class of the loop differs by platform. The cost is one read of
     a context variable for each timer.
@@ -387,12 +393,13 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _caller() -> FrameType:
-    """Return the stack frame that called the function which calls `_caller`."""
+    """Return the stack frame of the code that called the function from which `_caller` is called."""
     return sys._getframe(2)  # noqa: SLF001 - `inspect.currentframe` is equal but typed as optional
 
 
 def _refuse_time(request: _LoopRequest, kind: str) -> None:
-    """Raise StepError if user code asked the loop for time or a timer. The error names the durable alternative.
+    """Raise `StepError` if user code asked the loop for the time or a timer. The error names the durable alternative.
+    Do nothing if divebook itself asked.
 
     `kind` is ``time`` or ``limit``, used for a direct request to the loop. A function named ``sleep...`` gets the
     advice for pauses, any other function the advice for time limits.
@@ -417,8 +424,8 @@ def _refusal(name: str, what: str, way_on: str) -> StepError:
 
 
 def _is_race(frame: FrameType) -> bool:
-    """Return whether code that asks the loop for a future waits for the first of several results, such as
-    `asyncio.wait`.
+    """Return whether code that asks the loop for a future waits for the first of several results, as `asyncio.wait`
+    can. `frame` is the stack frame of that code.
     """
     module = frame.f_globals.get("__name__")
     if module in _RACING:
@@ -430,8 +437,8 @@ def _is_race(frame: FrameType) -> bool:
 
 
 def _loop_request(frame: FrameType | None) -> _LoopRequest:
-    """Return the name of the function that user code called to make a request to the loop, and whether divebook made
-    the request.
+    """Return the name of the function with which user code made a request to the loop, and whether divebook made the
+    request. `frame` is the stack frame of the request.
 
     Walks up the stack. Frames of asyncio and anyio give the name. The first frame of divebook or of user code decides.
     Frames of other libraries act on behalf of their callers; a background task of a library counts as divebook's.
@@ -460,8 +467,8 @@ def _loop_request(frame: FrameType | None) -> _LoopRequest:
 
 
 def seconds_of(value: Any, call: str) -> float:
-    """Check that a value is a number of seconds, and return it unchanged. `call` is the name of the function in the
-    error.
+    """Check that a value is a number of seconds, and return it unchanged. `call` is the name of the called function,
+    for the error.
 
     Raises
     ------
@@ -488,8 +495,8 @@ class Signals:
         self._waits = waits
 
     async def sleep(self, place: Place, seconds: float, holder: str | None = None) -> None:
-        """Sleep for `seconds` since the recorded start of the timer. After a restart, only the remaining time is waited
-        for.
+        """Sleep until `seconds` after the recorded start of the timer. After a restart, only the remaining time is
+        waited for.
 
         `holder` is the id of the enclosing operation, if any.
         """

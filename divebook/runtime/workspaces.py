@@ -1,5 +1,5 @@
-"""Workspaces of one execution: opened for the first call in them, compared with the log after each call, closed when
-the execution is parked.
+"""Workspaces (folders for agents and commands) of one execution: opened for the first call in them, compared with the
+log around each call, and closed when the execution is parked.
 
 The log has the tree of files at every event: the files when the workspace was opened, and the changes of each call
 since (`divebook.events.catalog.FilesChanged`). A process that resumes the execution can therefore check whether the
@@ -57,7 +57,7 @@ from divebook.workspace.workspace import CURRENT_WORKSPACE, Workspace
 
 
 class Workspaces:
-    """All workspaces of one execution in this process. Lives on the engine's event loop."""
+    """All workspaces that one execution uses in this process. Lives on the engine's event loop."""
 
     def __init__(self, operations: OperationLog, waits: Waits, provider: WorkspaceProvider | None) -> None:
         self._operations = operations
@@ -76,14 +76,16 @@ class Workspaces:
         return self._operations.journal
 
     def expect(self, name: str, outcome: str) -> None:
-        """Set in advance what to do when the files of a workspace differ from the log: `RESTORE` or `KEEP`.
+        """Set in advance what `enter` does if the files of a workspace differ from the log: `RESTORE` or `KEEP`. An
+        earlier setting stays.
 
         A person or a rule has decided it.
         """
         self._expected.setdefault(name, outcome)
 
     async def enter(self, name: str, place: Place) -> WorkspaceLease:
-        """Open a workspace for a call, and return its lease once the files match the log.
+        """Open a workspace for a call, and make its files match the log. Return the lease with which the call uses the
+        workspace.
 
         Raises
         ------
@@ -102,7 +104,8 @@ class Workspaces:
                 await self._ask(name, recorded, actual.tree, place)
 
     async def _reconcile(self, name: str, opened: OpenWorkspace, place: Place, expected_outcome: str | None) -> bool:
-        """Make the log and the files of a workspace match, unless a person must decide how. Return whether they match.
+        """Make the log and the files of a workspace match. Return True if they match then, and False if a person must
+        decide how to settle the difference.
 
         In order: apply changes that the log took from elsewhere; record changes made since the last call; settle a
         difference found on opening.
@@ -150,8 +153,8 @@ class Workspaces:
     async def _with_files(
         self, name: str, place: Place, operation_id: str, files: FileEvents
     ) -> AsyncIterator[Callable[[], None]]:
-        """Wrap a call that is answered from another log. Yields a function that records the call's file changes in this
-        log.
+        """Return a context manager around a call that is answered from another log. It yields a function that records
+        the file changes of that call in this log.
 
         The files themselves are written when the next call enters the workspace.
         """
@@ -163,8 +166,8 @@ class Workspaces:
             yield lambda: self._record_files(name, place, operation_id, files, tree)
 
     def _open_as_recorded(self, name: str, place: Place) -> None:
-        """Record the opening of a workspace with the files that it had in the source of a what-if, if the source opened
-        it.
+        """Record that a workspace of a what-if was opened with the files that it had in the source execution. Do
+        nothing if it is open already, or if the source did not use it.
         """
         if name in self._journal.state.workspaces or self._operations.miss_policy is None:
             return
@@ -198,8 +201,8 @@ class Workspaces:
                 opened.is_behind = True
 
     def place_of(self, name: str) -> tuple[Path, str | None] | None:
-        """Return the folder with the files of a workspace, and the name of the folder for tools. Return None without a
-        folder.
+        """Return the folder that holds the files of a workspace, and the name under which tools see it. Return None if
+        it has no folder yet and starts empty.
 
         Before the first call in the workspace, this is the folder from which the files are copied.
         """
@@ -213,11 +216,13 @@ class Workspaces:
         return None if source is None else (source, None)
 
     def may_go_unasked(self, name: str) -> bool:
-        """Return whether the workflow may apply changes of a workspace to its source folder without a question."""
+        """Return whether this workflow may copy changed files of a workspace back to its source folder without asking a
+        person.
+        """
         return self._provider is not None and self._provider.may_go_unasked(name, self._journal.state.fingerprint)
 
     async def own_changes(self, name: str, place: Place, tree: str | None = None) -> OwnChanges:
-        """Return the differences between the files of a workspace and the source folder from which they were copied.
+        """Return the changes that were made to the files of a workspace since they were copied from its source folder.
         Raises like `enter`.
 
         With the digest of an earlier `tree`, compare those files instead.
@@ -241,7 +246,9 @@ class Workspaces:
         return await asyncio.to_thread(OwnChanges.of, folder, tree or state.tree, manifests, provider.content)
 
     async def _events_after(self, name: str, opened: OpenWorkspace, operation_id: str) -> list[catalog.Payload]:
-        """Return the events to record about the files of a workspace after a call in it has ended."""
+        """Return the events about changed files to record after a call in a workspace has ended; empty if the workspace
+        has no snapshots.
+        """
         if opened.snapshots is None:
             return []
         async with opened.lock:
@@ -315,7 +322,7 @@ class Workspaces:
         state: HeldWorkspace,
         place: Place,
     ) -> OpenWorkspace:
-        """Open a workspace of a fork: create a folder with the files that the source execution had at the fork
+        """Open a workspace for a fork: create a folder with the files that the workspace of its source had at the fork
         point.
         """
         folder = provider.folder_for(self._journal.execution_id, definition.name)
@@ -360,12 +367,12 @@ class Workspaces:
             opened.unrecorded = {}
 
     async def _tree(self, state: HeldWorkspace) -> Tree:
-        """Return the tree of files that a workspace has according to the log."""
+        """Return the tree (paths and digests of all files) that a workspace has according to the log."""
         return await asyncio.to_thread(tree_of, await self._manifests(state))
 
     async def _manifests(self, state: HeldWorkspace, tree: str | None = None) -> list[Manifest]:
-        """Return the manifest of a workspace's opening and of each change since, oldest first. With the digest `tree`,
-        stop at the files with this digest.
+        """Return the lists of files (manifests) that the log has for a workspace: one for its opening and one for each
+        change since, oldest first. With the digest `tree`, stop at the files with this digest.
         """
         manifests: list[Manifest] = []
         at: int | None = state.at
@@ -382,7 +389,9 @@ class Workspaces:
         return manifests[::-1]
 
     def _record_egress(self, name: str, place: Place, answer: EgressAnswer) -> None:
-        """Record a network request that was made while a workspace was opened or a call ran in it."""
+        """Record a network request that was made while a workspace was opened, or while a call ran in it. Other
+        requests, and those above `MOST_ANSWERS`, are not recorded.
+        """
         opened = self._opened.get(name)
         calls = {} if opened is None else opened.running_calls
         count = self._egress[name] = self._egress.get(name, 0) + 1
@@ -395,7 +404,9 @@ class Workspaces:
     # --- files that differ from the log ------------------------------------------------------------------------------
 
     async def _settle(self, name: str, opened: OpenWorkspace, place: Place, outcome: str) -> None:
-        """Settle a difference: restore the files of the log, or record the present files as a change from outside."""
+        """Settle a difference between the files of a workspace and the log: write back the files of the log, or record
+        the present files as a change from outside.
+        """
         actual = opened.actual
         recorded = opened.recorded
         provider = self._provider
@@ -412,14 +423,16 @@ class Workspaces:
         return question_id
 
     def _answer_about(self, name: str, recorded: Tree, actual: Tree) -> str | None:
-        """Return a person's decision about files that differ from the log, or None if the question is open or was not
-        asked.
+        """Return the decision of a person (`RESTORE` or `KEEP`) about files that differ from the log. Return None if
+        the question is open or was not asked.
         """
         question = self._journal.state.interrupts.get(self._question_about(name, recorded, actual))
         return None if question is None or question.is_open else str(value_of(question))
 
     async def _ask(self, name: str, recorded: Tree, actual: Tree, place: Place) -> None:
-        """Ask a person what to do with files that differ from the log. Return when the question is answered."""
+        """Ask a person whether to restore or keep files of a workspace that differ from the log. Return when the
+        question is answered.
+        """
         question_id = self._question_about(name, recorded, actual)
         if question_id not in self._journal.state.interrupts:
             changes = changes_between(recorded.entries, actual.entries)
@@ -470,7 +483,7 @@ class Workspaces:
         return event
 
     def note(self, place: Place, events: Sequence[catalog.Payload]) -> None:
-        """Record events about file changes, directly after the end of the call that made the changes."""
+        """Record events about changed files of a workspace, directly after the end of the call that changed them."""
         self._note(place, events)
 
     def _note(self, place: Place, events: Sequence[catalog.Payload]) -> None:
@@ -498,8 +511,8 @@ class WorkspaceProvider(Protocol):
         """Return the definition of a workspace; raises `NotFoundError`."""
 
     def may_go_unasked(self, name: str, fingerprint: str) -> bool:
-        """Return whether a workflow with this fingerprint may apply changes of a workspace to its source folder without
-        a question.
+        """Return whether a workflow with this fingerprint may copy changed files of a workspace back to its source
+        folder without asking a person.
         """
 
     def folder_for(self, execution_id: str, name: str) -> Path:
@@ -512,8 +525,8 @@ class WorkspaceProvider(Protocol):
         """Return the folder from which the files of a workspace are copied, or None if the workspace starts empty."""
 
     def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
-        """Create a workspace over a folder, not entered yet. `on_egress` is called for each network request to a
-        host.
+        """Return a new workspace over a folder, which is not entered yet. `on_egress` is called for each network
+        request to a host.
         """
 
     def content(self, digest: str) -> bytes:
@@ -521,7 +534,9 @@ class WorkspaceProvider(Protocol):
 
 
 class OpenWorkspace:
-    """An entered workspace of an execution, with the recorded and the actual state of its files."""
+    """A workspace of an execution that is open in this process, with its files according to the log and its files as
+    found.
+    """
 
     def __init__(self, workspace: Workspace, snapshots: Snapshots | None, *, is_copy: bool) -> None:
         self.workspace = workspace
@@ -543,7 +558,8 @@ class OpenWorkspace:
 
 
 class WorkspaceLease:
-    """Use of an open workspace by one call. Records the file changes of the call.
+    """Permit of one call to use an open workspace, with which the call runs inside the workspace and its file changes
+    are found.
 
     Parameters
     ----------
@@ -556,7 +572,7 @@ class WorkspaceLease:
         self.events_after = events_after
 
     def wrap(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-        """Return a function that makes the call inside the workspace."""
+        """Return a function that makes the given call inside the workspace."""
 
         async def run_inside() -> Any:
             # Set in the call and not around it: the call may run in another task, which has a copy of the context.
@@ -569,7 +585,9 @@ class WorkspaceLease:
         return run_inside
 
     def wrap_streamed(self, call: Callable[[], Awaitable[Any]]) -> StreamedCall:
-        """Return a function that makes the call inside the workspace, and streams the output of its commands."""
+        """Return a function that makes the given call inside the workspace, and streams the output of the commands that
+        the call runs.
+        """
         inside = self.wrap(call)
 
         async def run_streamed(write: Write) -> Any:
@@ -583,7 +601,7 @@ class WorkspaceLease:
 
     @contextmanager
     def mark_running(self, operation_id: str, place: Place) -> Iterator[None]:
-        """Register the call as running in the workspace inside the `with` block."""
+        """Register the call with this operation id as running in the workspace, inside the `with` block."""
         self._open.running_calls[operation_id] = place
         try:
             yield
@@ -638,7 +656,7 @@ def copy_files(source: Path, folder: Path, definition: WorkspaceDefinition) -> N
 
 
 class OwnChanges(NamedTuple):
-    """Changes of the files in a workspace, compared with the folder from which the files were copied."""
+    """Changes that were made to the files of a workspace since they were copied from its source folder."""
 
     folder: Path
     """The source folder."""
@@ -651,21 +669,26 @@ class OwnChanges(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path, tree: str, manifests: Sequence[Manifest], content: Callable[[str], bytes]) -> OwnChanges:
-        """Compute the changes between the first of some manifests and all of them together."""
+        """Compute the changes from the lists of files (manifests) in the log: the first is that of the copied files,
+        the others are the changes since.
+        """
         changes = changes_between(tree_of(manifests[:1]).entries, tree_of(manifests).entries)
         return cls(folder, tree, changes, versions_in(manifests), content)
 
     def diffs(self) -> list[FileDiff]:
-        """Return the diff of each changed file."""
+        """Return the line-by-line diff of each changed file."""
         return diffs_of(self.changes, self.content)
 
     def protected(self) -> set[str]:
-        """Return the changed paths that are protected, so that they are applied only if they are named."""
+        """Return the paths of changed files that are protected: `take_over` applies their changes only if they are
+        named.
+        """
         _, left_out = without_protected(self.changes, str(self.folder), ())
         return {shown_path(change.path) for change in left_out}
 
     def take_over(self, paths: Sequence[str] | None, by_name: Collection[str] = ()) -> Applied:
-        """Apply the changes of some paths, or of all paths, to the source folder. Raises like `apply_changes`.
+        """Apply the changes of the named paths, or of all paths, to the source folder of the workspace. Raises like
+        `apply_changes`.
 
         Parameters
         ----------
@@ -681,7 +704,7 @@ class OwnChanges(NamedTuple):
 
 
 class ChangeSummary(NamedTuple):
-    """Changes of a workspace's files in the form in which an event records them."""
+    """Changes of a workspace's files, as an event stores them."""
 
     changes: list[dict[str, Any]]
     """The first of the changes, for readers."""
@@ -691,7 +714,7 @@ class ChangeSummary(NamedTuple):
 
 
 def summary_of_changes(recorded: Tree, snapshot: TreeSnapshot, content: Callable[[str], bytes]) -> ChangeSummary:
-    """Return the changes between the recorded files and a snapshot: as rows for readers, and as a manifest."""
+    """Return the changes from the recorded files of a workspace to a snapshot of them, as an event stores them."""
     entries = snapshot.tree.entries
     changes = changes_between(recorded.entries, entries)
     paths = {path for change in changes for path in (change.path, change.was) if path is not None}
@@ -708,14 +731,14 @@ def summary_of_changes(recorded: Tree, snapshot: TreeSnapshot, content: Callable
 
 
 def change_data(change: FileChange) -> dict[str, Any]:
-    """Return path and kind of a file change as plain data, for an event or a question."""
+    """Return the path of a changed file and the kind of its change as plain data, for an event or a question."""
     data = {"path": shown_path(change.path), "kind": change.kind}
     return data if change.was is None else {**data, "was": shown_path(change.was)}
 
 
 def problems(snapshot: TreeSnapshot) -> list[dict[str, Any]] | None:
-    """Return the files that a snapshot could not include, with the reasons, as plain data. None if there are no such
-    files.
+    """Return the files that a snapshot could not include, with the reasons, as plain data. Return None if there are
+    none.
     """
     rows = [{"path": shown_path(path), "reason": reason} for path, reason in snapshot.tree.problems]
     return rows or None

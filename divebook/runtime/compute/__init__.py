@@ -1,1 +1,1 @@
-"""Executors for user code: threads, processes, a Dask cluster."""
+"""Executors that run functions of users: threads, processes, Dask clusters."""

@@ -1,5 +1,5 @@
-"""Calls that run in another process: its environment, changed modules, pickling of calls and results, and printed
-output.
+"""Calls of user code that run in another process: its environment and changed modules, pickling of calls and results,
+and the output that the calls print.
 
 A worker process starts once for many calls. Each call runs with the working directory, variables and import path that
 its owner has at that time. A process that has imported a file which has changed since makes no more calls.
@@ -37,7 +37,9 @@ _NEVER = (0, -1)
 
 
 class ProcessEnvironment(NamedTuple):
-    """Working directory, environment variables and import path of a process, which calls can observe."""
+    """Working directory, environment variables and import path of a process. A call in another process gets those of
+    the process that requested it.
+    """
 
     folder: str | None
     """Working directory; None if it was deleted."""
@@ -56,7 +58,7 @@ class ProcessEnvironment(NamedTuple):
         return cls(folder, dict(variables), [*map(str, sys.path)])
 
     def enter(self) -> None:
-        """Apply the environment to this process. A deleted working directory is ignored.
+        """Apply this environment to the present process. A working directory that was deleted is ignored.
 
         Only differences are applied, because most calls find an equal environment.
         """
@@ -73,8 +75,8 @@ class ProcessEnvironment(NamedTuple):
 
 
 class KnownModules:
-    """Files from which this process has imported modules, with their times and sizes. Installed packages are left
-    out.
+    """Record of the files from which this process has imported modules, with their times and sizes, so that changes are
+    noticed. Installed packages are left out.
     """
 
     def __init__(self) -> None:
@@ -90,7 +92,7 @@ class KnownModules:
         return any(_stamp(file, stamp) != stamp for file, stamp in self._stamps.items())
 
     def look(self) -> None:
-        """Add the files of the modules that were imported since the last look."""
+        """Add the files of the modules that were imported since the last call of this method."""
         for name in [name for name in list(sys.modules) if name not in self._module_names]:
             self._module_names.add(name)
             file = getattr(sys.modules.get(name), "__file__", None)
@@ -108,8 +110,8 @@ def _is_installed(file: str) -> bool:
 
 
 def _stamp(file: str, otherwise: tuple[int, int]) -> tuple[int, int]:
-    """Return time and size of a file. Return `otherwise` if the file does not exist, for example for a module in an
-    archive.
+    """Return the modification time and the size of a file. Return `otherwise` if the file does not exist, for example
+    for a module in an archive.
     """
     try:
         status = os.stat(file)  # noqa: PTH116 - runs many times per call
@@ -133,7 +135,8 @@ _HERE = 'or let it run in a thread: executor="thread"'
 
 
 class _FunctionRef(NamedTuple):
-    """Reference to a function by module and qualified name, if decorators wrap the function under this name.
+    """Reference by module and qualified name to a function that decorators have wrapped, so that the name leads to the
+    wrapper.
 
     The plain name of a ``@step`` would lead to its recording wrapper.
     """
@@ -143,7 +146,7 @@ class _FunctionRef(NamedTuple):
     depth: int
 
     def load(self) -> Callable[..., Any]:
-        """Import and return the function that is referenced."""
+        """Import the module of the reference, and return the function inside its wrappers."""
         target: Any = importlib.import_module(self.module)
         for part in self.path.split("."):
             target = getattr(target, part)
@@ -169,7 +172,7 @@ def ship(label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs
 
 
 def make_shipped(call: bytes) -> bytes:
-    """Make a call that another process has pickled. Return its pickled result or error."""
+    """Make a call that another process has pickled with `ship`. Return its result or error pickled, for `unship`."""
     import cloudpickle
 
     label = "a call"
@@ -192,7 +195,9 @@ def make_shipped(call: bytes) -> bytes:
 
 
 def unship(outcome: bytes) -> Any:
-    """Return the result of a call in another process from its pickled outcome, or raise its error."""
+    """Return the result of a call that `make_shipped` made in another process, from its pickled outcome. If the call
+    raised an error, raise this error.
+    """
     import cloudpickle
 
     try:
@@ -208,7 +213,7 @@ def unship(outcome: bytes) -> Any:
 
 
 class _PickledError(NamedTuple):
-    """Pickled form of an error, for the way to another process."""
+    """Form in which an error is sent to another process: pickled as a whole if possible, and in parts."""
 
     whole: bytes | None
     """The pickled error, if it can be pickled and unpickled."""
@@ -221,7 +226,7 @@ class _PickledError(NamedTuple):
 
     @classmethod
     def of(cls, error: BaseException, depth: int = 0) -> _PickledError:
-        """Create the pickled form of an error that was raised here, including its causes."""
+        """Create the pickled form of an error that was raised in this process, with its causes."""
         from divebook.engine.retries import names_of  # a worker loads these engine modules only if needed
         from divebook.runtime.errors import clean_text, frames_of
 
@@ -233,7 +238,9 @@ class _PickledError(NamedTuple):
         return cls(_try_pickle(error), parts, clean_text(error), names_of(error), frames_of(error), pickled_cause)
 
     def error(self) -> BaseException:
-        """Create the error again, with its stack frames and causes."""
+        """Create the error again in this process, with its stack frames and causes. If that is impossible, create an
+        `OperationError` with its text.
+        """
         from divebook.runtime.errors import ELSEWHERE
 
         error = self._new_error()
@@ -261,7 +268,7 @@ class _PickledError(NamedTuple):
 
 
 def _try_pickle(value: Any) -> bytes | None:
-    """Return a value pickled, or None if it cannot be pickled and unpickled."""
+    """Return the bytes of a pickled value. Return None if the value cannot be pickled and unpickled again."""
     import cloudpickle
 
     try:
@@ -280,7 +287,7 @@ def _pickle(value: Any) -> bytes:
 
 @functools.cache
 def _pickler() -> Any:
-    """Return cloudpickle's pickler class with two exceptions.
+    """Return cloudpickle's pickler class with changed treatment of code objects and pandas timestamps.
 
     - Code objects keep their file name. Cloudpickle 3.1.3 and later remove it, and an error from a process would not
       have its place.
@@ -338,7 +345,8 @@ def _function_ref(function: Callable[..., Any]) -> _FunctionRef | None:
 
 @functools.lru_cache(maxsize=1024)
 def _is_importable(name: str) -> bool:
-    """Return whether another process can import a module. If it cannot, register the module to be pickled by value.
+    """Return whether another process can import the module with this name. If it cannot, make cloudpickle send the
+    definitions in the module by value.
 
     That is the case for a notebook, a script, and a file that was passed to the CLI.
     """
@@ -362,7 +370,9 @@ def _finds(finder: Any, name: str) -> bool:
 def _unpicklable_error(
     label: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
 ) -> UnpicklableError:
-    """Return an error that names the argument or code of a call that cannot be pickled."""
+    """Return the error for a call that cannot be pickled. It names the argument that is the cause, or else the code of
+    the function.
+    """
     arguments = {str(place): value for place, value in enumerate(args, 1)} | dict(kwargs)
     for name, value in arguments.items():
         if not _is_picklable(value):
@@ -388,7 +398,8 @@ def _is_picklable(value: Any) -> bool:
 
 
 class ForwardedOutput(io.RawIOBase):
-    """Raw output stream of a worker process, which sends written bytes as text to the owner process.
+    """Raw output stream in a worker process. It sends the text that a call writes to the process that started the
+    worker.
 
     Parameters
     ----------
@@ -405,7 +416,7 @@ class ForwardedOutput(io.RawIOBase):
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # bytes may end inside a character
 
     def writable(self) -> bool:
-        """Return True."""
+        """Return True, because text can be written to the stream."""
         return True
 
     def fileno(self) -> int:
@@ -413,7 +424,9 @@ class ForwardedOutput(io.RawIOBase):
         return self._number
 
     def write(self, data: Buffer, /) -> int:
-        """Send the complete characters in the data to the owner. Keep incomplete characters for the next call."""
+        """Send the complete characters in some bytes to the process that started the worker. Bytes of an incomplete
+        character are kept for the next call.
+        """
         raw = bytes(data)
         if text := self._decoder.decode(raw):
             self._hand_on((self._name, text))
@@ -421,8 +434,8 @@ class ForwardedOutput(io.RawIOBase):
 
 
 def stream_of(printed: ForwardedOutput) -> io.TextIOWrapper:
-    """Wrap a raw stream in a line-buffered text stream like ``sys.stdout``. Unencodable characters (lone surrogates)
-    are escaped.
+    """Return a line-buffered text stream, like ``sys.stdout``, over a raw stream. Characters that cannot be encoded
+    (lone surrogates) are escaped.
     """
     buffer = io.BufferedWriter(printed)
     return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", newline="\n", line_buffering=True)

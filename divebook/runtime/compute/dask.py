@@ -1,4 +1,5 @@
-"""Executors on Dask clusters and `concurrent.futures` pools, and the table of executors of an environment.
+"""Executors that run functions on Dask clusters and in `concurrent.futures` pools, and the table of all executors of an
+environment.
 
 A Dask client has a thread and event loop of its own, on which all requests to the cluster run. `DaskCluster`, which the
 engine uses, and this loop meet in `_Connection.make`. The result of a call is pickled in the Dask worker, and errors of
@@ -67,7 +68,7 @@ class DaskCluster:
         priority: int = 0,
         keep: bool = True,
     ) -> None:
-        """Check the arguments. The first call opens the connection."""
+        """Check the arguments, without connecting. The first call opens the connection."""
         if importlib.util.find_spec("distributed") is None:
             raise SetupError("functions run on Dask with the package distributed: pip install 'divebook[dask]'")
         if not is_client(cluster) and not is_cluster(cluster) and not _ADDRESS.fullmatch(str(cluster)):
@@ -91,8 +92,8 @@ class DaskCluster:
         return None if self._connection is None else self._connection.dashboard
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:
-        """Return the slot that a call must hold. Repeatable calls are limited by `WINDOW`, other calls by the free
-        threads.
+        """Return the slot that a call must hold while it runs. Repeatable calls are limited by `WINDOW` and
+        `WINDOW_OF_THREAD`, other calls by the number of threads in the cluster.
 
         A call with a time limit counts like a non-repeatable call.
 
@@ -137,7 +138,9 @@ class DaskCluster:
         return outcome
 
     def close(self) -> None:
-        """Remove published results from the cluster. Close the connection if this object has opened it."""
+        """Remove results that this object has published from the cluster. Close the connection if this object has
+        opened it.
+        """
         with self._lock:
             connection = self._connection
             self._connection = None
@@ -189,7 +192,8 @@ MOST = 1_000
 
 
 class Dashboards:
-    """Addresses of the dashboards of clusters, by the executions that sent calls there. Callable from any thread.
+    """Addresses of the dashboards of Dask clusters, by id of the executions that sent calls there. Callable from any
+    thread.
 
     Examples
     --------
@@ -204,7 +208,7 @@ class Dashboards:
         self._lock = threading.Lock()
 
     def note(self, execution_id: str, address: str) -> None:
-        """Note that calls of an execution go to the cluster with this dashboard."""
+        """Remember that calls of an execution were sent to the cluster with this dashboard."""
         with self._lock:
             addresses = self._addresses.pop(execution_id, ())  # moves the execution to the end
             self._addresses[execution_id] = addresses if address in addresses else (*addresses, address)
@@ -242,14 +246,16 @@ MOST_TAKEN = 10_000
 
 
 def begin(call: bytes, key: str | None = None) -> bytes | None:
-    """Make a pickled call in a Dask worker. With a key, first claim the key; return None if the key is claimed
-    already.
+    """Make a pickled call in a Dask worker, and return its pickled outcome. With a key, claim the key first, and return
+    None if another task has claimed it.
     """
     return make_shipped(call) if key is None or _is_claimed(key) else None
 
 
 def _is_claimed(key: str) -> bool:
-    """Claim a key from the scheduler for the task of this thread. Return whether the scheduler grants it."""
+    """Claim a key from the scheduler for the task that runs in this thread. Return whether the scheduler grants the key
+    to it.
+    """
     from distributed import get_worker
 
     worker = get_worker()
@@ -262,20 +268,22 @@ def _is_claimed(key: str) -> bool:
 
 
 def install(dask_scheduler: Any) -> None:
-    """Install the handler for claims in a scheduler, if it has none."""
+    """Install the handler that grants keys (`Claims`) in a Dask scheduler, if it has none."""
     dask_scheduler.handlers.setdefault(CLAIM, Claims(dask_scheduler).claim)
 
 
 class Claims:
-    """Handler in the scheduler that grants each key to the first task that claims it, so that no call starts twice."""
+    """Handler in a Dask scheduler that grants each key to the first task that claims it, so that a call that must not
+    be repeated starts only once.
+    """
 
     def __init__(self, scheduler: Any) -> None:
         self._scheduler = scheduler
         self._granted_keys = set[str]()
 
     def claim(self, key: str) -> bool:
-        """Return whether the task with a key may start. The key of a task that is not wanted any more is not
-        granted.
+        """Return whether the task with this key may start. It may not if the key was granted before, or if the
+        scheduler has no such task any more.
         """
         if key in self._granted_keys or key not in self._scheduler.tasks:
             return False
@@ -307,7 +315,7 @@ _log = logger(__name__)
 
 
 class _LostError(Exception):
-    """Error: the cluster has lost a call or its result."""
+    """Error: the cluster has lost a call or its result, so that the outcome of the call is unknown."""
 
 
 class _Connection:
@@ -388,7 +396,9 @@ class _Connection:
         return outcome
 
     async def _published(self, name: str | None) -> Future | None:
-        """Return the future of a call that another process has published under a name, or None."""
+        """Return the future of a call that another process has published in the cluster under this name. Return None if
+        there is none.
+        """
         if name not in self._abandoned_names:
             return None
         self._abandoned_names.discard(name)
@@ -418,7 +428,7 @@ class _Connection:
     # --- before the first call ---------------------------------------------------------------------------------------
 
     async def _install_claims(self) -> None:
-        """Install the handler for claims in the scheduler. Happens once for each scheduler."""
+        """Install the handler that grants keys in the scheduler, once for each scheduler."""
         async with self._setup_lock:
             while self.client.status == "connecting":  # noqa: ASYNC110 - calls submitted too early are lost silently
                 await asyncio.sleep(0.05)
@@ -431,8 +441,8 @@ class _Connection:
             self._scheduler = info["id"]
 
     async def _find_abandoned(self, execution_id: str) -> None:
-        """Find the calls of an execution that another process has published in the cluster. Happens before its first
-        call here.
+        """Find the calls of an execution that another process has published in the cluster and left there. Done once,
+        before the first call of the execution here.
         """
         async with self._setup_lock:
             if execution_id in self._checked_executions:
@@ -446,8 +456,8 @@ class _Connection:
             }
 
     async def _require(self, label: str, resources: Mapping[str, float]) -> None:
-        """Raise StepError if no worker of the cluster has the resources that a call needs, because the call would wait
-        for ever.
+        """Raise `StepError` if no worker of the cluster has the resources that a call needs, because the call would
+        wait for ever. Otherwise do nothing.
 
         A cluster without workers passes, because workers can join later.
         """
@@ -467,8 +477,8 @@ class _Connection:
     # --- after a call ------------------------------------------------------------------------------------------------
 
     def _end(self, name: str) -> None:
-        """Remove a published call from the scheduler after a delay, together with other calls. Its result is in the log
-        by then.
+        """Remove a published call from the scheduler after `KEPT_SECONDS`, together with other calls. By then its
+        result is in the log.
         """
         self._ended_names.append(name)
         if len(self._ended_names) == 1:
@@ -483,7 +493,7 @@ class _Connection:
 
 
 async def _ends_soon(future: Future) -> bool:
-    """Return whether a call ends within `LONG` seconds."""
+    """Wait for the end of a call for at most `LONG` seconds. Return whether it has ended."""
     end: asyncio.Future[Any] = asyncio.ensure_future(future.exception())  # `exception()` raises nothing
     try:
         await asyncio.wait((end,), timeout=LONG)
@@ -507,12 +517,12 @@ def _is_of_dask(value: object, name: str) -> bool:
 
 
 def is_address(value: object) -> bool:
-    """Return whether an object is the address of a scheduler."""
+    """Return whether an object is the address of a Dask scheduler, such as ``tcp://HOST:PORT``."""
     return isinstance(value, str) and value.partition("://")[0] in {"tcp", "tls", "ws", "wss", "ucx", "inproc"}
 
 
 def _listed(resources: Mapping[str, float]) -> str:
-    """Return resources in the syntax of Dask's command line.
+    """Return the resources of a worker or call in the syntax of Dask's command line; ``none`` if there are none.
 
     >>> _listed({"GPU": 1.0, "MEM": 2.5}), _listed({})
     ('GPU=1,MEM=2.5', 'none')
@@ -536,8 +546,8 @@ ExecutorSource = Executor | Callable[[], Executor]
 
 
 class _WorkerSlots:
-    """Slots for the workers of an executor. The slot of a call that was given up stays occupied while the worker is
-    busy.
+    """Slots for calls, one for each worker of an executor. If a call is given up while it runs, its slot stays occupied
+    until the worker is free.
     """
 
     def __init__(self, size: int) -> None:
@@ -547,7 +557,7 @@ class _WorkerSlots:
         self._kept_slots: list[LimitedSlot] = []
 
     def slot(self) -> LimitedSlot:
-        """Return a slot, which is acquired on entry. Call on the event loop that waits for it."""
+        """Return a slot, which a call acquires in an `async with` block. Call on the event loop that waits for it."""
         return LimitedSlot(self._pool.limiter(), self._must_keep)
 
     def resize(self, size: int) -> None:
@@ -555,12 +565,14 @@ class _WorkerSlots:
         self._pool.resize(size)
 
     def keep_until(self, busy: asyncio.Future[Any]) -> None:
-        """Keep the slot of a call that was given up occupied until the call has ended."""
+        """Keep a slot occupied for a call that was given up, until the future `busy` says that the call has ended."""
         self._unfinished += 1
         busy.add_done_callback(self._on_end)
 
     def _must_keep(self, slot: LimitedSlot) -> bool:
-        """Return whether a released slot stays occupied, because its worker may still be busy."""
+        """Return whether a slot that is released stays occupied, because the worker of a call that was given up may
+        still be busy.
+        """
         if self._unfinished:
             self._unfinished -= 1
             self._kept_slots.append(slot)
@@ -576,7 +588,8 @@ class _WorkerSlots:
 
 
 class Pool:
-    """Adapter for any `concurrent.futures.Executor`: threads, processes, loky, ``client.get_executor()`` of Dask.
+    """Adapter that makes any `concurrent.futures.Executor` an executor of divebook: threads, processes, loky,
+    ``client.get_executor()`` of Dask.
 
     An executor that a given function creates is created again after it broke, and is shut down by `close`. Only as many
     calls are submitted as the executor has workers, so that the others have not started. If the number of workers is
@@ -600,8 +613,8 @@ class Pool:
         return self._executor
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot | None:  # noqa: ARG002 - the same for all calls
-        """Return the slot that a call must hold, one for each worker of the executor. None if the number of workers is
-        unknown.
+        """Return the slot that a call must hold while it runs, one for each worker of the executor. Return None, so
+        that calls are not limited, if the number of workers is unknown.
         """
         workers = getattr(self._present(), "_max_workers", None)
         if not isinstance(workers, int) or workers < 1:
@@ -693,7 +706,7 @@ def _error_text(error: BaseException) -> str:
 
 
 class Executors:
-    """Table of the executors of an environment, by name.
+    """Table of the executors of an environment, by name. Executors run the functions of actions and steps.
 
     Parameters
     ----------
@@ -716,7 +729,9 @@ class Executors:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of executors that a function or step may use."""
+        """Names of the executors that a function or step may use: ``thread``, ``process``, and those that were
+        added.
+        """
         return (THREAD, PROCESS, *self._by_name)
 
     def add(self, name: str, executor: object, *, replace: bool = False) -> None:
@@ -727,7 +742,8 @@ class Executors:
         self._by_name[name] = compute
 
     def find(self, executor: object) -> Compute:
-        """Return the executor for a name, or wrap an object (pool, Dask client, address) as an executor.
+        """Return the executor with a name. For an object (pool, Dask client, address), return the executor that wraps
+        this object.
 
         Raises
         ------
@@ -755,7 +771,7 @@ class Executors:
         return self._clusters[cluster]
 
     def named(self, name: str) -> Compute:
-        """Return the executor that is registered under a name.
+        """Return the executor that has this name in the table.
 
         An address must have been registered, so that no definition can send code elsewhere.
 
@@ -779,13 +795,15 @@ class Executors:
         return self._by_name[name]
 
     def merge_from(self, other: Executors) -> None:
-        """Copy the named executors and the default executor from the executors of another environment."""
+        """Add the named executors of another environment to this table. Take over its default executor as well, unless
+        that is the thread pool.
+        """
         self._by_name |= other._by_name
         if other.default is not THREADS:
             self.default = other.default
 
     def close(self) -> None:
-        """End the processes and executors that this object has created. Executors that a user passed in stay open."""
+        """End the processes and pools that this object has created. Executors that a user passed in stay open."""
         if self._processes is not None:
             self._processes.close()
         for pool in self._pools.values():

@@ -1,4 +1,5 @@
-"""Process pool of this machine for CPU-bound calls: as many processes as processors, started when needed.
+"""Process pool for CPU-bound calls of user code on this machine: as many worker processes as processors, started when
+needed.
 
 Each process has its own pipes, so a failure concerns only the call that it makes. If a process dies, the outcome of its
 call is unknown. If a call is given up (time limit, cancelled execution), its process is killed with all its children,
@@ -62,7 +63,9 @@ class Processes:
         self.close.atexit = False  # they end with this process, which waits for its last calls
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:  # noqa: ARG002 - the same for all calls
-        """Return the slot that a call must hold, so that at most as many calls start as there are processes."""
+        """Return the slot that a call must hold while it runs, so that at most as many calls start as there are worker
+        processes.
+        """
         return self._slots.slot()
 
     async def run(self, task: Task) -> Any:
@@ -107,8 +110,8 @@ class Processes:
                 return outcome
 
     def _try_call(self, worker: _Worker, job: _Job, call: bytes) -> bytes | None:
-        """Return the pickled outcome of a call by a worker. Return None if the worker had old code, refused the call,
-        and was ended.
+        """Make a call in a worker process and return its pickled outcome. Return None if the worker refused the call
+        because it has imported old code. That worker is then ended.
         """
         try:
             outcome = job.carry_out(worker, call)
@@ -144,7 +147,7 @@ class Processes:
 
 
 class _DiedError(Exception):
-    """Error: a worker process ended during a call."""
+    """Error: a worker process ended during a call, so that the outcome of the call is unknown."""
 
 
 def _end(idle: list[_Worker], workers: set[_Worker], lock: threading.Lock) -> None:
@@ -159,7 +162,7 @@ def _end(idle: list[_Worker], workers: set[_Worker], lock: threading.Lock) -> No
 
 
 class _Job:
-    """One call, and the worker process that makes it at present."""
+    """One call of user code, and the worker process that makes it at present, if there is one."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -168,8 +171,8 @@ class _Job:
         self._lock = threading.Lock()
 
     def carry_out(self, worker: _Worker, call: bytes) -> bytes | None:
-        """Make the call in a worker process. Raises EOFError or OSError if the process ends early or the call was given
-        up.
+        """Make the call in this worker process, and return its pickled outcome, or None if the process refused it.
+        Raises EOFError or OSError if the process ends early or the call was given up.
         """
         with self._lock:
             if self.is_given_up:
@@ -182,7 +185,7 @@ class _Job:
                 self._worker = None
 
     def give_up(self) -> None:
-        """Give up the call: kill the worker process that makes it."""
+        """Give up the call: kill the worker process that makes it, or prevent the call if it has not started."""
         with self._lock:
             self.is_given_up = True
             if self._worker is not None:
@@ -190,7 +193,9 @@ class _Job:
 
 
 class _Worker:
-    """Handle of a worker process, with the pipes to it. The process has a session of its own."""
+    """Handle of one worker process, with the pipes through which calls and outcomes are sent. The process has a session
+    of its own.
+    """
 
     def __init__(self) -> None:
         environment = ProcessEnvironment.of_now()
@@ -215,8 +220,8 @@ class _Worker:
         return False
 
     def ask(self, call: bytes) -> bytes | None:
-        """Send a call to the worker process and return its pickled outcome. Return None if the process has old code and
-        refused the call.
+        """Send a call to the worker process and return its pickled outcome. Return None if the process refused the call
+        because it has imported old code.
 
         Raises EOFError or OSError if the process ends before.
         """
@@ -260,7 +265,9 @@ class _Worker:
 
 
 class _EndCheck:
-    """Check whether a worker process has ended, without reaping it: until then, its process group id stays reserved."""
+    """Check whether a worker process has ended that does not reap the process where the system allows that. Until it is
+    reaped, its process group id stays reserved.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -282,14 +289,16 @@ class _EndCheck:
         return True
 
     def close(self) -> None:
-        """Close the file descriptor of the process."""
+        """Close the file descriptor with which the end of the process is noticed, if there is one."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
 
 
 class _OutputUntilEnd(io.RawIOBase):
-    """Raw input stream of a worker's output, which ends with the process, even if its children keep the pipe open."""
+    """Raw input stream of the output of a worker process. It ends when the process ends, even if children of the
+    process keep the pipe open.
+    """
 
     def __init__(self, descriptor: int, look: _EndCheck) -> None:
         self._descriptor = descriptor
@@ -310,7 +319,9 @@ class _OutputUntilEnd(io.RawIOBase):
 
 
 def _ready(*descriptors: int, seconds: float | None = None) -> list[int]:
-    """Return those of some file descriptors that are readable. Wait until one is, or for at most `seconds`."""
+    """Return those of these file descriptors that are readable. Wait until one is, for at most `seconds`; None means no
+    limit.
+    """
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
@@ -331,7 +342,9 @@ def _exit_text(code: int | None) -> str:
 
 
 def _hand_on(kind: bytes, payload: bytes) -> None:
-    """Print the output or log the record that a worker process has sent. Errors do not affect the call."""
+    """Print the output that a worker process has sent, or log the log record that it has sent. Errors are ignored, so
+    that they do not affect the call.
+    """
     message = pickle.loads(payload)  # noqa: S301 - sent by our own process
     try:
         if kind == PRINTED:

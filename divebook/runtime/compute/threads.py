@@ -1,4 +1,4 @@
-"""Thread pool for blocking calls of user code, and the interface of all executors (`Compute`).
+"""Pool of threads for blocking calls of user code, and the protocol of all executors (`Compute`).
 
 The pool has many threads, so that calls that wait for an execution do not keep others from starting. A thread makes one
 call after another and returns each result to the event loop of the caller. If the previous call returned at once, the
@@ -47,7 +47,9 @@ TURNS_TO_COMMIT = 4
 
 
 class ThreadCall:
-    """Blocking call that runs in a thread of the pool. Created on the loop, in the context of the caller."""
+    """Blocking call that runs in a thread of the pool, and with which the event loop waits for its outcome. Created on
+    the loop, in the context of the caller.
+    """
 
     __slots__ = ("_returned", "context", "ended", "function", "handle", "outcome", "seconds")
 
@@ -64,7 +66,7 @@ class ThreadCall:
         self._returned.acquire()
 
     def make(self) -> None:
-        """Run the function in the present thread, and store its result or exception."""
+        """Run the function in the present thread, and store its result or exception in `outcome`."""
         started_at = time.perf_counter()
         outcome: Outcome
         try:
@@ -77,7 +79,8 @@ class ThreadCall:
         del outcome
 
     def hand_over(self) -> None:
-        """Make the outcome visible to the caller, and wake the caller if it waits. Called in the thread of the call.
+        """Make the outcome of the call visible to the caller, and wake the caller if it waits. Called in the thread of
+        the call.
 
         The caller first creates the future and then checks the outcome. This thread first stores the outcome and then
         checks the future. At least one of them therefore sees the other.
@@ -87,19 +90,23 @@ class ThreadCall:
             self.handle.queue_returned(self)
 
     def at_once(self) -> Outcome | None:
-        """Return the outcome if the call returns within `MOMENT_SECONDS`, else None.
+        """Return the outcome (result and exception) of the call if it returns within `MOMENT_SECONDS`, else None.
 
         The loop waits only if the previous call was immediate.
         """
         return self.within(MOMENT_SECONDS) if self.handle.is_quick else self.outcome
 
     def within(self, seconds: float) -> Outcome | None:
-        """Return the outcome if the call returns within some seconds, else None. The loop blocks meanwhile."""
+        """Return the outcome (result and exception) of the call if it returns within `seconds`, else None. The event
+        loop blocks meanwhile.
+        """
         self._returned.acquire(timeout=seconds)
         return self.outcome
 
     async def end(self) -> Outcome:
-        """Wait for the outcome and return it. The loop continues meanwhile."""
+        """Wait until the call has returned, and return its outcome (result and exception). The event loop continues
+        meanwhile.
+        """
         self.ended = self.handle.loop.create_future()
         if self.outcome is None:
             await self.ended
@@ -144,7 +151,8 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
 
 
 async def open_to_libraries() -> None:
-    """Raise the limit of threads that libraries may use through anyio on this loop, from 40 to `MOST_THREADS`.
+    """Raise the number of threads that libraries may use through anyio on the running event loop from 40 to
+    `MOST_THREADS`.
 
     For example, pydantic-ai itself calls the plain functions among the tools of one of its own agents.
     """
@@ -152,21 +160,25 @@ async def open_to_libraries() -> None:
 
 
 async def run_engine_call(function: Callable[[], None]) -> None:
-    """Run a quick function of the engine in a thread. It starts at once, however many calls of user code block."""
+    """Run a quick function of the engine in a thread, and wait for its end. It starts at once, even if many calls of
+    user code block their threads.
+    """
     _, error = await start_engine_call(function).end()
     if error is not None:
         raise error
 
 
 def start_engine_call(function: Callable[[], Any]) -> ThreadCall:
-    """Start a function of the engine in a thread. Return a handle with which the running loop waits for the outcome."""
+    """Start a function of the engine in a thread. Return the `ThreadCall` with which the running loop can wait for its
+    outcome.
+    """
     call = ThreadCall(handle_of_loop(), function)
     _THREAD_POOL.make(call)
     return call
 
 
 async def _wait_for_end(call: ThreadCall) -> Outcome:
-    """Wait for the outcome of a call, even if the scope of the caller is cancelled meanwhile.
+    """Wait for the outcome of a call and return it, even if the cancel scope of the caller is cancelled meanwhile.
 
     A shield around each call would cost as much as all other Python code here.
     """
@@ -181,8 +193,8 @@ async def _wait_for_end(call: ThreadCall) -> Outcome:
 
 
 class LoopHandle:
-    """Handle of an event loop that makes blocking calls: limits their number, and receives their outcomes. Created on
-    the loop.
+    """Record of one event loop that makes blocking calls in threads. It limits their number, and wakes the callers when
+    calls have returned. Created on the loop.
     """
 
     def __init__(self) -> None:
@@ -219,7 +231,7 @@ class LoopHandle:
 
 
 class _WorkerThread(threading.Thread):
-    """Thread of the pool, which makes one call after another.
+    """Thread of the pool, which makes one blocking call after another.
 
     It is a daemon: `_ThreadPool.leave` decides for which calls the process must wait.
     """
@@ -231,7 +243,7 @@ class _WorkerThread(threading.Thread):
         self._pool = pool
 
     def run(self) -> None:
-        """Make the queued calls until the pool ends this thread."""
+        """Make the calls in the queue of this thread until the pool ends the thread."""
         is_kept = True
         while is_kept and (call := self.calls.get()) is not None:
             _present.handle = call.handle
@@ -245,7 +257,7 @@ class _WorkerThread(threading.Thread):
 
 
 class _ThreadPool:
-    """Pool of the threads of this process that make blocking calls."""
+    """Pool of the threads of this process that make blocking calls for event loops."""
 
     def __init__(self) -> None:
         self._forget()
@@ -279,7 +291,9 @@ class _ThreadPool:
         return thread
 
     def put_back(self, thread: _WorkerThread) -> bool:
-        """Return a thread to the idle threads after its call. Return False if the thread must end instead."""
+        """Make a thread idle again after its call. Return False if the thread must end instead, because enough threads
+        are idle or the process ends.
+        """
         self._busy.discard(thread)
         if self._is_leaving or len(self._idle) >= MOST_IDLE:
             return False
@@ -287,7 +301,7 @@ class _ThreadPool:
         return True
 
     def rest(self) -> None:
-        """End the idle threads and wait until they have ended."""
+        """End all idle threads of the pool, and wait until they have ended."""
         idle_threads: list[_WorkerThread] = []
         with suppress(IndexError):
             while True:
@@ -297,7 +311,7 @@ class _ThreadPool:
             thread.join()  # immediate, because it is idle (test_unloading_leaves_no_thread_file_or_socket)
 
     def leave(self) -> None:
-        """Wait at exit for the calls that a caller awaits, and for the commit of their results.
+        """Wait, when the process ends, for the calls that a caller still awaits, and for the commit of their results.
 
         Such a call may be in the middle of a payment. A call that was given up may never end, so it is not awaited.
         """
@@ -312,7 +326,7 @@ class _ThreadPool:
 
 
 class _Present(threading.local):
-    """Thread-local references to loop handles."""
+    """Thread-local references to the `LoopHandle` objects of the event loops that the present thread works for."""
 
     handle: LoopHandle | None = None
     """Loop on whose limit the present call of this thread counts."""
@@ -327,7 +341,7 @@ _handle: RunVar[LoopHandle] = RunVar("divebook blocking calls")
 
 
 def handle_of_loop() -> LoopHandle:
-    """Return the handle of the running event loop. Create it when first needed."""
+    """Return the `LoopHandle` of the running event loop. Create it when first needed."""
     latest = _present.latest
     if latest is not None and latest.loop is asyncio.get_running_loop():
         return latest
@@ -343,7 +357,8 @@ def handle_of_loop() -> LoopHandle:
 
 @contextmanager
 def lend_slot() -> Iterator[None]:
-    """Release this thread's place among the blocking calls while the `with` block waits for an execution.
+    """Stop counting this thread among the limited blocking calls inside the `with` block, in which it waits for an
+    execution.
 
     Otherwise steps that wait for executions could take all places, and those executions would wait for a place for
     ever.
@@ -374,7 +389,9 @@ def _add_places(limiter: anyio.CapacityLimiter, count: int) -> None:
 
 
 class Task(NamedTuple):
-    """One blocking call of user code, for an executor."""
+    """One blocking call of user code that an executor runs: the function, its arguments, and how the call may be
+    treated.
+    """
 
     key: str
     """Key of the call within its execution; the same in every process."""
@@ -392,7 +409,7 @@ class Task(NamedTuple):
 
 
 class LimitedSlot:
-    """Slot that one of a limited number of concurrent calls holds while it runs.
+    """Permit of one call to run, where the number of concurrent calls is limited.
 
     Parameters
     ----------
@@ -423,23 +440,23 @@ class LimitedSlot:
                 self.free()
 
     def free(self) -> None:
-        """Release a slot that `release` has kept occupied."""
+        """Release the slot even if `release` has kept it occupied."""
         self._limiter.release_on_behalf_of(self)
 
 
 class SlotPool:
-    """Limited number of slots for concurrent calls. Works on any event loop."""
+    """Source of a limited number of slots, which concurrent calls hold while they run. Works on any event loop."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._limiter: tuple[asyncio.AbstractEventLoop, anyio.CapacityLimiter] | None = None
 
     def slot(self) -> LimitedSlot:
-        """Return a slot, which is acquired on entry. Call on the event loop that waits for it."""
+        """Return a slot, which a call acquires in an `async with` block. Call on the event loop that waits for it."""
         return LimitedSlot(self.limiter())
 
     def limiter(self) -> anyio.CapacityLimiter:
-        """Return the capacity limiter of the running event loop."""
+        """Return the anyio capacity limiter that counts the slots on the running event loop."""
         loop = asyncio.get_running_loop()
         # A limiter works on one loop only. After the engine's loop was replaced, it starts with all slots free.
         if self._limiter is None or self._limiter[0] is not loop:
@@ -454,7 +471,7 @@ class SlotPool:
 
 
 class Slots:
-    """Several slots that one call acquires and releases together."""
+    """Several slots (permits to run) that one call acquires and releases together."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self._slots = slots
@@ -486,19 +503,22 @@ class Compute(Protocol):
         """True if the calls run in this process."""
 
     def slot(self, *, repeatable: bool, limited: bool) -> Slot | None:
-        """Return the slot that a call must acquire before it starts, or None if calls are unlimited. Call on the
-        engine's loop.
+        """Return the slot that a call must acquire before it starts. Return None if the executor does not limit the
+        number of calls. Call on the engine's loop.
 
         A call that is not repeatable should start only when it can really run: if this process dies, a person is asked
         about each started call. The same holds for a call with a time limit, which must not be spent waiting.
         """
 
     async def run(self, task: Task) -> Any:
-        """Run a task and return its result. If the await is cancelled, the task is given up."""
+        """Run a task and return its result. If the awaiting code is cancelled, the task is given up, or awaited to its
+        end if it must not be repeated.
+        """
 
 
 async def await_task(task: Task, future: asyncio.Future[Any], give_up: Callable[[], object]) -> Any:
-    """Await a task that runs in another thread or process, and return its result. `give_up` aborts the task.
+    """Await the future of a task that runs in another thread or process, and return its result. The function `give_up`
+    aborts the task.
 
     If cancelled, it calls `give_up` if the task has a time limit, is repeatable, or belongs to a cancelled execution.
     It waits for any other task, so that its outcome is known.
@@ -527,7 +547,7 @@ class Threads:
     shares_memory = True
 
     def slot(self, *, repeatable: bool, limited: bool) -> None:
-        """Return None: calls start at once, because there are enough threads."""
+        """Return None: the number of calls is not limited here, because there are enough threads."""
 
     async def run(self, task: Task) -> Any:
         """Run a task in a thread and return its result. A cancelled caller waits for its end, unless the task has a

@@ -1,4 +1,5 @@
-"""Program of a worker process, which makes the calls that its owner process sends, one after another.
+"""Program of a worker process. It makes the calls that its owner (the process that started it) sends, one after
+another.
 
 `divebook.runtime.compute.processes` starts it. The two are separate modules, because a worker must start fast: it
 imports neither asyncio nor the rest of the engine.
@@ -48,7 +49,9 @@ START = (
 
 
 class Wire:
-    """One end of the two pipes between a worker process and its owner. Sends and receives frames."""
+    """One end of the two pipes between a worker process and its owner. It sends and receives frames (a kind and a
+    payload).
+    """
 
     def __init__(self, reads: IO[bytes], writes: IO[bytes]) -> None:
         self._reads = reads
@@ -80,8 +83,8 @@ class Wire:
         return data
 
     def detach(self) -> None:
-        """Replace the pipes of a forked process by the null device, so that the owner notices the end of the original
-        worker.
+        """Replace the pipes of a process that was forked from a worker by the null device, so that the owner notices
+        the end of the worker itself.
 
         The descriptors stay open on the null device, because open file objects still use their numbers.
         """
@@ -116,8 +119,8 @@ def _printed(wire: Wire, name: str, number: int) -> TextIO:
 
 
 def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], streams: tuple[TextIO, ...]) -> None:
-    """Make the received calls, each in the owner's present environment. Refuse calls once an imported file has
-    changed.
+    """Make the calls that the owner sends, each in the environment (folder, variables, import path) that the owner has
+    at that time. Refuse calls once an imported file has changed.
     """
     environment = ProcessEnvironment.of_now()
     modules = KnownModules()
@@ -141,7 +144,9 @@ def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], streams: tuple[Te
 
 
 def _receive(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]]) -> None:
-    """Receive frames in a thread and queue them. End the process, even during a call, when the owner is gone."""
+    """Receive frames from the owner in a thread, and queue them. When the owner is gone, end this process, even during
+    a call.
+    """
     try:
         while True:
             calls.put(wire.receive())
