@@ -9,7 +9,7 @@ import type { Model } from "../shared/model";
 import { canGo, goTo, textOf } from "../shared/place";
 import { moment } from "../shared/times";
 import { branchOf } from "../shared/words";
-import { type Compared, edited } from "./edited";
+import { type EditedLine, editsSince } from "./edits";
 
 const HANDLED = {
   "": "",
@@ -27,13 +27,13 @@ export function headline({ error_type: type, message }: FailureView): string {
 }
 
 /** Returns the two columns of a failure's card. */
-export function card(failure: FailureView, kept: string, model: Model, root: HTMLElement): HTMLElement[] {
+export function card(failure: FailureView, reusedText: string, model: Model, root: HTMLElement): HTMLElement[] {
   const rows: [string, Node | string | false][] = [
     ["Means", failure.means],
     ["Where", where(failure, model)],
-    ["Arguments", failure.arguments.length > 0 && given(failure.arguments)],
+    ["Arguments", failure.arguments.length > 0 && argumentList(failure.arguments)],
     ["Then", HANDLED[failure.handled]],
-    ["Kept", kept !== "" && `${kept}, safe in the log. Nothing of it is paid again.`],
+    ["Kept", reusedText !== "" && `${reusedText}, safe in the log. Nothing of it is paid again.`],
   ];
   const facts = rows.flatMap(([name, value]) => (value === false || value === "" ? [] : [h("dt", {}, name), h("dd", {}, value)]));
   return [h("dl", {}, ...facts), h("div", { class: "code" }, ...source(failure, root), ...traceback(failure))];
@@ -50,8 +50,8 @@ function where({ step, item, path, called, attempt, failed_us: moment_us, id }: 
   return h("div", { class: "row" }, h("span", {}, ...parts), id >= 0 && show);
 }
 
-function given(named: readonly ArgumentView[]): HTMLElement {
-  const text = named.map(({ name, text }) => `${name} = ${text.replaceAll("\n", `\n${" ".repeat(name.length + 3)}`)}`).join("\n");
+function argumentList(values: readonly ArgumentView[]): HTMLElement {
+  const text = values.map(({ name, text }) => `${name} = ${text.replaceAll("\n", `\n${" ".repeat(name.length + 3)}`)}`).join("\n");
   return h("div", {}, h("pre", { class: "args", dir: "auto", tabindex: 0, "aria-label": "Arguments" }, text), copyButton(() => text, { class: "quiet small", title: "Copy the arguments as Python", "aria-label": "Copy the arguments as Python" }));
 }
 
@@ -60,21 +60,21 @@ function source(failure: FailureView, root: HTMLElement): HTMLElement[] {
   if (place === "" && lines.length === 0) return [];
   const go = canGo(failure) && button("Go to line", () => { goTo(root, failure); }, { class: "quiet small" });
   const text = textOf(root, failure.cell);
-  const since = text === null ? null : edited(lines, text);
-  const shown = since === null
+  const edits = text === null ? null : editsSince(lines, text);
+  const shown = edits === null
     ? lines.map(({ number, text }) => row(number === line ? "at" : "", number, number === line ? "✕" : "", text))
-    : since.map(({ kind, number, text }) => row(kind, number, SIGNS[kind], text));
-  const told = since !== null && h("span", { class: "soft" }, `edited since: ${plural(count(since), "line")}`);
-  return [h("div", { class: "cap" }, h("strong", {}, place), told, go), ...(lines.length > 0 ? [h("div", { class: "src", dir: "ltr" }, ...shown)] : [])];
+    : edits.map(({ kind, number, text }) => row(kind, number, SIGNS[kind], text));
+  const editNote = edits !== null && h("span", { class: "soft" }, `edited since: ${plural(changedLines(edits), "line")}`);
+  return [h("div", { class: "cap" }, h("strong", {}, place), editNote, go), ...(lines.length > 0 ? [h("div", { class: "src", dir: "ltr" }, ...shown)] : [])];
 }
 
-function row(look: string, number: number, sign: string, text: string): HTMLElement {
-  return h("div", { class: look === "" ? null : look }, h("i", {}, String(number)), h("span", {}, sign), h("span", {}, text));
+function row(className: string, number: number, sign: string, text: string): HTMLElement {
+  return h("div", { class: className === "" ? null : className }, h("i", {}, String(number)), h("span", {}, sign), h("span", {}, text));
 }
 
 /** Returns how many lines are others now. */
-function count(since: readonly Compared[]): number {
-  const of = (wanted: string): number => since.filter(({ kind }) => kind === wanted).length;
+function changedLines(edits: readonly EditedLine[]): number {
+  const of = (wantedKind: string): number => edits.filter(({ kind }) => kind === wantedKind).length;
   return Math.max(of("removed"), of("added"));
 }
 

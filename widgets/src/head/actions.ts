@@ -7,32 +7,32 @@ import type { Model } from "../shared/model";
 import { currentOf, keptText } from "./progress";
 
 const LABELS = { pause: "Pause", resume: "Resume", cancel: "Cancel …" } as const;
-type Name = keyof typeof LABELS;
+type Command = keyof typeof LABELS;
 
 /** Makes the buttons, and the question whether to cancel, which stands below them; `say` shows what came of it. */
 export function actions(model: Model, connection: Pick<Connection, "control">, say: (text: string) => void): View & { question: HTMLElement } {
-  const buttons = new Map((Object.keys(LABELS) as Name[]).map((name) => [name, button(LABELS[name], () => { press(name); }, { class: "db-button" })]));
-  const told = h("span");
-  const goOn = button("Go on", () => { fold(true); }, { class: "db-button" });
+  const buttons = new Map((Object.keys(LABELS) as Command[]).map((name) => [name, button(LABELS[name], () => { press(name); }, { class: "db-button" })]));
+  const questionText = h("span");
+  const keepRunning = button("Go on", () => { setFolded(true); }, { class: "db-button" });
   const question = h(
     "div",
-    { class: "db-sure", role: "group", "aria-label": "Cancel the run?", hidden: true, onkeydown: (event: KeyboardEvent) => { if (event.key === "Escape") fold(true); } },
-    told, button("Cancel the run", () => { fold(true); send("cancel"); }, { class: "db-button danger" }), goOn,
+    { class: "db-sure", role: "group", "aria-label": "Cancel the run?", hidden: true, onkeydown: (event: KeyboardEvent) => { if (event.key === "Escape") setFolded(true); } },
+    questionText, button("Cancel the run", () => { setFolded(true); send("cancel"); }, { class: "db-button danger" }), keepRunning,
   );
 
-  function press(name: Name): void {
+  function press(name: Command): void {
     if (name !== "cancel") send(name);
-    else fold(!question.hidden);
+    else setFolded(!question.hidden);
   }
 
-  function fold(isFolded: boolean): void {
-    setText(told, `Cancel the run? ${keptText(currentOf(model.header))}`);
+  function setFolded(isFolded: boolean): void {
+    setText(questionText, `Cancel the run? ${keptText(currentOf(model.header))}`);
     question.hidden = isFolded;
     buttons.get("cancel")?.setAttribute("aria-expanded", String(!isFolded));
-    (isFolded ? buttons.get("cancel") : goOn)?.focus();
+    (isFolded ? buttons.get("cancel") : keepRunning)?.focus();
   }
 
-  function send(command: Name): void {
+  function send(command: Command): void {
     const pressed = buttons.get(command);
     pressed?.setAttribute("aria-busy", "true");
     void connection.control(command).then((ack) => {
@@ -43,9 +43,9 @@ export function actions(model: Model, connection: Pick<Connection, "control">, s
 
   function show(): void {
     const { header, connected, failures } = model;
-    const isCarded = failures.total > 0 && header?.ways.some(({ name }) => name !== "replay") === true; // its card offers the ways on, with their price
+    const hasFailureCard = failures.total > 0 && header?.ways.some(({ name }) => name !== "replay") === true; // its card offers the ways on, with their price
     for (const [name, element] of buttons) {
-      const isOffered = header?.commands.includes(name) === true && !(name === "resume" && isCarded);
+      const isOffered = header?.commands.includes(name) === true && !(name === "resume" && hasFailureCard);
       if (!isOffered && document.activeElement === element) element.closest<HTMLElement>("[tabindex]")?.focus(); // or it is nowhere
       element.hidden = !isOffered;
       element.disabled = connected !== "connected";

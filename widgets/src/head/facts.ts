@@ -5,8 +5,8 @@ import { h } from "../shared/dom";
 import { dollars, duration, plural, price } from "../shared/format";
 import type { Model } from "../shared/model";
 
-const NEAR = 0.8;
-const OWN = ["cost", "model calls", "tokens"]; // gauges that stand with their fact
+const NEAR_LIMIT = 0.8;
+const GAUGES_OF_FACTS = ["cost", "model calls", "tokens"]; // gauges that stand with their fact
 
 interface Fact {
   name: string;
@@ -24,12 +24,12 @@ export function facts(model: Model): { element: HTMLElement; update: () => void 
   function update(): void {
     if (model.header === null) return;
     const rows = factsOf(model.header, model.originUs + model.clockNow());
-    const who = model.header.spenders.length < 2 ? "" : model.header.spenders.map(spenderText).join(" · ");
-    if (JSON.stringify([rows, who]) === shown) return;
-    shown = JSON.stringify([rows, who]);
+    const spenderList = model.header.spenders.length < 2 ? "" : model.header.spenders.map(spenderText).join(" · ");
+    if (JSON.stringify([rows, spenderList]) === shown) return;
+    shown = JSON.stringify([rows, spenderList]);
     list.replaceChildren(...rows.map(factRow));
-    spenders.textContent = who;
-    spenders.hidden = who === "";
+    spenders.textContent = spenderList;
+    spenders.hidden = spenderList === "";
   }
 
   return { element: h("div", {}, list, spenders), update };
@@ -46,19 +46,19 @@ function factsOf(header: Header, now: number): Fact[] {
     (tokens > 0 || gauge("tokens") !== undefined) && { name: "Tokens", value: count(tokens), gauge: gauge("tokens"), title: split },
     ...times(header, now),
   ];
-  const known = rows.filter((row) => row !== false);
-  const others = header.gauges.filter((each) => !OWN.includes(each.name) || (each.name === "cost" && header.cost === null));
-  return [...known, ...others.map((each) => ({ name: each.name.replace(/^./, (first) => first.toUpperCase()), value: amount(each.spent, each.unit), gauge: each }))];
+  const ownFacts = rows.filter((row) => row !== false);
+  const otherGauges = header.gauges.filter((each) => !GAUGES_OF_FACTS.includes(each.name) || (each.name === "cost" && header.cost === null));
+  return [...ownFacts, ...otherGauges.map((each) => ({ name: each.name.replace(/^./, (first) => first.toUpperCase()), value: amount(each.spent, each.unit), gauge: each }))];
 }
 
 /** How long it worked, and apart from that how long a person let it wait or had it paused. */
 function times(header: Header, now: number): Fact[] {
   const since = header.since_us === null ? 0 : Math.max(0, now - header.since_us);
-  const spent = (doing: Doing, until: number): number => until + (header.doing === doing ? since : 0);
+  const timeSpent = (doing: Doing, until: number): number => until + (header.doing === doing ? since : 0);
   const rows: [string, number][] = [
-    ["Worked", spent("worked", header.worked_us)],
-    ["Waited for you", spent("waited", header.waited_us)],
-    ["Paused", spent("paused", header.paused_us)],
+    ["Worked", timeSpent("worked", header.worked_us)],
+    ["Waited for you", timeSpent("waited", header.waited_us)],
+    ["Paused", timeSpent("paused", header.paused_us)],
   ];
   return rows.filter(([, micros]) => micros > 0).map(([name, micros]) => ({ name, value: duration(micros) }));
 }
@@ -79,7 +79,7 @@ function spenderText({ agent, requests, cost }: Spender): string {
 
 function factRow({ name, value, gauge, title }: Fact): HTMLElement {
   const share = gauge === undefined ? 0 : gauge.limit > 0 ? gauge.spent / gauge.limit : 1;
-  const level = gauge === undefined ? null : share >= 1 ? "spent" : share >= NEAR ? "near" : "fine";
+  const level = gauge === undefined ? null : share >= 1 ? "spent" : share >= NEAR_LIMIT ? "near" : "fine";
   const sign = { spent: "✕ ", near: "▲ ", fine: "" }[level ?? "fine"];
   const bound = gauge === undefined ? "" : ` of ${amount(gauge.limit, gauge.unit)}`;
   const bar = gauge !== undefined && track(gauge, share, `${gauge.name} ${value}${bound}`);

@@ -21,13 +21,13 @@ const DURABILITY = {
   relaxed: ["relaxed", "Events survive a crash of this process; a power failure may take the latest."],
   memory: ["memory only", "Events are kept in memory and end with this process."],
 } as const;
-const [TICK, SETTLED] = [500, 200]; // milliseconds; numbers that change faster than that nobody reads
+const [TICK, MIN_TICK] = [500, 200]; // milliseconds; numbers that change faster than that nobody reads
 
 /** Makes the head; `root` is the view whose keys it lists, and `spread` what stands under the bars. */
 export function header(root: HTMLElement, model: Model, connection: Pick<Connection, "control">, spread: View): View {
   const name = h("h2", { class: "db-name" });
   const status = h("span", { class: "db-status" });
-  const asked = button("", () => { root.querySelector(".divebook-prompt .card")?.scrollIntoView({ block: "center" }); }, { class: "quiet small db-asks", hidden: true });
+  const questionButton = button("", () => { root.querySelector(".divebook-prompt .card")?.scrollIntoView({ block: "center" }); }, { class: "quiet small db-asks", hidden: true });
   const when = h("span", { class: "db-when" });
   const durability = h("span", { class: "db-badge", tabindex: 0 });
   const dashboards = h("span", { class: "db-dashboards", hidden: true });
@@ -36,89 +36,89 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   const error = h("div", { class: "db-error", role: "alert", hidden: true });
   const keys = keysList(root);
   const copy = copyButton(() => pythonOf(model.header), { class: "quiet small", title: "Copy the line that opens this run in any notebook", "aria-label": "Copy the line that opens this run" });
-  const acting = actions(model, connection, say);
-  const [going, told] = [progress(model), facts(model)];
+  const actionBar = actions(model, connection, showNotice);
+  const [progressBars, consumption] = [progress(model), facts(model)];
 
-  let said = "";
+  let message = "";
   let hasFailed = false; // and with it the cell of this view
-  let tickedAt = 0;
-  let linked = "";
+  let lastTick = 0;
+  let linkKey = "";
 
-  function say(text: string): void {
-    said = text;
-    const shown = { connecting: "connecting to the kernel …", connected: said, detached: stopped(model) }[model.connected] || pausedText(model) || mendedText(model, hasFailed);
+  function showNotice(text: string): void {
+    message = text;
+    const shown = { connecting: "connecting to the kernel …", connected: message, detached: stoppedText(model) }[model.connected] || pausedText(model) || completedText(model, hasFailed);
     setText(notice, shown);
     notice.hidden = shown === "";
   }
 
   function show(): void {
-    const shown = model.header;
-    if (shown === null) return;
-    hasFailed ||= shown.status === "failed";
-    setText(name, shown.workflow);
-    name.title = shown.execution_id;
-    const standing = standingOf(shown);
-    setText(status, `${SIGNS[standing] ?? ""} ${standing}`);
-    status.dataset["status"] = standing;
-    status.title = standing === "asleep" ? "It goes on by itself: a bar in the timeline says what it waits for." : "";
-    setText(when, shown.started_us === null ? "" : `began ${moment(shown.started_us)}`);
-    const [word, meaning] = DURABILITY[shown.durability];
+    const header = model.header;
+    if (header === null) return;
+    hasFailed ||= header.status === "failed";
+    setText(name, header.workflow);
+    name.title = header.execution_id;
+    const displayStatus = displayStatusOf(header);
+    setText(status, `${SIGNS[displayStatus] ?? ""} ${displayStatus}`);
+    status.dataset["status"] = displayStatus;
+    status.title = displayStatus === "asleep" ? "It goes on by itself: a bar in the timeline says what it waits for." : "";
+    setText(when, header.started_us === null ? "" : `began ${moment(header.started_us)}`);
+    const [word, meaning] = DURABILITY[header.durability];
     setText(durability, word);
     durability.title = meaning;
     durability.setAttribute("aria-label", `${word}: ${meaning}`);
-    durability.dataset["durability"] = shown.durability;
-    link(shown);
-    setText(waits, shown.waits);
-    waits.hidden = shown.waits === "";
-    setText(error, shown.error);
-    error.dataset["status"] = standing;
-    error.hidden = shown.error === "" || model.failures.total > 0; // its card says it
-    say(said);
-    ask();
-    if (!shown.live || Date.now() - tickedAt > SETTLED) tick();
+    durability.dataset["durability"] = header.durability;
+    showLinks(header);
+    setText(waits, header.waits);
+    waits.hidden = header.waits === "";
+    setText(error, header.error);
+    error.dataset["status"] = displayStatus;
+    error.hidden = header.error === "" || model.failures.total > 0; // its card says it
+    showNotice(message);
+    showQuestions();
+    if (!header.live || Date.now() - lastTick > MIN_TICK) tick();
   }
 
-  function link({ dashboards: addresses, live }: Header): void {
-    const links = live ? addresses.filter(isOfWeb) : [];
-    if (links.join(" ") === linked) return;
-    linked = links.join(" ");
+  function showLinks({ dashboards: addresses, live }: Header): void {
+    const links = live ? addresses.filter(isWebAddress) : [];
+    if (links.join(" ") === linkKey) return;
+    linkKey = links.join(" ");
     dashboards.replaceChildren(...links.map((href) => h("a", { href, title: href, target: "_blank", rel: "noopener noreferrer" }, "Dask dashboard ↗")));
     dashboards.hidden = links.length === 0;
   }
 
-  function ask(): void {
+  function showQuestions(): void {
     const open = [...model.questions.values()].filter((question) => question.status === "pending").length;
-    asked.hidden = open === 0 || model.isOver;
-    setText(asked, `? ${plural(open, "question")} for you`);
+    questionButton.hidden = open === 0 || model.isOver;
+    setText(questionButton, `? ${plural(open, "question")} for you`);
   }
 
   function tick(): void {
-    tickedAt = Date.now();
-    going.update();
-    told.update();
+    lastTick = Date.now();
+    progressBars.update();
+    consumption.update();
   }
 
   const timer = setInterval(tick, TICK);
   const undo = model.on((change) => {
     if (change === "header" || change === "failures") show();
-    if (change === "questions") ask();
-    if (change === "connection") say("");
+    if (change === "questions") showQuestions();
+    if (change === "connection") showNotice("");
   });
-  say("");
-  const end = h("div", { class: "db-actions", role: "group", "aria-label": "Run" }, acting.element, copy, keys.button);
-  const line = h("div", { class: "db-top" }, name, status, asked, when, durability, dashboards, end);
-  const element = h("div", { class: "db-header" }, line, acting.question, keys.element, going.element, spread.element, told.element, error, notice, waits);
+  showNotice("");
+  const end = h("div", { class: "db-actions", role: "group", "aria-label": "Run" }, actionBar.element, copy, keys.button);
+  const line = h("div", { class: "db-top" }, name, status, questionButton, when, durability, dashboards, end);
+  const element = h("div", { class: "db-header" }, line, actionBar.question, keys.element, progressBars.element, spread.element, consumption.element, error, notice, waits);
   const destroy = (): void => {
     clearInterval(timer);
     undo();
-    acting.destroy();
+    actionBar.destroy();
     spread.destroy();
   };
   return { element, destroy };
 }
 
 /** Tells whether an address is one of pages, and no script. */
-function isOfWeb(address: string): boolean {
+function isWebAddress(address: string): boolean {
   return /^https?:\/\//i.test(address);
 }
 
@@ -126,21 +126,21 @@ function pythonOf(header: Header | null): string {
   return `import divebook; run = divebook.show(${JSON.stringify(header?.execution_id ?? "")})`;
 }
 
-function stopped({ header }: Model): string {
+function stoppedText({ header }: Model): string {
   return kernelStopped(`continue${header === null ? "." : `, or: %dive resume ${header.execution_id}`}`);
 }
 
 function pausedText({ header }: Model): string {
-  return header !== null && standingOf(header) === "paused" ? "paused. Run the cell again to continue." : "";
+  return header !== null && displayStatusOf(header) === "paused" ? "paused. Run the cell again to continue." : "";
 }
 
 /** Says how a notebook comes by what a run has come to after its cell had ended with the error. */
-function mendedText({ header }: Model, hasFailed: boolean): string {
+function completedText({ header }: Model, hasFailed: boolean): string {
   return hasFailed && header?.status === "completed" ? "The run has completed, after its cell had failed. Run the cell again to use the result: it is taken from the log." : "";
 }
 
 /** Returns how a run stands. For its log one that somebody paused is running, and one that lets time pass is waiting. */
-function standingOf({ status, doing, live, ended_us: ended }: Header): string {
+function displayStatusOf({ status, doing, live, ended_us: ended }: Header): string {
   if (ended !== null) return status;
   if (doing === "asleep" && status === "waiting") return "asleep";
   return doing === "paused" && !live && status !== "enqueued" ? "paused" : status;

@@ -6,7 +6,7 @@ import { h } from "../shared/dom";
 import { duration } from "../shared/format";
 import type { Model } from "../shared/model";
 
-const MOST = 3;
+const MAX_BARS = 3;
 const number = (count: number): string => count.toLocaleString("en");
 
 /** Makes the bars; `update` shows them as they are now. */
@@ -31,18 +31,18 @@ export function progress(model: Model): { element: HTMLElement; update: () => vo
 /** Returns the steps that are worth a bar: those that run, or the last that is not whole and those of which is told what they gave. */
 export function rowsOf(header: Header | null): StepProgress[] {
   const current = currentOf(header);
-  const steps = known(header);
+  const steps = stepsWithItems(header);
   const running = steps.filter((step) => step.running);
-  if (running.length > 0) return running.slice(-MOST);
-  return steps.filter((step) => step === current || step.spread.length > 0).slice(-MOST);
+  if (running.length > 0) return running.slice(-MAX_BARS);
+  return steps.filter((step) => step === current || step.spread.length > 0).slice(-MAX_BARS);
 }
 
 /** Returns the step of which people want to know how far it is. */
 export function currentOf(header: Header | null): StepProgress | undefined {
-  return known(header).findLast((step) => step.running) ?? known(header).findLast((step) => step.done < step.total);
+  return stepsWithItems(header).findLast((step) => step.running) ?? stepsWithItems(header).findLast((step) => step.done < step.total);
 }
 
-function known(header: Header | null): StepProgress[] {
+function stepsWithItems(header: Header | null): StepProgress[] {
   return (header?.progress ?? []).filter((step) => step.total > 0);
 }
 

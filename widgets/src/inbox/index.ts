@@ -8,7 +8,7 @@ import { h, setText } from "../shared/dom";
 import { contain } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { kernelStopped } from "../shared/words";
-import { Asking, InboxChannel } from "./inbox";
+import { InboxState, InboxChannel } from "./inbox";
 import "./inbox.css";
 
 const WORDS = {
@@ -18,28 +18,28 @@ const WORDS = {
 };
 
 function render({ model: wire, el }: RenderProps): () => void {
-  const asking = new Asking();
-  const channel = new InboxChannel(wire, asking, () => isHosted(el));
+  const state = new InboxState();
+  const channel = new InboxChannel(wire, state, () => isHosted(el));
   const answer = (id: string, response: unknown): ReturnType<InboxChannel["answer"]> => channel.answer(id, response);
-  const prompt = new Prompt({ answer, away: away(asking), now: () => asking.now(), drafts });
+  const prompt = new Prompt({ answer, away: away(state), now: () => state.now(), drafts });
   const notice = h("p", { class: "notice", role: "status" });
   const root = h("div", { class: "divebook divebook-inbox" }, notice, prompt.element);
   contain(root);
   el.append(root);
-  const forget = onThemeChange(root);
+  const stopThemeUpdates = onThemeChange(root);
 
   function show(): void {
-    prompt.update([...asking.questions.values()]);
+    prompt.update([...state.questions.values()]);
     prompt.reach();
-    const more = asking.hidden > 0 ? `${asking.hidden.toLocaleString("en")} more open questions: answer these first` : "";
-    const empty = asking.questions.size === 0 ? "No open question" : "";
-    setText(notice, WORDS[asking.connected] || more || empty);
+    const more = state.hidden > 0 ? `${state.hidden.toLocaleString("en")} more open questions: answer these first` : "";
+    const empty = state.questions.size === 0 ? "No open question" : "";
+    setText(notice, WORDS[state.connected] || more || empty);
   }
 
-  asking.changed = show;
+  state.onChange = show;
   show();
   return () => {
-    forget();
+    stopThemeUpdates();
     channel.close();
     prompt.destroy();
     root.remove();

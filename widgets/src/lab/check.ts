@@ -3,11 +3,11 @@
 /** Throws unless a value is as it must be. */
 export type Check = (value: unknown, where: string) => void;
 
-const MOST_TEXT = 40_000_000;
-const LARGEST = Number.MAX_SAFE_INTEGER;
+const MAX_TEXT_LENGTH = 40_000_000;
+const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
 
-function refuse(where: string, wanted: string): never {
-  throw new Error(`${where} is not ${wanted}`);
+function refuse(where: string, expected: string): never {
+  throw new Error(`${where} is not ${expected}`);
 }
 
 /** Tells whether a value is an object with names. */
@@ -18,15 +18,15 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 export const anything: Check = () => undefined;
 
 export const text: Check = (value, where) => {
-  if (typeof value !== "string" || value.length > MOST_TEXT) refuse(where, "a text");
+  if (typeof value !== "string" || value.length > MAX_TEXT_LENGTH) refuse(where, "a text");
 };
 
-export const truth: Check = (value, where) => {
+export const boolean: Check = (value, where) => {
   if (typeof value !== "boolean") refuse(where, "true or false");
 };
 
 /** A number within limits; whole ones only unless it says otherwise. */
-export function number(least = -LARGEST, most = LARGEST, whole = true): Check {
+export function number(least = -MAX_NUMBER, most = MAX_NUMBER, whole = true): Check {
   return (value, where) => {
     const fits = typeof value === "number" && value >= least && value <= most && (!whole || Number.isInteger(value));
     if (!fits) refuse(where, "a number within its limits");
@@ -53,7 +53,7 @@ export function tableOf(check: Check): Check {
 }
 
 /** An object with these parts at least. */
-export function having(parts: Record<string, Check>): Check {
+export function objectOf(parts: Record<string, Check>): Check {
   return (value, where) => {
     if (!isObject(value)) refuse(where, "an object");
     for (const [name, check] of Object.entries(parts)) check(Object.hasOwn(value, name) ? value[name] : undefined, `${where}.${name}`);

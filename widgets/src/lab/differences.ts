@@ -5,7 +5,7 @@ import { button, setAttribute } from "../shared/element";
 import { keysList } from "../shared/keys";
 
 const KINDS = ["changed", "added", "removed"] as const;
-const MOST_SAME = 12; // widths of a mark: so that a difference stays wide enough to be pressed
+const MAX_SAME_WIDTH = 12; // widths of a mark: so that a difference stays wide enough to be pressed
 type Kind = (typeof KINDS)[number] | "";
 
 /** Rows of HTML that came without a script: those that differ, and those that say how many between them are the same. */
@@ -15,24 +15,24 @@ export class Differences {
   readonly #rows: HTMLElement[];
   readonly #same: HTMLElement[];
   readonly #marks = new Map<HTMLElement, HTMLElement>();
-  readonly #told = h("span", { role: "status" });
-  readonly #search = h("input", { type: "search", "aria-label": "Search the differences", placeholder: "Step, prompt, answer", "aria-keyshortcuts": "/", oninput: () => { this.#choose(); } });
+  readonly #position = h("span", { role: "status" });
+  readonly #search = h("input", { type: "search", "aria-label": "Search the differences", placeholder: "Step, prompt, answer", "aria-keyshortcuts": "/", oninput: () => { this.#applyFilter(); } });
   readonly #kinds: HTMLElement;
   #kind: Kind = "";
-  #at: HTMLElement | null = null;
+  #current: HTMLElement | null = null;
 
   constructor(all: HTMLElement[], root: HTMLElement) {
     this.#rows = all.filter((row) => row.matches(".divebook-difference"));
     this.#same = all.filter((row) => !this.#rows.includes(row));
     this.#kinds = h("div", { class: "seg", role: "group", "aria-label": "Which differences" });
     const counts = KINDS.map((kind) => ({ kind, count: this.#rows.filter((row) => kindOf(row) === kind).length })).filter(({ count }) => count > 0);
-    this.#kinds.append(this.#offer("", "All", this.#rows.length), ...counts.map(({ kind, count }) => this.#offer(kind, kind, count)));
+    this.#kinds.append(this.#kindButton("", "All", this.#rows.length), ...counts.map(({ kind, count }) => this.#kindButton(kind, kind, count)));
     this.#kinds.hidden = counts.length < 2;
-    const way = (name: string, key: string, by: 1 | -1): HTMLElement => button(name, () => { this.#go(by); }, { class: "small", "aria-keyshortcuts": key, title: `${name} (${key})` });
+    const stepButton = (name: string, key: string, by: 1 | -1): HTMLElement => button(name, () => { this.#step(by); }, { class: "small", "aria-keyshortcuts": key, title: `${name} (${key})` });
     const keys = keysList(root);
-    const row = h("div", { class: "row" }, this.#kinds, this.#search, h("span", { class: "grow" }), this.#told, way("Difference before", "P", -1), way("Next difference", "N", 1), keys.button);
+    const row = h("div", { class: "row" }, this.#kinds, this.#search, h("span", { class: "grow" }), this.#position, stepButton("Difference before", "P", -1), stepButton("Next difference", "N", 1), keys.button);
     this.parts = [row, this.#map(all), keys.element];
-    this.#tell();
+    this.#showPosition();
   }
 
   /** Each difference as a mark, in order; what is the same between two is as wide as it is long, within reason. */
@@ -44,8 +44,8 @@ export class Differences {
       if (by === undefined) return;
       event.preventDefault();
       event.stopPropagation();
-      this.#go(by as 1 | -1);
-      if (this.#at !== null) this.#marks.get(this.#at)?.focus();
+      this.#step(by as 1 | -1);
+      if (this.#current !== null) this.#marks.get(this.#current)?.focus();
     });
     const legend = KINDS.filter((kind) => this.#rows.some((row) => kindOf(row) === kind)).map((kind) => h("span", {}, h("span", { class: `mark ${kind}`, "aria-hidden": "true" }), kind));
     return h("div", { class: "mapped" }, map, h("div", { class: "legend" }, h("span", {}, h("span", { class: "mark", "aria-hidden": "true" }), "the same"), ...legend));
@@ -53,75 +53,75 @@ export class Differences {
 
   #mark(row: HTMLElement): HTMLElement {
     const name = nameOf(row);
-    const mark = button("", () => { this.#stand(row); }, { class: `mark ${kindOf(row)}`, "aria-label": name, title: name, tabindex: this.#marks.size === 0 ? 0 : -1 });
+    const mark = button("", () => { this.#goTo(row); }, { class: `mark ${kindOf(row)}`, "aria-label": name, title: name, tabindex: this.#marks.size === 0 ? 0 : -1 });
     this.#marks.set(row, mark);
     return mark;
   }
 
-  #offer(kind: Kind, name: string, count: number): HTMLElement {
-    const choose = (): void => {
+  #kindButton(kind: Kind, name: string, count: number): HTMLElement {
+    const select = (): void => {
       this.#kind = kind;
-      for (const each of this.#kinds.children) setAttribute(each, "aria-pressed", String(each === made));
-      this.#choose();
+      for (const element of this.#kinds.children) setAttribute(element, "aria-pressed", String(element === element));
+      this.#applyFilter();
     };
-    const made = button(`${name} ${count.toLocaleString("en")}`, choose, { class: "small", "aria-pressed": String(kind === this.#kind) });
-    return made;
+    const element = button(`${name} ${count.toLocaleString("en")}`, select, { class: "small", "aria-pressed": String(kind === this.#kind) });
+    return element;
   }
 
   /** Leaves in sight what is asked for; what is the same stands between all differences only. */
-  #choose(): void {
-    const wanted = this.#search.value.trim().toLowerCase();
+  #applyFilter(): void {
+    const words = this.#search.value.trim().toLowerCase();
     for (const row of this.#rows) {
-      row.hidden = (this.#kind !== "" && kindOf(row) !== this.#kind) || !row.textContent.toLowerCase().includes(wanted);
+      row.hidden = (this.#kind !== "" && kindOf(row) !== this.#kind) || !row.textContent.toLowerCase().includes(words);
       this.#marks.get(row)?.classList.toggle("out", row.hidden);
     }
-    for (const row of this.#same) row.hidden = this.#kind !== "" || wanted !== "";
-    if (this.#at?.hidden === true) this.#leave();
-    this.#tell();
+    for (const row of this.#same) row.hidden = this.#kind !== "" || words !== "";
+    if (this.#current?.hidden === true) this.#clearCurrent();
+    this.#showPosition();
   }
 
-  #go(by: 1 | -1): void {
-    const rows = this.#inSight();
-    const place = this.#at === null ? (by > 0 ? 0 : rows.length - 1) : (rows.indexOf(this.#at) + by + rows.length) % rows.length;
+  #step(by: 1 | -1): void {
+    const rows = this.#visibleRows();
+    const place = this.#current === null ? (by > 0 ? 0 : rows.length - 1) : (rows.indexOf(this.#current) + by + rows.length) % rows.length;
     const row = rows[place];
-    if (row !== undefined) this.#stand(row);
+    if (row !== undefined) this.#goTo(row);
   }
 
-  #stand(row: HTMLElement): void {
-    this.#leave();
-    this.#at = row;
-    if (row.hidden) this.#all();
+  #goTo(row: HTMLElement): void {
+    this.#clearCurrent();
+    this.#current = row;
+    if (row.hidden) this.#resetFilter();
     row.classList.add("db-at");
     row.tabIndex = -1;
     for (const [each, mark] of this.#marks) {
       setAttribute(mark, "aria-current", each === row ? "true" : null);
       mark.tabIndex = each === row ? 0 : -1;
     }
-    this.#tell();
+    this.#showPosition();
     row.focus({ preventScroll: true });
     row.scrollIntoView({ block: "center" });
   }
 
   /** Shows all again: somebody goes to one on the map that was not asked for. */
-  #all(): void {
+  #resetFilter(): void {
     this.#search.value = "";
     (this.#kinds.firstElementChild as HTMLElement).click();
   }
 
-  #leave(): void {
-    this.#at?.classList.remove("db-at");
-    if (this.#at !== null) setAttribute(this.#marks.get(this.#at) ?? this.#at, "aria-current", null);
-    this.#at = null;
+  #clearCurrent(): void {
+    this.#current?.classList.remove("db-at");
+    if (this.#current !== null) setAttribute(this.#marks.get(this.#current) ?? this.#current, "aria-current", null);
+    this.#current = null;
   }
 
-  #inSight(): HTMLElement[] {
+  #visibleRows(): HTMLElement[] {
     return this.#rows.filter((row) => !row.hidden);
   }
 
-  #tell(): void {
-    const rows = this.#inSight();
+  #showPosition(): void {
+    const rows = this.#visibleRows();
     const count = rows.length.toLocaleString("en");
-    setText(this.#told, rows.length === 0 ? "none of them fits" : this.#at === null ? `${count} here` : `${(rows.indexOf(this.#at) + 1).toLocaleString("en")} of ${count}`);
+    setText(this.#position, rows.length === 0 ? "none of them fits" : this.#current === null ? `${count} here` : `${(rows.indexOf(this.#current) + 1).toLocaleString("en")} of ${count}`);
   }
 }
 
@@ -137,6 +137,6 @@ function nameOf(row: HTMLElement): string {
 function sameMark(row: HTMLElement): HTMLElement {
   const count = Number((/\d[\d,]*/.exec(row.textContent)?.[0] ?? "1").replaceAll(",", ""));
   const mark = h("span", { class: "mark", title: row.textContent.trim() });
-  mark.style.flexGrow = String(Math.min(MOST_SAME, Math.sqrt(count)));
+  mark.style.flexGrow = String(Math.min(MAX_SAME_WIDTH, Math.sqrt(count)));
   return mark;
 }

@@ -7,19 +7,19 @@ const MAGIC = /^\s*%%dive(?:\s|$)/;
 
 /** Colours the cells of all notebooks, those included that are opened later. */
 export function highlight(tracker: Tracker<CodePanel>, languages: Languages): void {
-  const seen = new WeakSet<CodeModel>();
+  const watchedModels = new WeakSet<CodeModel>();
   const follow = (panel: CodePanel): void => {
     void panel.context.ready.then(() => {
-      const look = (): void => {
+      const watchNewCells = (): void => {
         for (const { model } of panel.content.widgets) {
-          if (model.type === "code" && !seen.has(model)) watch(model, panel, languages);
-          seen.add(model);
+          if (model.type === "code" && !watchedModels.has(model)) watch(model, panel, languages);
+          watchedModels.add(model);
         }
       };
-      const soon = (): void => { setTimeout(look, 0); }; // the cells' widgets are made after the model's signal
-      panel.content.model?.cells.changed.connect(soon);
-      panel.content.modelChanged.connect(soon);
-      look();
+      const watchLater = (): void => { setTimeout(watchNewCells, 0); }; // the cells' widgets are made after the model's signal
+      panel.content.model?.cells.changed.connect(watchLater);
+      panel.content.modelChanged.connect(watchLater);
+      watchNewCells();
     });
   };
   tracker.forEach(follow);

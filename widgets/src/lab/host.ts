@@ -8,18 +8,18 @@ import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from
 export const VIEW = "application/vnd.divebook.view+json";
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 const RANK = -20; // the widgets' own renderer has -10
-const TRIES = 3; // a view whose model has not been announced yet is asked for again
-const PATIENCE = 1_500; // milliseconds for the widgets' manager: a busy kernel keeps it waiting
+const MAX_TRIES = 3; // a view whose model has not been announced yet is asked for again
+const MANAGER_TIMEOUT = 1_500; // milliseconds for the widgets' manager: a busy kernel keeps it waiting
 
 /** Has the outputs of all notebooks host live views, those included that are opened later. */
 export function hostViews(tracker: Tracker, base: PanelClass): void {
   const Host = hostClass(base);
-  const take = (panel: Panel): void => {
+  const register = (panel: Panel): void => {
     const createRenderer = (): Renderer => new Host(panel);
     panel.content.rendermime.addFactory({ safe: false, mimeTypes: [VIEW], createRenderer }, RANK);
   };
-  tracker.forEach(take);
-  tracker.widgetAdded.connect((_, panel) => { take(panel); });
+  tracker.forEach(register);
+  tracker.widgetAdded.connect((_, panel) => { register(panel); });
 }
 
 type HostClass = new (panel: Panel) => Renderer;
@@ -28,12 +28,12 @@ type HostClass = new (panel: Panel) => Renderer;
 function hostClass(base: PanelClass): HostClass {
   return class extends base implements Renderer {
     readonly #panel: Panel;
-    readonly #mutations = new MutationObserver(() => { this.#choose(); });
+    readonly #mutations = new MutationObserver(() => { this.#update(); });
     #id = "";
     #live: Renderer | null = null;
     #saved: Renderer | null = null;
     #model: MimeModel | null = null;
-    #isSettled = false;
+    #canShowSaved = false;
 
     constructor(panel: Panel) {
       super();
@@ -44,8 +44,8 @@ function hostClass(base: PanelClass): HostClass {
     async renderModel(model: MimeModel): Promise<void> {
       this.#model = model;
       const id = modelId(model.data[VIEW]);
-      if (id !== this.#id) await this.#begin(id);
-      else if (this.#saved !== null) await this.#show(model);
+      if (id !== this.#id) await this.#load(id);
+      else if (this.#saved !== null) await this.#showSaved(model);
     }
 
     override dispose(): void {
@@ -54,11 +54,11 @@ function hostClass(base: PanelClass): HostClass {
     }
 
     /** Asks for the view; until it is known whether there is one, nothing is shown for a moment. */
-    async #begin(id: string): Promise<void> {
+    async #load(id: string): Promise<void> {
       this.#id = id;
-      this.#isSettled = false;
-      setTimeout(() => { this.#settle(); }, PATIENCE);
-      await managed(this.#panel);
+      this.#canShowSaved = false;
+      setTimeout(() => { this.#allowSaved(); }, MANAGER_TIMEOUT);
+      await managerReady(this.#panel);
       if (this.isDisposed || id !== this.#id) return;
       this.#live?.dispose();
       this.#live = rendererOf(this.#panel.content.rendermime, WIDGET);
@@ -66,51 +66,51 @@ function hostClass(base: PanelClass): HostClass {
         this.addWidget(this.#live);
         this.#mutations.disconnect();
         this.#mutations.observe(this.#live.node, { childList: true });
-        await this.#ask(this.#live, id, TRIES);
+        await this.#render(this.#live, id, MAX_TRIES);
       }
-      this.#settle();
+      this.#allowSaved();
     }
 
-    async #ask(live: Renderer, id: string, tries: number): Promise<void> {
-      await live.renderModel(only({ [WIDGET]: { version_major: 2, version_minor: 0, model_id: id } }));
+    async #render(live: Renderer, id: string, tries: number): Promise<void> {
+      await live.renderModel(mimeModel({ [WIDGET]: { version_major: 2, version_minor: 0, model_id: id } }));
       if (tries > 1 && live.node.firstElementChild === null) {
-        setTimeout(() => { if (!this.isDisposed && live === this.#live && live.node.firstElementChild === null) void this.#ask(live, id, tries - 1); }, PATIENCE);
+        setTimeout(() => { if (!this.isDisposed && live === this.#live && live.node.firstElementChild === null) void this.#render(live, id, tries - 1); }, MANAGER_TIMEOUT);
       }
     }
 
-    #settle(): void {
-      this.#isSettled = true;
-      this.#choose();
+    #allowSaved(): void {
+      this.#canShowSaved = true;
+      this.#update();
     }
 
     /** Shows the view if it is there (else there is nothing, or a text that says so), what is saved otherwise. */
-    #choose(): void {
+    #update(): void {
       if (this.isDisposed) return;
       const hasView = this.#live !== null && this.#live.node.firstElementChild !== null;
       if (this.#live !== null) this.#live.node.style.display = hasView ? "" : "none";
       if (hasView) {
         this.#saved?.dispose();
         this.#saved = null;
-      } else if (this.#isSettled && this.#saved === null && this.#model !== null) {
-        void this.#show(this.#model);
+      } else if (this.#canShowSaved && this.#saved === null && this.#model !== null) {
+        void this.#showSaved(this.#model);
       }
     }
 
     /** Shows what is saved, in the form that the page likes best. */
-    async #show(model: MimeModel): Promise<void> {
-      const rest = Object.fromEntries(Object.entries(model.data).filter(([type]) => type !== VIEW && type !== WIDGET));
-      const type = this.#panel.content.rendermime.preferredMimeType(rest, model.trusted ? "any" : "ensure");
+    async #showSaved(model: MimeModel): Promise<void> {
+      const savedData = Object.fromEntries(Object.entries(model.data).filter(([type]) => type !== VIEW && type !== WIDGET));
+      const type = this.#panel.content.rendermime.preferredMimeType(savedData, model.trusted ? "any" : "ensure");
       this.#saved?.dispose();
       this.#saved = type === undefined ? null : rendererOf(this.#panel.content.rendermime, type);
       if (this.#saved === null) return;
       this.addWidget(this.#saved);
-      await this.#saved.renderModel(only(rest, model));
+      await this.#saved.renderModel(mimeModel(savedData, model));
     }
   };
 }
 
 /** Waits until the widgets' manager of a notebook has been told to its renderers; never where there is no kernel. */
-async function managed({ sessionContext }: Panel): Promise<void> {
+async function managerReady({ sessionContext }: Panel): Promise<void> {
   await sessionContext.ready;
   await new Promise((resolve) => { setTimeout(resolve, 0); });
 }
@@ -123,7 +123,7 @@ function modelId(value: unknown): string {
   return typeof value === "object" && value !== null && "model_id" in value && typeof value.model_id === "string" ? value.model_id : "";
 }
 
-function only(data: Record<string, unknown>, like?: MimeModel): MimeModel {
+function mimeModel(data: Record<string, unknown>, like?: MimeModel): MimeModel {
   return { data, metadata: like?.metadata ?? {}, trusted: like?.trusted ?? true, setData: () => undefined };
 }
 

@@ -1,14 +1,14 @@
 // The JupyterLab extension: a federated module, written by hand, so that no bundler of JupyterLab's is needed.
 
-import { goToLines } from "./go";
+import { followLineLinks } from "./linelinks";
 import { highlight } from "./highlight";
-import { PLUGIN, tellOfQuestions } from "./asked";
-import { leadThrough } from "./compared";
+import { PLUGIN, activateQuestions } from "./questions";
+import { renderComparisons } from "./comparison";
 import { hostViews } from "./host";
 import type { App, CellActions, CellMaking, FrontTracker, Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Notices, Palette, PanelApp, PanelClass, SettingRegistry, SideWidgetClass, StatusBar, Tracker } from "./jupyterlab";
-import "./asked.css";
+import "./questions.css";
 import { MIME } from "./decode";
-import { offerPanel, type PanelPart } from "./panel";
+import { addPanel, type PanelPart } from "./panel";
 import { savedRun } from "./view";
 import type { View } from "../shared/dom";
 import type { Load } from "../shared/later";
@@ -37,11 +37,11 @@ async function extension(): Promise<unknown> {
   const { IEditorLanguageRegistry } = await shared<{ IEditorLanguageRegistry: unknown }>("@jupyterlab/codemirror");
   const activate = (_: unknown, tracker: Tracker, languages: Languages): void => {
     highlight(tracker, languages);
-    goToLines(tracker);
+    followLineLinks(tracker);
   };
   const requires = [INotebookTracker, IEditorLanguageRegistry];
-  const colours = { id: "divebook:highlight", description: "Colours %%dive cells as YAML, and goes to lines of cells.", autoStart: true, requires, activate };
-  return [colours, await views(), await questions(), await panel()];
+  const highlighting = { id: "divebook:highlight", description: "Colours %%dive cells as YAML, and goes to lines of cells.", autoStart: true, requires, activate };
+  return [highlighting, await views(), await questions(), await panel()];
 }
 
 async function views(): Promise<unknown> {
@@ -49,7 +49,7 @@ async function views(): Promise<unknown> {
   const { Panel } = await shared<{ Panel: PanelClass }>("@lumino/widgets");
   const activate = (_: unknown, tracker: Tracker): void => {
     hostViews(tracker, Panel);
-    leadThrough(tracker, Panel);
+    renderComparisons(tracker, Panel);
   };
   return { id: "divebook:views", description: "Shows live views, what is saved of them once their kernel is gone, and runs beside each other.", autoStart: true, requires: [INotebookTracker], activate };
 }
@@ -62,7 +62,7 @@ async function questions(): Promise<unknown> {
   const { IStatusBar } = await shared<{ IStatusBar: unknown }>("@jupyterlab/statusbar");
   const activate = (app: App, tracker: Tracker, bar: StatusBar | null, settings: SettingRegistry | null): void => {
     addStyle();
-    tellOfQuestions(app, tracker, { notices, actions: NotebookActions, widget: Widget }, bar, settings);
+    activateQuestions(app, tracker, { notices, actions: NotebookActions, widget: Widget }, bar, settings);
   };
   return { id: PLUGIN, description: "Tells of questions.", autoStart: true, requires: [INotebookTracker], optional: [IStatusBar, ISettingRegistry], activate };
 }
@@ -74,7 +74,7 @@ async function panel(): Promise<unknown> {
   const script = (): Promise<{ default: PanelPart }> => import(/* @vite-ignore */ new URL("panel.js", address).href) as Promise<{ default: PanelPart }>;
   const activate = (app: PanelApp, tracker: FrontTracker, palette: Palette | null): void => {
     addStyle();
-    offerPanel(app, tracker, { actions: NotebookActions, widget: Widget, load: script }, palette);
+    addPanel(app, tracker, { actions: NotebookActions, widget: Widget, load: script }, palette);
   };
   return { id: "divebook:runs", description: "Shows runs and questions beside the notebook.", autoStart: true, requires: [INotebookTracker], optional: [ICommandPalette], activate };
 }
@@ -120,11 +120,11 @@ function addStyle(): void {
 const modules: Record<string, () => Promise<unknown>> = { "./extension": extension, "./mimeExtension": mimeExtension };
 
 const container: Container = {
-  init: (given) => { scope = given; },
+  init: (sharedScope) => { scope = sharedScope; },
   get: async (name) => {
-    const make = modules[name];
-    if (make === undefined) throw new Error(`divebook has no module ${name}`);
-    const module = { __esModule: true, default: await make() };
+    const factory = modules[name];
+    if (factory === undefined) throw new Error(`divebook has no module ${name}`);
+    const module = { __esModule: true, default: await factory() };
     return () => module;
   },
 };

@@ -11,73 +11,73 @@ import { onThemeChange } from "../shared/theme";
 import { kernelStopped } from "../shared/words";
 import "./offer.css";
 
-const GONE = kernelStopped("choose here.");
+const DISCONNECTED_NOTICE = kernelStopped("choose here.");
 
 /** What is known of the kernel. */
-class Standing implements Follower {
+class ConnectionState implements Follower {
   readonly last = 0;
   connected: Connected = "connecting";
 
-  constructor(private readonly changed: () => void) {}
+  constructor(private readonly onChange: () => void) {}
 
   setConnected(connected: Connected): void {
     this.connected = connected;
-    this.changed();
+    this.onChange();
   }
 }
 
 /** Hears the offer, and says what is chosen. */
 class OfferChannel extends Channel<Offer> {
-  constructor(wire: Wire<Offer>, standing: Standing, private readonly told: (offer: Offer) => void) {
-    super(wire, standing);
+  constructor(wire: Wire<Offer>, connection: ConnectionState, private readonly onOffer: (offer: Offer) => void) {
+    super(wire, connection);
   }
 
   protected override take(offer: Offer): void {
     if (offer.view !== this.view || !this.isGreeting) return;
     this.greeted();
-    this.told(offer);
+    this.onOffer(offer);
   }
 }
 
 function render({ model: wire, el }: RenderProps): () => void {
   const text = h("p", { class: "question" });
-  const ways = h("div", { class: "ways" });
+  const buttonList = h("div", { class: "ways" });
   const status = h("p", { class: "status", role: "status" });
-  const root = h("section", { class: "divebook divebook-offer", "aria-label": "The code has changed" }, text, ways, status);
-  let [isChosen, said] = [false, ""];
-  const standing = new Standing(show);
-  const channel = new OfferChannel(wire, standing, begin);
+  const root = h("section", { class: "divebook divebook-offer", "aria-label": "The code has changed" }, text, buttonList, status);
+  let [isChosen, notice] = [false, ""];
+  const connection = new ConnectionState(show);
+  const channel = new OfferChannel(wire, connection, showOffer);
 
-  function begin({ id, text: told, choices }: Offer): void {
-    setText(text, told);
-    ways.replaceChildren(...choices.map((choice, place) => {
-      const chosen = button(choice.label, () => { choose(id, choice.name, choice.label); }, { class: place === 0 ? "primary" : null });
-      return h("div", { class: "row" }, chosen, h("span", { class: "told" }, choice.told));
+  function showOffer({ id, text: question, choices }: Offer): void {
+    setText(text, question);
+    buttonList.replaceChildren(...choices.map((choice, place) => {
+      const choiceButton = button(choice.label, () => { choose(id, choice.name, choice.label); }, { class: place === 0 ? "primary" : null });
+      return h("div", { class: "row" }, choiceButton, h("span", { class: "told" }, choice.told));
     }));
     show();
   }
 
   function choose(id: string, name: string, label: string): void {
     if (isChosen) return;
-    [isChosen, said] = [true, `${label} …`];
+    [isChosen, notice] = [true, `${label} …`];
     show();
     void channel.answer(id, name).then((ack) => {
-      [isChosen, said] = [ack.accepted, ack.accepted ? said : ack.text];
+      [isChosen, notice] = [ack.accepted, ack.accepted ? notice : ack.text];
       show();
     });
   }
 
   function show(): void {
-    const isGone = standing.connected === "detached";
-    for (const one of ways.querySelectorAll("button")) one.disabled = isChosen || standing.connected !== "connected";
-    setText(status, isGone ? GONE : said);
+    const isDetached = connection.connected === "detached";
+    for (const choiceButton of buttonList.querySelectorAll("button")) choiceButton.disabled = isChosen || connection.connected !== "connected";
+    setText(status, isDetached ? DISCONNECTED_NOTICE : notice);
   }
 
   contain(root);
   el.append(root);
-  const forget = onThemeChange(root);
+  const stopThemeUpdates = onThemeChange(root);
   return () => {
-    forget();
+    stopThemeUpdates();
     channel.close();
     root.remove();
   };

@@ -29,12 +29,12 @@ export interface Request {
   /** How deep it lies; 0 for the whole form. */
   depth: number;
   /** Whether it stands below a heading that names it already. */
-  isBare?: boolean;
+  hasOuterTitle?: boolean;
 }
 
-export type Make = (request: Request) => Control;
+export type ControlFactory = (request: Request) => Control;
 
-const MOST_TEXT = 2000;
+const MAX_HINT_LENGTH = 2000;
 
 export function titleFor({ node, name }: Request): string {
   return shown(titleOf(node.schema, name), 200);
@@ -44,17 +44,17 @@ export function titleFor({ node, name }: Request): string {
 export interface Frame {
   element: HTMLElement;
   /** Shows what is wrong at this control, or takes it away. */
-  complain: (problems: Problem[]) => void;
+  showProblems: (problems: Problem[]) => void;
 }
 
 /** Puts label, description and complaints around the input of a single value. */
-export function framed(request: Request, input: HTMLElement): Frame {
+export function fieldFrame(request: Request, input: HTMLElement): Frame {
   const title = titleFor(request);
   const isGroup = input.tagName === "DIV";
   const [inputId, labelId, hintId, errorId] = [newId(), newId(), newId(), newId()] as const;
   input.id = inputId;
   const star = request.required && h("span", { class: "star", title: "needs an answer" }, " *");
-  const label = title === "" || request.isBare === true ? null : h(isGroup ? "span" : "label", { id: labelId, class: "title", for: isGroup ? null : inputId }, title, star);
+  const label = title === "" || request.hasOuterTitle === true ? null : h(isGroup ? "span" : "label", { id: labelId, class: "title", for: isGroup ? null : inputId }, title, star);
   const hint = h("div", { id: hintId, class: "hint" }, hintFor(request.node.schema));
   const error = h("div", { id: errorId, class: "error" });
   setAttribute(input, "aria-describedby", `${errorId} ${hintId}`);
@@ -63,7 +63,7 @@ export function framed(request: Request, input: HTMLElement): Frame {
   if (request.required && !isGroup) setAttribute(input, "aria-required", "true");
   return {
     element: h("div", { class: "field" }, label, hint.textContent !== "" && hint, input, error),
-    complain: (problems) => {
+    showProblems: (problems) => {
       setText(error, problems[0] === undefined ? "" : `${title || "It"} ${problems[0].message}.`);
       setAttribute(input, "aria-invalid", problems.length > 0 ? "true" : null);
     },
@@ -76,7 +76,7 @@ function hintFor(schema: Schema): string {
   const description = text(schema["description"]).trim();
   const examples = list(schema["examples"]).slice(0, 3).map((one) => (typeof one === "string" ? one : JSON.stringify(one)));
   const parts = [description, allowed, examples.length > 0 ? `for example ${examples.join(", ")}` : ""];
-  return shown(parts.filter((part) => part !== "").join(" · "), MOST_TEXT);
+  return shown(parts.filter((part) => part !== "").join(" · "), MAX_HINT_LENGTH);
 }
 
 function* ranges(schema: Schema): Generator<string> {

@@ -3,7 +3,7 @@
 import { array, object, union } from "./compound";
 import type { Control, Request } from "./control";
 import { asSchema, list, nodeOf, type Node, type Schema } from "./schema";
-import { checks, choice, constant, json, number, words, yesNo } from "./simple";
+import { checks, choice, constant, json, number, textControl, yesNo } from "./simple";
 import { problemsOf, type Problem } from "./validate";
 
 /** Asks for a value of a schema. */
@@ -15,15 +15,15 @@ export interface Form {
   focus: () => void;
 }
 
-const DEEPEST = 12;
+const MAX_DEPTH = 12;
 
 /** Makes a form that begins with a value, or with the schema's defaults where that is undefined. */
 export function makeForm(schema: Schema, value: unknown, isRequired = true): Form {
   const node = nodeOf(schema, schema);
-  const control = make({ node, root: schema, name: "", required: isRequired, value: value === undefined ? node.schema["default"] : value, depth: 0 });
+  const control = makeControl({ node, root: schema, name: "", required: isRequired, value: value === undefined ? node.schema["default"] : value, depth: 0 });
   let isMarked = false;
   const mark = (): boolean => {
-    const problems = found(control.value(), schema, isRequired);
+    const problems = formProblems(control.value(), schema, isRequired);
     control.mark(problems);
     isMarked = problems.length > 0;
     return !isMarked;
@@ -34,37 +34,37 @@ export function makeForm(schema: Schema, value: unknown, isRequired = true): For
     value: control.value,
     focus: control.focus,
     check: () => {
-      const isWell = mark();
-      if (!isWell) focusFirst(control.element);
-      return isWell;
+      const isValid = mark();
+      if (!isValid) focusFirst(control.element);
+      return isValid;
     },
   };
 }
 
-function found(value: unknown, schema: Schema, isRequired: boolean): Problem[] {
+function formProblems(value: unknown, schema: Schema, isRequired: boolean): Problem[] {
   return value === undefined && !isRequired ? [] : problemsOf(value, schema);
 }
 
 function focusFirst(element: HTMLElement): void {
-  const wrong = element.querySelector<HTMLElement>("[aria-invalid]");
-  (wrong?.tagName === "DIV" ? wrong.querySelector<HTMLElement>("input") : wrong)?.focus();
+  const invalid = element.querySelector<HTMLElement>("[aria-invalid]");
+  (invalid?.tagName === "DIV" ? invalid.querySelector<HTMLElement>("input") : invalid)?.focus();
 }
 
-function make(request: Request): Control {
+function makeControl(request: Request): Control {
   const { node } = request;
-  if (request.depth > DEEPEST) return json(request);
-  return makers[node.kind](request);
+  if (request.depth > MAX_DEPTH) return json(request);
+  return CONTROL_FACTORIES[node.kind](request);
 }
 
-const makers: Record<Node["kind"], (request: Request) => Control> = {
+const CONTROL_FACTORIES: Record<Node["kind"], (request: Request) => Control> = {
   const: constant,
   choice,
   boolean: yesNo,
   number,
-  text: words,
-  array: (request) => array(request, make),
+  text: textControl,
+  array: (request) => array(request, makeControl),
   checks: (request) => checks(request, list(nodeOf(asSchema(request.node.schema["items"]), request.root).schema["enum"])),
-  object: (request) => object(request, make),
-  union: (request) => union(request, make),
+  object: (request) => object(request, makeControl),
+  union: (request) => union(request, makeControl),
   json,
 };

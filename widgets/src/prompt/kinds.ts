@@ -7,7 +7,7 @@ import { visible } from "../shared/text";
 import { plainText, valueText } from "../shared/values";
 import { makeForm, type Form } from "./form";
 import { asSchema, isRecord, list, numeric, text, titleOf, type Schema } from "./schema";
-import { Standing } from "./standing";
+import { ApprovalRuleForm } from "./rule";
 import type { Draft, Question } from "./types";
 
 /** A button that answers. */
@@ -22,7 +22,7 @@ export interface Action {
 }
 
 /** The part of a card that asks. */
-export interface Asking {
+export interface AnswerForm {
   parts: HTMLElement[];
   actions: Action[];
   draft: () => Draft;
@@ -30,7 +30,7 @@ export interface Asking {
   /** Leaves what is being edited; false if nothing is. */
   escape?: () => boolean;
   /** Whether no button stands out, since each may do harm. */
-  isEven?: boolean;
+  isNeutral?: boolean;
 }
 
 export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
@@ -46,84 +46,84 @@ export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
 };
 
 /** Keys under which data holds what a person may change. */
-const SUBJECTS = ["parameters", "output", "content", "result"];
+const EDITABLE_KEYS = ["parameters", "output", "content", "result"];
 /** Keys that are shown in another way, or only meant for programs. */
-const TOLD = new Set(["bound", "used", "limit", "choices", "offers"]);
-const SHORT = 200; // characters of a value that stands on its line
+const HIDDEN_KEYS = new Set(["bound", "used", "limit", "choices", "offers"]);
+const MAX_INLINE_LENGTH = 200; // characters of a value that stands on its line
 const ANYTHING: Schema = { anyOf: [{ type: "string", title: "Text" }, { title: "JSON" }] };
 
 function subjectOf({ data }: Question): [string, unknown] | undefined {
-  const key = SUBJECTS.find((name) => Object.hasOwn(data, name));
+  const key = EDITABLE_KEYS.find((name) => Object.hasOwn(data, name));
   return key === undefined ? undefined : [key, data[key]];
 }
 
 /** Kinds of which one answer may do for all that ask alike; of calls, the arguments stay those of each. */
-const ALIKE = new Set<InterruptKind>(["clarification", "confirmation", "agent_review", "checkpoint", "timeout", "system_error"]);
+const SHAREABLE_KINDS = new Set<InterruptKind>(["clarification", "confirmation", "agent_review", "checkpoint", "timeout", "system_error"]);
 
 /** Returns what questions of one kind have in common: the same step asks for the same sort of answer; undefined if each needs its own. */
-export function sortOf({ asker, kind, step, schema, data }: Question): string | undefined {
+export function similarityKey({ asker, kind, step, schema, data }: Question): string | undefined {
   const { agent, tool, action } = data;
-  return ALIKE.has(kind) ? JSON.stringify([asker?.[0], kind, step, schema, agent, tool, action]) : undefined;
+  return SHAREABLE_KINDS.has(kind) ? JSON.stringify([asker?.[0], kind, step, schema, agent, tool, action]) : undefined;
 }
 
 /** Returns an answer as it may be given to others of its kind: changed arguments, and rules, are of one call alone. */
-export function forOthers({ kind }: Question, response: unknown): unknown {
-  if (!EDITABLE.has(kind)) return response;
+export function sharedResponse({ kind }: Question, response: unknown): unknown {
+  if (!EDITABLE_KINDS.has(kind)) return response;
   return Object.fromEntries(Object.entries(asSchema(response)).filter(([name]) => name !== "data"));
 }
 
 /** Returns a call as its name and its arguments. */
 function callFacts(parameters: unknown): [string, unknown][] {
   const all = asSchema(parameters);
-  const [name, given] = [CALLED.map((key) => all[key]).find((one) => one !== undefined), GIVEN.map((key) => all[key]).find(isRecord)];
-  return given === undefined ? [["parameters", parameters]] : [["call", name ?? ""], ...Object.entries(given)];
+  const [name, callArguments] = [CALL_NAME_KEYS.map((key) => all[key]).find((one) => one !== undefined), ARGUMENT_KEYS.map((key) => all[key]).find(isRecord)];
+  return callArguments === undefined ? [["parameters", parameters]] : [["call", name ?? ""], ...Object.entries(callArguments)];
 }
 
-const CALLED = ["tool", "action_name", "step", "workflow", "agent"];
-const GIVEN = ["arguments", "params", "inputs"];
+const CALL_NAME_KEYS = ["tool", "action_name", "step", "workflow", "agent"];
+const ARGUMENT_KEYS = ["arguments", "params", "inputs"];
 
 /** Returns what is shown of a question besides what may be edited. */
 export function factsOf(question: Question): [string, unknown][] {
   if (question.kind === "outcome_unknown") return callFacts(question.data["parameters"]).slice(0, 40);
-  const [subject] = EDITABLE.has(question.kind) ? (subjectOf(question) ?? [""]) : [""];
-  return Object.entries(question.data).filter(([key]) => !TOLD.has(key) && key !== subject).slice(0, 40);
+  const [subject] = EDITABLE_KINDS.has(question.kind) ? (subjectOf(question) ?? [""]) : [""];
+  return Object.entries(question.data).filter(([key]) => !HIDDEN_KEYS.has(key) && key !== subject).slice(0, 40);
 }
 
-const EDITABLE = new Set<InterruptKind>(["confirmation", "agent_review"]);
+const EDITABLE_KINDS = new Set<InterruptKind>(["confirmation", "agent_review"]);
 
 /** Makes what asks for the answer to a question. */
-export function asking(question: Question, draft: Draft): Asking {
+export function answerForm(question: Question, draft: Draft): AnswerForm {
   return BUILDERS[question.kind](question, draft);
 }
 
-const BUILDERS: Record<InterruptKind, (question: Question, draft: Draft) => Asking> = {
-  clarification: (question, draft) => answering(question, draft, "Answer"),
-  checkpoint: (question, draft) => answering(question, draft, "Continue"),
-  timeout: (question, draft) => answering(question, draft, "Answer"),
-  system_error: (question, draft) => answering(question, draft, "Answer"),
-  confirmation: judgement,
-  agent_review: judgement,
-  resource_exhausted: exhausted,
-  outcome_unknown: outcome,
-  agent_changed: changed,
+const BUILDERS: Record<InterruptKind, (question: Question, draft: Draft) => AnswerForm> = {
+  clarification: (question, draft) => valueForm(question, draft, "Answer"),
+  checkpoint: (question, draft) => valueForm(question, draft, "Continue"),
+  timeout: (question, draft) => valueForm(question, draft, "Answer"),
+  system_error: (question, draft) => valueForm(question, draft, "Answer"),
+  confirmation: approvalForm,
+  agent_review: approvalForm,
+  resource_exhausted: boundForm,
+  outcome_unknown: outcomeForm,
+  agent_changed: changedAgentForm,
 };
 
 /** Returns the schema of a text that may stay empty, with its title. */
-function note(title: string): Schema {
+function textSchema(title: string): Schema {
   return { type: "string", title };
 }
 
 function withText(response: Record<string, unknown>, form: Form): Record<string, unknown> {
-  const written = form.value();
-  return written === undefined ? response : { ...response, text: written };
+  const comment = form.value();
+  return comment === undefined ? response : { ...response, text: comment };
 }
 
 /** A text, or a value by a schema. */
-function answering(question: Question, draft: Draft, label: string): Asking {
+function valueForm(question: Question, draft: Draft, label: string): AnswerForm {
   const { schema, kind } = question;
   const isCheckpoint = kind === "checkpoint";
-  const needed = question.required && !(isCheckpoint && schema === null);
-  const form = makeForm(schema ?? note(isCheckpoint ? "Comment" : "Your answer"), draft["value"], needed);
+  const isRequired = question.required && !(isCheckpoint && schema === null);
+  const form = makeForm(schema ?? textSchema(isCheckpoint ? "Comment" : "Your answer"), draft["value"], isRequired);
   const response = (): unknown => {
     if (!form.check()) return undefined;
     const value = form.value();
@@ -133,53 +133,53 @@ function answering(question: Question, draft: Draft, label: string): Asking {
   const skip: Action = { label: "Skip", sign: "→", response: () => ({}) };
   return {
     parts: [form.element],
-    actions: [{ label, sign: "✓", response, isDefault: true }, ...(needed || isCheckpoint ? [] : [skip])],
+    actions: [{ label, sign: "✓", response, isDefault: true }, ...(isRequired || isCheckpoint ? [] : [skip])],
     draft: () => ({ value: form.value() }),
     focus: form.focus,
   };
 }
 
 /** Returns the answer that stands out, which may be given without looking further: of a value, the one its question names. */
-export function obviousAnswer({ kind, schema, fallback }: Question): { told: string; response: unknown } | undefined {
+export function obviousAnswer({ kind, schema, fallback }: Question): { label: string; response: unknown } | undefined {
   if (kind !== "clarification") return undefined;
   const choices = list(schema?.["enum"]);
-  const named = [schema?.["default"], choices.length === 1 ? choices[0] : undefined, choices.find((one) => one === fallback)];
-  const value = named.find((one) => typeof one === "string" || typeof one === "number");
-  return value === undefined ? undefined : { told: String(value), response: value };
+  const candidates = [schema?.["default"], choices.length === 1 ? choices[0] : undefined, choices.find((one) => one === fallback)];
+  const value = candidates.find((one) => typeof one === "string" || typeof one === "number");
+  return value === undefined ? undefined : { label: String(value), response: value };
 }
 
 /** A decision on what an agent wants to do, or has done; what it is about may be changed. */
-function judgement(question: Question, draft: Draft): Asking {
+function approvalForm(question: Question, draft: Draft): AnswerForm {
   const isReview = question.kind === "agent_review";
-  const comment = makeForm(note("Comment"), draft["comment"], false);
+  const comment = makeForm(textSchema("Comment"), draft["comment"], false);
   const editor = new Editor(question, isReview ? "Under review" : "Arguments", draft["edited"]);
-  const standing = new Standing(question, draft["standing"]);
-  standing.follow(editor.isOpen);
-  editor.element.addEventListener("input", () => { standing.follow(editor.isOpen); });
-  const give = (decision: string): unknown => {
+  const ruleForm = new ApprovalRuleForm(question, draft["standing"]);
+  ruleForm.setArgumentsEdited(editor.isOpen);
+  editor.element.addEventListener("input", () => { ruleForm.setArgumentsEdited(editor.isOpen); });
+  const responseFor = (decision: string): unknown => {
     const isChanged = editor.isOpen && decision !== "reject";
     if (isChanged && !editor.check()) return undefined;
     const approved = decision === "approve";
-    if (approved && !standing.check()) return undefined;
-    const rule = approved ? standing.rule() : undefined;
+    if (approved && !ruleForm.check()) return undefined;
+    const rule = approved ? ruleForm.rule() : undefined;
     const data = rule === undefined ? editor.value() : { ...asSchema(editor.value()), rule };
     return withText({ approved, ...(isReview ? { decision } : {}), ...(isChanged || rule !== undefined ? { data } : {}) }, comment);
   };
-  const changes: Action = { label: "Send changes", sign: "✎", response: () => give("modify"), isHidden: () => !editor.isOpen };
+  const changes: Action = { label: "Send changes", sign: "✎", response: () => responseFor("modify"), isHidden: () => !editor.isOpen };
   return {
-    parts: [editor.element, standing.element, comment.element],
+    parts: [editor.element, ruleForm.element, comment.element],
     actions: [
       ...(isReview ? [changes] : []),
-      { label: "Approve", sign: "✓", response: () => give("approve"), isHidden: () => isReview && editor.isOpen },
-      { label: isReview ? "Reject" : "Deny", sign: "✕", response: () => give("reject") },
+      { label: "Approve", sign: "✓", response: () => responseFor("approve"), isHidden: () => isReview && editor.isOpen },
+      { label: isReview ? "Reject" : "Deny", sign: "✕", response: () => responseFor("reject") },
     ],
-    draft: () => ({ comment: comment.value(), edited: editor.value(), standing: standing.draft() }),
+    draft: () => ({ comment: comment.value(), edited: editor.value(), standing: ruleForm.draft() }),
     focus: comment.focus,
     escape: () => editor.close(),
   };
 }
 
-function exhausted({ data }: Question, draft: Draft): Asking {
+function boundForm({ data }: Question, draft: Draft): AnswerForm {
   const bound = text(data["bound"]);
   const [used, limit] = [Number(data["used"] ?? 0), Number(data["limit"] ?? 0)];
   const least = Math.max(used || 0, limit || 0);
@@ -188,10 +188,10 @@ function exhausted({ data }: Question, draft: Draft): Asking {
   const schema = { type: isWhole ? "integer" : "number", title: `New bound${unit === "" ? "" : ` in${unit}`}`, exclusiveMinimum: least };
   const form = makeForm(schema, numeric(draft["to"]) ?? Math.max(least, 1) * 2);
   const name = titleOf({}, bound.replace(/^max_/, "")) || "The bound";
-  const told = h("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} used of ${valueText(data["limit"] ?? 0, 40)}${unit}`);
+  const usage = h("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} used of ${valueText(data["limit"] ?? 0, 40)}${unit}`);
   const to = (): unknown => (bound === "max_cost" ? String(form.value()) : form.value());
   return {
-    parts: [told, form.element],
+    parts: [usage, form.element],
     actions: [
       { label: "Raise and go on", sign: "▲", response: () => (form.check() ? { decision: "raise", data: { to: to() } } : undefined), isDefault: true },
       { label: "Stop", sign: "◼", response: () => ({ decision: "stop" }) },
@@ -201,12 +201,12 @@ function exhausted({ data }: Question, draft: Draft): Asking {
   };
 }
 
-function outcome(_question: Question, draft: Draft): Asking {
+function outcomeForm(_question: Question, draft: Draft): AnswerForm {
   const form = makeForm({ ...ANYTHING, title: "What it returned, if it went through", noneTitle: "Nothing" }, draft["result"], false);
   const done = (): unknown => (form.check() ? { choice: "done", result: form.value() ?? null } : undefined);
   return {
     parts: [form.element],
-    isEven: true,
+    isNeutral: true,
     actions: [
       { label: "It went through", sign: "✓", response: done },
       { label: "It did not: the step fails", sign: "✕", response: () => ({ choice: "fail" }) },
@@ -218,12 +218,12 @@ function outcome(_question: Question, draft: Draft): Asking {
 }
 
 /** What is to become of a turn whose agent is another one by now. */
-function changed({ data }: Question): Asking {
-  const offered = Array.isArray(data["choices"]) ? data["choices"] : [];
+function changedAgentForm({ data }: Question): AnswerForm {
+  const choices = Array.isArray(data["choices"]) ? data["choices"] : [];
   const finish: Action = { label: "Finish as it began", sign: "→", response: () => ({ choice: "finish" }) };
   return {
     parts: [],
-    actions: [...(offered.includes("finish") ? [finish] : []), { label: "Begin anew", sign: "↻", response: () => ({ choice: "anew" }) }],
+    actions: [...(choices.includes("finish") ? [finish] : []), { label: "Begin anew", sign: "↻", response: () => ({ choice: "anew" }) }],
     draft: () => ({}),
     focus: () => undefined,
   };
@@ -239,17 +239,17 @@ class Editor {
   readonly #part: string | undefined;
   #form: Form | undefined;
 
-  constructor(question: Question, title: string, edited: unknown) {
+  constructor(question: Question, title: string, draft: unknown) {
     const { schema, kind } = question;
-    const found = subjectOf(question);
-    const part = asSchema(schema?.["properties"])[found?.[0] ?? ""];
-    this.#subject = found?.[1];
-    this.#part = part === undefined ? part : found?.[0];
+    const subject = subjectOf(question);
+    const part = asSchema(schema?.["properties"])[subject?.[0] ?? ""];
+    this.#subject = subject?.[1];
+    this.#part = part === undefined ? part : subject?.[0];
     this.#title = title;
-    this.#schema = { title, ...(part === undefined ? (schema ?? schemaFor(this.#subject)) : alone(part, `#/properties/${this.#part ?? ""}`)) };
-    if (found === undefined && schema === null && kind === "confirmation") return;
-    if (edited === undefined) this.#show();
-    else this.#open(this.#part === undefined ? edited : asSchema(edited)[this.#part]);
+    this.#schema = { title, ...(part === undefined ? (schema ?? schemaFor(this.#subject)) : standaloneSchema(part, `#/properties/${this.#part ?? ""}`)) };
+    if (subject === undefined && schema === null && kind === "confirmation") return;
+    if (draft === undefined) this.#show();
+    else this.#open(this.#part === undefined ? draft : asSchema(draft)[this.#part]);
   }
 
   get isOpen(): boolean {
@@ -269,14 +269,14 @@ class Editor {
     if (!this.isOpen) return false;
     this.#form = undefined;
     this.#show().focus();
-    this.#changed();
+    this.#dispatchInput();
     return true;
   }
 
   #show(): HTMLButtonElement {
     const begin = (): void => {
       this.#open(this.#subject).focus();
-      this.#changed();
+      this.#dispatchInput();
     };
     const edit = button("Edit", begin, { class: "small" });
     const value = this.#subject === undefined ? null : subjectView(this.#subject);
@@ -292,13 +292,13 @@ class Editor {
     return this.#form;
   }
 
-  #changed(): void {
+  #dispatchInput(): void {
     this.element.dispatchEvent(new Event("input", { bubbles: true }));
   }
 }
 
 /** Returns a part of a schema as one that stands alone: what it refers to lies in itself. */
-function alone(part: unknown, place: string): Schema {
+function standaloneSchema(part: unknown, place: string): Schema {
   return asSchema(JSON.parse(JSON.stringify(part).replaceAll(`"$ref":"${place}`, '"$ref":"#')));
 }
 
@@ -311,8 +311,8 @@ function schemaFor(subject: unknown): Schema {
 function subjectView(subject: unknown): HTMLElement {
   if (!isRecord(subject) || Object.keys(subject).length === 0) return valueView(subject);
   const rows = Object.entries(subject).flatMap(([name, value]) => {
-    const told = plainText(value);
-    return [h("dt", {}, visible(name)), h("dd", {}, told.includes("\n") || told.length > SHORT ? valueView(told) : h("code", { dir: "auto" }, told))];
+    const valueLine = plainText(value);
+    return [h("dt", {}, visible(name)), h("dd", {}, valueLine.includes("\n") || valueLine.length > MAX_INLINE_LENGTH ? valueView(valueLine) : h("code", { dir: "auto" }, valueLine))];
   });
   return h("dl", { class: "values" }, ...rows);
 }

@@ -5,64 +5,64 @@ import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import { plural } from "../shared/format";
 import { oneLine } from "../shared/text";
-import { Card, wayTo, whereOf } from "./card";
-import { closedSign, closedText } from "./answers";
-import { KINDS, sortOf } from "./kinds";
+import { Card, shortLabel, originText } from "./card";
+import { questionOutcomeSign, questionOutcomeText } from "./outcome";
+import { KINDS, similarityKey } from "./kinds";
 import type { PromptHost, Question } from "./types";
 
-const FEW = 3; // as many cards are open from the start
-const MANY = 5; // from here on there is a filter
+const MAX_OPEN_CARDS = 3; // as many cards are open from the start
+const FILTER_ABOVE = 5; // from here on there is a filter
 
 /** Shows questions until it is destroyed. */
 export class Prompt implements View {
   readonly element: HTMLElement;
   readonly #host: PromptHost;
   readonly #cards = new Map<string, Card>();
-  readonly #known = new Map<string, Question>();
+  readonly #questions = new Map<string, Question>();
   readonly #count = h("h2", { class: "count" });
-  readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions", oninput: () => { this.#sift(); } });
-  readonly #go = h("div", { class: "row go", role: "group", "aria-label": "Go to" });
-  #gone = "";
-  readonly #open = h("div", { class: "cards", onkeydown: (event: KeyboardEvent) => { this.#walk(event); } });
+  readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions", oninput: () => { this.#applyFilter(); } });
+  readonly #links = h("div", { class: "row go", role: "group", "aria-label": "Go to" });
+  #placedKey = "";
+  readonly #open = h("div", { class: "cards", onkeydown: (event: KeyboardEvent) => { this.#onArrowKey(event); } });
   readonly #closed = h("ul");
   readonly #closedCount = h("summary");
   readonly #closedPart = h("details", { class: "closed" }, this.#closedCount, this.#closed);
-  readonly #news = h("div", { class: "db-hidden", role: "status" });
+  readonly #announcement = h("div", { class: "db-hidden", role: "status" });
   readonly #timer: ReturnType<typeof setInterval>;
 
   constructor(host: PromptHost) {
     this.#host = host;
     this.element = h("section", { class: "divebook divebook-prompt", "aria-label": "Questions", tabindex: -1 });
-    this.element.append(h("div", { class: "bar" }, this.#count, this.#go, this.#filter), this.#open, this.#closedPart, this.#news);
+    this.element.append(h("div", { class: "bar" }, this.#count, this.#links, this.#filter), this.#open, this.#closedPart, this.#announcement);
     this.#filter.addEventListener("keydown", ({ key }) => {
       if (key !== "Escape") return;
       this.#filter.value = "";
-      this.#sift();
+      this.#applyFilter();
     });
     this.#timer = setInterval(() => { for (const card of this.#cards.values()) card.tick(); }, 1000);
-    this.#tell();
+    this.#refresh();
   }
 
   /** Shows these questions, open and answered ones; the card of one that is no longer among them goes. */
   update(questions: readonly Question[]): void {
-    const listed = new Set(questions.map(({ interrupt_id: id }) => id));
-    for (const [id, card] of this.#cards) if (!listed.has(id)) this.#drop(id, card);
-    const isFirst = this.#known.size === 0;
+    const ids = new Set(questions.map(({ interrupt_id: id }) => id));
+    for (const [id, card] of this.#cards) if (!ids.has(id)) this.#drop(id, card);
+    const isFirst = this.#questions.size === 0;
     const added: Question[] = [];
     for (const question of [...questions].sort((one, other) => one.raised_us - other.raised_us)) {
-      const known = this.#known.get(question.interrupt_id);
-      this.#known.set(question.interrupt_id, question);
+      const previous = this.#questions.get(question.interrupt_id);
+      this.#questions.set(question.interrupt_id, question);
       if (question.status !== "pending") {
-        if (known?.status !== question.status) this.#close(question);
+        if (previous?.status !== question.status) this.#close(question);
       } else if (!this.#cards.has(question.interrupt_id)) {
         this.#add(question);
         added.push(question);
       }
     }
-    if (added.length > 0) this.#welcome(added, isFirst);
-    this.#compare();
-    this.#sift();
-    this.#tell();
+    if (added.length > 0) this.#announce(added, isFirst);
+    this.#groupSimilar();
+    this.#applyFilter();
+    this.#refresh();
   }
 
   /** Shows whether answers can be sent now. */
@@ -73,36 +73,36 @@ export class Prompt implements View {
   /** Has the card of a question stand elsewhere on the page, open. */
   place(interruptId: string, place: HTMLElement): void {
     const card = this.#cards.get(interruptId);
-    const held = document.activeElement;
-    const isUsed = card !== undefined && card.head !== held && card.element.contains(held);
-    if (card === undefined || place.contains(card.element) || isUsed) return;
+    const focused = document.activeElement;
+    const isEdited = card !== undefined && card.head !== focused && card.element.contains(focused);
+    if (card === undefined || place.contains(card.element) || isEdited) return;
     place.append(card.element);
     card.toggle(true);
-    if (card.head === held) card.head.focus(); // somebody was brought to it
-    this.#tell();
+    if (card.head === focused) card.head.focus(); // somebody was brought to it
+    this.#refresh();
   }
 
   /** Takes back the cards that stand elsewhere. */
   gather(): void {
     this.#open.append(...[...this.#cards.values()].map(({ element }) => element));
-    this.#tell();
+    this.#refresh();
   }
 
-  get #away(): Card[] {
+  get #placedCards(): Card[] {
     return [...this.#cards.values()].filter(({ element }) => element.parentElement !== this.#open);
   }
 
   /** Offers a way to each card that stands elsewhere; what is the same stays, with the focus. */
-  #showWays(): void {
-    const away = this.#away;
-    const gone = JSON.stringify(away.map(({ question }) => question.interrupt_id));
-    if (gone === this.#gone) return;
-    this.#gone = gone;
-    const ways = away.slice(0, FEW).map((card) => button(away.length === 1 ? "Go to it" : wayTo(card.question), () => {
+  #showLinks(): void {
+    const placedCards = this.#placedCards;
+    const key = JSON.stringify(placedCards.map(({ question }) => question.interrupt_id));
+    if (key === this.#placedKey) return;
+    this.#placedKey = key;
+    const links = placedCards.slice(0, MAX_OPEN_CARDS).map((card) => button(placedCards.length === 1 ? "Go to it" : shortLabel(card.question), () => {
       card.element.scrollIntoView({ block: "center" });
       card.head.focus();
     }, { class: "small" }));
-    this.#go.replaceChildren(...ways, away.length > FEW ? `and ${away.length - FEW} more` : "");
+    this.#links.replaceChildren(...links, placedCards.length > MAX_OPEN_CARDS ? `and ${placedCards.length - MAX_OPEN_CARDS} more` : "");
   }
 
   destroy(): void {
@@ -117,12 +117,12 @@ export class Prompt implements View {
   }
 
   /** Opens what is new as long as there are few, and says that it is there. */
-  #welcome(added: Question[], isFirst: boolean): void {
+  #announce(added: Question[], isFirst: boolean): void {
     const cards = [...this.#cards.values()];
-    if (cards.length <= FEW) for (const { interrupt_id: id } of added) this.#cards.get(id)?.toggle(true);
+    if (cards.length <= MAX_OPEN_CARDS) for (const { interrupt_id: id } of added) this.#cards.get(id)?.toggle(true);
     else if (isFirst || !cards.some((card) => card.isOpen)) cards[0]?.toggle(true);
     const first = added[0];
-    setText(this.#news, added.length === 1 && first !== undefined ? `New question: ${oneLine(first.question, 160)}` : `${added.length} new questions`);
+    setText(this.#announcement, added.length === 1 && first !== undefined ? `New question: ${oneLine(first.question, 160)}` : `${added.length} new questions`);
   }
 
   /** Turns the card of a question that is no longer open into a line. */
@@ -149,31 +149,31 @@ export class Prompt implements View {
   }
 
   /** Tells each card which others one answer would do for. */
-  #compare(): void {
-    const sorts = new Map<string, Card[]>();
+  #groupSimilar(): void {
+    const groups = new Map<string, Card[]>();
     for (const card of this.#cards.values()) {
-      const sort = sortOf(card.question);
-      if (sort !== undefined) sorts.set(sort, [...(sorts.get(sort) ?? []), card]);
+      const key = similarityKey(card.question);
+      if (key !== undefined) groups.set(key, [...(groups.get(key) ?? []), card]);
     }
-    for (const alike of sorts.values()) for (const card of alike) card.standBeside(alike);
+    for (const group of groups.values()) for (const card of group) card.setSimilarCards(group);
   }
 
   #visible(): Card[] {
     return [...this.#cards.values()].filter(({ element }) => !element.hidden);
   }
 
-  #sift(): void {
+  #applyFilter(): void {
     const words = this.#filter.value.trim();
     for (const card of this.#cards.values()) card.element.hidden = !card.matches(words) && !card.element.contains(document.activeElement);
-    this.#tell();
+    this.#refresh();
   }
 
-  #tell(): void {
+  #refresh(): void {
     const [open, shown, closed] = [this.#cards.size, this.#visible().length, this.#closed.childElementCount];
-    const waiting = open === 0 ? "No open question" : plural(open, "open question");
-    setText(this.#count, shown < open ? `${shown} of ${waiting}` : waiting);
-    this.#showWays();
-    this.#filter.hidden = open <= MANY && this.#filter.value === "";
+    const openText = open === 0 ? "No open question" : plural(open, "open question");
+    setText(this.#count, shown < open ? `${shown} of ${openText}` : openText);
+    this.#showLinks();
+    this.#filter.hidden = open <= FILTER_ABOVE && this.#filter.value === "";
     setText(this.#closedCount, `${closed} closed`);
     this.#closedPart.hidden = closed === 0;
     if (open === 0) this.#closedPart.open = true;
@@ -181,7 +181,7 @@ export class Prompt implements View {
   }
 
   /** Arrow keys go from one question to the next. */
-  #walk(event: KeyboardEvent): void {
+  #onArrowKey(event: KeyboardEvent): void {
     const heads = this.#visible().map(({ head }) => head);
     const index = heads.findIndex((head) => head === event.target);
     const next = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: heads.length - 1 }[event.key];
@@ -193,13 +193,13 @@ export class Prompt implements View {
 
 function closedLine(question: Question): HTMLElement {
   const { asker } = question;
-  const [what, where] = [oneLine(`${asker === undefined ? "" : `${asker[0]}: `}${question.question}`, 200), whereOf(question)];
+  const [text, origin] = [oneLine(`${asker === undefined ? "" : `${asker[0]}: `}${question.question}`, 200), originText(question)];
   return h(
     "li",
     {},
-    h("span", { class: "sign", "aria-hidden": "true" }, closedSign(question)),
+    h("span", { class: "sign", "aria-hidden": "true" }, questionOutcomeSign(question)),
     h("span", { class: "kind" }, KINDS[question.kind].word),
-    h("span", { class: "what", title: where }, what),
-    h("span", { class: "answer" }, closedText(question)),
+    h("span", { class: "what", title: origin }, text),
+    h("span", { class: "answer" }, questionOutcomeText(question)),
   );
 }

@@ -44,18 +44,18 @@ export function numeric(value: unknown): number | undefined {
  * Follows `$ref` and `allOf`; what stands beside them wins over what they bring. The title of what is referred to names a
  * class: it tells alternatives apart (`named`), but the name of a property says more.
  */
-export function resolve(schema: Schema, root: Schema, named = false): Schema {
-  let found = schema;
+export function resolve(schema: Schema, root: Schema, keepsTitle = false): Schema {
+  let current = schema;
   for (let step = 0; step < MOST_REFERENCES; step += 1) {
-    const { $ref: reference, allOf: all, ...own } = found;
-    if (typeof reference === "string") found = { ...without(pointed(root, reference), ...(named ? [] : ["title"])), ...own };
-    else if (all !== undefined) found = schemas(all).reduce((sum, part) => merged(sum, resolve(part, root)), own);
-    else return found;
+    const { $ref: reference, allOf: all, ...siblings } = current;
+    if (typeof reference === "string") current = { ...omit(targetOf(root, reference), ...(keepsTitle ? [] : ["title"])), ...siblings };
+    else if (all !== undefined) current = schemas(all).reduce((sum, part) => mergeSchemas(sum, resolve(part, root)), siblings);
+    else return current;
   }
   return {};
 }
 
-function merged(own: Schema, part: Schema): Schema {
+function mergeSchemas(own: Schema, part: Schema): Schema {
   const properties = { ...asSchema(part["properties"]), ...asSchema(own["properties"]) };
   const required = [...list(part["required"]), ...list(own["required"])];
   return {
@@ -66,13 +66,13 @@ function merged(own: Schema, part: Schema): Schema {
   };
 }
 
-function pointed(root: Schema, reference: string): Schema {
-  let found: unknown = root;
+function targetOf(root: Schema, reference: string): Schema {
+  let target: unknown = root;
   for (const part of reference.split("/").slice(1)) {
     const key = decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
-    found = isRecord(found) && Object.hasOwn(found, key) ? found[key] : undefined;
+    target = isRecord(target) && Object.hasOwn(target, key) ? target[key] : undefined;
   }
-  return asSchema(found);
+  return asSchema(target);
 }
 
 export function list(value: unknown): unknown[] {
@@ -82,14 +82,14 @@ export function list(value: unknown): unknown[] {
 /** Returns the alternatives of a schema without null, its references followed. */
 export function variants(schema: Schema, root: Schema): Schema[] {
   const { anyOf, oneOf, ...rest } = schema;
-  const given = [...schemas(anyOf), ...schemas(oneOf)].map((part) => resolve(part, root, true));
+  const alternatives = [...schemas(anyOf), ...schemas(oneOf)].map((part) => resolve(part, root, true));
   const types = list(schema["type"]).map((type) => ({ ...rest, type }));
-  return flattened([...given, ...types], root).filter((part) => part["type"] !== "null" && part["const"] !== null);
+  return flatten([...alternatives, ...types], root).filter((part) => part["type"] !== "null" && part["const"] !== null);
 }
 
-function flattened(parts: Schema[], root: Schema): Schema[] {
+function flatten(parts: Schema[], root: Schema): Schema[] {
   const isPlainUnion = (part: Schema): boolean => part["anyOf"] !== undefined && part["properties"] === undefined;
-  return parts.flatMap((part) => (isPlainUnion(part) ? flattened(schemas(part["anyOf"]).map((one) => resolve(one, root)), root) : [part]));
+  return parts.flatMap((part) => (isPlainUnion(part) ? flatten(schemas(part["anyOf"]).map((one) => resolve(one, root)), root) : [part]));
 }
 
 /** Tells how to ask for a value of this schema. */
@@ -101,9 +101,9 @@ export function nodeOf(schema: Schema, root: Schema): Node {
   }
   const nullable = allowsNull(whole, root);
   const parts = variants(whole, root);
-  const rest = without(whole, "anyOf", "oneOf", "type");
+  const rest = omit(whole, "anyOf", "oneOf", "type");
   const single = parts.length === 1 ? parts[0] : undefined;
-  if (single !== undefined) return { ...nodeOf({ ...without(single, "title"), ...rest }, root), nullable };
+  if (single !== undefined) return { ...nodeOf({ ...omit(single, "title"), ...rest }, root), nullable };
   const constants = parts.map((part) => part["const"]);
   if (parts.length > 0 && constants.every((value) => value !== undefined)) {
     const titles = parts.map((part, index) => text(part["title"]) || valueText(constants[index], 200));
@@ -143,7 +143,7 @@ function kindOf(schema: Schema, root: Schema): Kind {
   }
 }
 
-function without(schema: Schema, ...names: string[]): Schema {
+function omit(schema: Schema, ...names: string[]): Schema {
   return Object.fromEntries(Object.entries(schema).filter(([name]) => !names.includes(name)));
 }
 

@@ -14,14 +14,14 @@ export type Question = Recorded & {
 export type Draft = Record<string, unknown>;
 
 /** What became of an answer; `text` says why it was refused. */
-export interface Outcome {
+export interface AnswerResult {
   accepted: boolean;
   text: string;
 }
 
 export interface PromptHost {
   /** Sends an answer, as often as it takes, and tells what became of it. */
-  answer: (interruptId: string, response: unknown) => Promise<Outcome>;
+  answer: (interruptId: string, response: unknown) => Promise<AnswerResult>;
   /** Why nothing can be sent now, and how to go on; empty if it can. */
   away: (question: Question) => string;
   /** Which execution asks, where all questions are of one. */

@@ -11,7 +11,7 @@ export interface Problem {
 }
 
 /** What was typed where JSON was asked for and is not JSON; it fits no schema. */
-export class Unreadable {
+export class InvalidJson {
   constructor(
     readonly text: string,
     readonly reason: string,
@@ -19,15 +19,15 @@ export class Unreadable {
 }
 
 /** Reads JSON; undefined if there is nothing but blanks. */
-export function parsed(source: string): unknown {
+export function parseJson(source: string): unknown {
   try {
     return source.trim() === "" ? undefined : (JSON.parse(source) as unknown);
   } catch (error) {
-    return new Unreadable(source, error instanceof Error ? error.message.slice(0, 200) : "");
+    return new InvalidJson(source, error instanceof Error ? error.message.slice(0, 200) : "");
   }
 }
 
-const LONGEST = 10_000; // beyond it a pattern is the kernel's to check
+const MAX_PATTERN_LENGTH = 10_000; // beyond it a pattern is the kernel's to check
 const DAY = /^\d{4}-\d\d-\d\d$/;
 const FORMATS: Record<string, [(value: string) => boolean, string]> = {
   date: [(value) => DAY.test(value) && isDate(value), "must be a date such as 2026-11-30"],
@@ -43,21 +43,21 @@ function isDate(value: string): boolean {
 
 /** Returns what is wrong with a value; undefined stands for nothing at all. */
 export function problemsOf(value: unknown, schema: Schema, root: Schema = schema): Problem[] {
-  const whole = resolve(schema, root);
+  const resolved = resolve(schema, root);
   if (value === undefined) return [problem("needs an answer")];
-  if (value instanceof Unreadable) return [problem(`is not valid JSON: ${value.reason}`)];
-  const alternatives = [...schemas(whole["anyOf"]), ...schemas(whole["oneOf"])];
+  if (value instanceof InvalidJson) return [problem(`is not valid JSON: ${value.reason}`)];
+  const alternatives = [...schemas(resolved["anyOf"]), ...schemas(resolved["oneOf"])];
   if (alternatives.length > 0) {
     const all = alternatives.map((one) => problemsOf(value, one, root));
-    const nearest = all.reduce((best, one) => (distance(one) < distance(best) ? one : best));
-    if (nearest.length > 0) return nearest;
+    const bestMatch = all.reduce((best, one) => (distance(one) < distance(best) ? one : best));
+    if (bestMatch.length > 0) return bestMatch;
   }
-  if ("const" in whole && !same(whole["const"], value)) return [problem(`must be ${JSON.stringify(whole["const"])}`)];
-  const options = list(whole["enum"]);
-  if (options.length > 0 && !options.some((option) => same(option, value))) return [problem("must be one of the choices")];
-  const wrongType = typeProblem(value, whole["type"]);
+  if ("const" in resolved && !isEqual(resolved["const"], value)) return [problem(`must be ${JSON.stringify(resolved["const"])}`)];
+  const options = list(resolved["enum"]);
+  if (options.length > 0 && !options.some((option) => isEqual(option, value))) return [problem("must be one of the choices")];
+  const wrongType = typeProblem(value, resolved["type"]);
   if (wrongType !== null) return [problem(wrongType)];
-  return inside(value, whole, root);
+  return valueProblems(value, resolved, root);
 }
 
 /** Tells how far problems are from a fit: a wrong kind of value is farther than a wrong part. */
@@ -66,7 +66,7 @@ function distance(problems: Problem[]): number {
   return problems.length;
 }
 
-function inside(value: unknown, schema: Schema, root: Schema): Problem[] {
+function valueProblems(value: unknown, schema: Schema, root: Schema): Problem[] {
   if (typeof value === "number") return [...numberProblems(value, schema)].map(problem);
   if (typeof value === "string") return [...textProblems(value, schema)].map(problem);
   if (Array.isArray(value)) return arrayProblems(value, schema, root);
@@ -77,11 +77,11 @@ function problem(message: string): Problem {
   return { path: [], message };
 }
 
-function within(key: string | number, problems: Problem[]): Problem[] {
+function prefixed(key: string | number, problems: Problem[]): Problem[] {
   return problems.map(({ path, message }) => ({ path: [key, ...path], message }));
 }
 
-export function same(one: unknown, other: unknown): boolean {
+export function isEqual(one: unknown, other: unknown): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 
@@ -125,7 +125,7 @@ function* textProblems(value: string, schema: Schema): Generator<string> {
 
 function matches(value: string, pattern: string): boolean {
   try {
-    return pattern === "" || value.length > LONGEST || new RegExp(pattern, "u").test(value);
+    return pattern === "" || value.length > MAX_PATTERN_LENGTH || new RegExp(pattern, "u").test(value);
   } catch {
     return true; // Python's patterns are not all JavaScript's; the kernel decides
   }
@@ -136,16 +136,16 @@ function entries(count: number): string {
 }
 
 function arrayProblems(value: unknown[], schema: Schema, root: Schema): Problem[] {
-  const found: Problem[] = [];
+  const problems: Problem[] = [];
   const [least, most] = [numeric(schema["minItems"]), numeric(schema["maxItems"])];
-  if (least !== undefined && value.length < least) found.push(problem(`needs at least ${entries(least)}`));
-  if (most !== undefined && value.length > most) found.push(problem(`takes at most ${entries(most)}`));
+  if (least !== undefined && value.length < least) problems.push(problem(`needs at least ${entries(least)}`));
+  if (most !== undefined && value.length > most) problems.push(problem(`takes at most ${entries(most)}`));
   if (schema["uniqueItems"] === true && new Set(value.map((item) => JSON.stringify(item))).size < value.length) {
-    found.push(problem("must not hold the same entry twice"));
+    problems.push(problem("must not hold the same entry twice"));
   }
-  const first = schemas(schema["prefixItems"]);
+  const prefixSchemas = schemas(schema["prefixItems"]);
   const items = asSchema(schema["items"]);
-  return [...found, ...value.flatMap((item, index) => within(index, problemsOf(item, first[index] ?? items, root)))];
+  return [...problems, ...value.flatMap((item, index) => prefixed(index, problemsOf(item, prefixSchemas[index] ?? items, root)))];
 }
 
 function objectProblems(value: Record<string, unknown>, schema: Schema, root: Schema): Problem[] {
@@ -154,10 +154,10 @@ function objectProblems(value: Record<string, unknown>, schema: Schema, root: Sc
   const missing = required.filter((name) => value[name] === undefined).map((name) => ({ path: [name], message: "needs an answer" }));
   const wrong = Object.entries(value).flatMap(([name, item]) => {
     if (item === undefined) return [];
-    if (Object.hasOwn(properties, name)) return within(name, problemsOf(item, asSchema(properties[name]), root));
+    if (Object.hasOwn(properties, name)) return prefixed(name, problemsOf(item, asSchema(properties[name]), root));
     const other = schema["additionalProperties"];
     if (other === false) return [problem(`has no place for ${titleOf({}, name)}`)];
-    return isRecord(other) ? within(name, problemsOf(item, other, root)) : [];
+    return isRecord(other) ? prefixed(name, problemsOf(item, other, root)) : [];
   });
   return [...missing, ...wrong];
 }

@@ -1,6 +1,6 @@
 // Run browser: filters, the list with its commands, and the inbox beside it.
 
-import { Asking } from "../inbox/inbox";
+import { InboxState } from "../inbox/inbox";
 import { away, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
 import type { RunsPage, RunView } from "../protocol";
@@ -14,12 +14,12 @@ import { onThemeChange } from "../shared/theme";
 import { zone } from "../shared/times";
 import { kernelStopped } from "../shared/words";
 import { Bulk } from "./bulk";
-import { type Asked, type Command, RunsChannel, type Told } from "./channel";
+import { type ListQuery, type Command, RunsChannel, type RunsMessage } from "./channel";
 import { Filters } from "./filters";
 import { Rows } from "./rows";
 import "./runs.css";
 
-const MORE = 50;
+const PAGE_SIZE = 50;
 const WORDS = {
   connecting: "connecting to the kernel …",
   connected: "",
@@ -27,62 +27,62 @@ const WORDS = {
 };
 
 /** How the browser opens a run, where not the kernel does. */
-export type Open = (run: RunView) => void;
+export type OpenRun = (run: RunView) => void;
 
 /** Shows the runs of a store until it is destroyed. */
 export class Browser implements View {
   readonly element = h("section", { class: "divebook divebook-runs", "aria-label": "Runs" });
-  readonly #asking = new Asking();
+  readonly #inbox = new InboxState();
   readonly #channel: RunsChannel;
   readonly #prompt: Prompt;
   readonly #rows: Rows;
   readonly #bulk: Bulk;
   readonly #filters: Filters;
-  readonly #open: Open | undefined;
+  readonly #open: OpenRun | undefined;
   readonly #chosen = new Set<string>();
-  readonly #sum = h("span", { class: "soft" });
-  readonly #forYou = button("", () => { this.toInbox(); }, { class: "quiet link foryou" });
+  readonly #summary = h("span", { class: "soft" });
+  readonly #questionCount = button("", () => { this.toInbox(); }, { class: "quiet link foryou" });
   readonly #notice = h("p", { class: "notice", role: "status" });
-  readonly #foot = h("p", { class: "foot soft small" });
-  readonly #none = h("div", { class: "none", hidden: true });
-  readonly #nobody = h("p", { class: "nobody soft" }, "Nobody asks you anything. Questions of all runs come here.");
-  readonly #box: HTMLElement;
-  readonly #forget: () => void;
+  readonly #footer = h("p", { class: "foot soft small" });
+  readonly #emptyState = h("div", { class: "none", hidden: true });
+  readonly #noQuestions = h("p", { class: "nobody soft" }, "Nobody asks you anything. Questions of all runs come here.");
+  readonly #inboxSection: HTMLElement;
+  readonly #stopThemeUpdates: () => void;
   #page: RunsPage | undefined;
-  #told = "";
+  #error = "";
 
-  constructor(wire: Wire<Told>, open?: Open) {
+  constructor(wire: Wire<RunsMessage>, open?: OpenRun) {
     this.#open = open;
-    this.#channel = new RunsChannel(wire, this.#asking, (page) => { this.#take(page); });
-    this.#prompt = new Prompt({ answer: (id, response) => this.#channel.answer(id, response), away: away(this.#asking), now: () => this.#asking.now(), drafts });
-    this.#filters = new Filters((part) => { this.#ask({ limit: MORE, ...part }); });
-    this.#bulk = new Bulk((command, runs, tags) => { this.#wish(command, runs, tags); }, () => { this.#choose(null); }, () => this.#page?.tags ?? []);
+    this.#channel = new RunsChannel(wire, this.#inbox, (page) => { this.#setPage(page); });
+    this.#prompt = new Prompt({ answer: (id, response) => this.#channel.answer(id, response), away: away(this.#inbox), now: () => this.#inbox.now(), drafts });
+    this.#filters = new Filters((part) => { this.#requestList({ limit: PAGE_SIZE, ...part }); });
+    this.#bulk = new Bulk((command, runs, tags) => { this.#sendCommand(command, runs, tags); }, () => { this.#choose(null); }, () => this.#page?.tags ?? []);
     this.#rows = new Rows({
-      act: (command, run) => { this.#act(command, run); },
+      act: (command, run) => { this.#runCommand(command, run); },
       choose: (run, isChosen) => { this.#choose(run, isChosen); },
       chooseAll: (isChosen) => { this.#chooseAll(isChosen); },
-      sort: (by) => { this.#ask({ by }); },
+      sort: (by) => { this.#requestList({ by }); },
       toQuestions: () => { this.toInbox(); },
     });
-    this.#box = h("section", { class: "box", "aria-label": "Inbox" }, h("h3", {}, "Inbox"), this.#prompt.element, this.#nobody);
+    this.#inboxSection = h("section", { class: "box", "aria-label": "Inbox" }, h("h3", {}, "Inbox"), this.#prompt.element, this.#noQuestions);
     const frame = copyButton(() => this.#page?.frame ?? "", { title: "Copies the code that gives this list as a DataFrame" }, "As a frame");
-    const head = h("div", { class: "row head" }, h("h2", {}, "Runs"), this.#sum, this.#forYou, h("span", { class: "grow" }), h("span", { class: "soft small" }, `live · times in ${zone()}`), frame);
-    const list = h("div", { class: "list" }, this.#bulk.element, this.#rows.element, this.#none, this.#foot);
-    this.element.append(head, this.#notice, this.#filters.element, h("div", { class: "lay" }, list, this.#box));
+    const head = h("div", { class: "row head" }, h("h2", {}, "Runs"), this.#summary, this.#questionCount, h("span", { class: "grow" }), h("span", { class: "soft small" }, `live · times in ${zone()}`), frame);
+    const list = h("div", { class: "list" }, this.#bulk.element, this.#rows.element, this.#emptyState, this.#footer);
+    this.element.append(head, this.#notice, this.#filters.element, h("div", { class: "lay" }, list, this.#inboxSection));
     contain(this.element);
-    this.#forget = onThemeChange(this.element);
-    this.#asking.changed = () => { this.#showQuestions(); };
+    this.#stopThemeUpdates = onThemeChange(this.element);
+    this.#inbox.onChange = () => { this.#showQuestions(); };
     this.#showQuestions();
   }
 
   /** Brings a person to the questions. */
   toInbox(): void {
-    this.#box.scrollIntoView({ block: "nearest" });
+    this.#inboxSection.scrollIntoView({ block: "nearest" });
     this.#prompt.element.focus();
   }
 
   destroy(): void {
-    this.#forget();
+    this.#stopThemeUpdates();
     this.#channel.close();
     this.#prompt.destroy();
     this.#rows.destroy();
@@ -91,7 +91,7 @@ export class Browser implements View {
 
   // --- what the kernel says
 
-  #take(page: RunsPage): void {
+  #setPage(page: RunsPage): void {
     this.#page = page;
     const now = performance.now();
     for (const id of this.#chosen) {
@@ -101,60 +101,60 @@ export class Browser implements View {
     this.#rows.update(page, this.#chosen, () => page.now_us + (performance.now() - now) * 1000);
     this.#showChosen();
     this.#showSums(page);
-    this.#showNone(page);
+    this.#showEmptyState(page);
   }
 
   #showSums({ total, running, week_cost: cost, is_whole: isWhole, runs, matching, query }: RunsPage): void {
     const parts = [`${total.toLocaleString("en")}${isWhole ? "" : "+"} in the store`, running > 0 && `${running} running`, cost !== null && cost > 0 && `${dollars(cost)} this week`];
-    setText(this.#sum, total === 0 ? "" : parts.filter((part) => part !== false).join(" · "));
-    const left = matching - runs.length;
-    const more = button(`Show ${Math.min(left, MORE)} more`, () => { this.#ask({ limit: query.limit + MORE }); }, { class: "quiet" });
-    this.#foot.replaceChildren(...(left > 0 ? [`${runs.length.toLocaleString("en")} of ${matching.toLocaleString("en")} shown. `, more] : []));
+    setText(this.#summary, total === 0 ? "" : parts.filter((part) => part !== false).join(" · "));
+    const remaining = matching - runs.length;
+    const more = button(`Show ${Math.min(remaining, PAGE_SIZE)} more`, () => { this.#requestList({ limit: query.limit + PAGE_SIZE }); }, { class: "quiet" });
+    this.#footer.replaceChildren(...(remaining > 0 ? [`${runs.length.toLocaleString("en")} of ${matching.toLocaleString("en")} shown. `, more] : []));
   }
 
-  #showNone({ total, matching, is_whole: isWhole, near, query }: RunsPage): void {
-    this.#none.hidden = matching > 0 || !isWhole;
+  #showEmptyState({ total, matching, is_whole: isWhole, near, query }: RunsPage): void {
+    this.#emptyState.hidden = matching > 0 || !isWhole;
     this.#rows.element.hidden = matching === 0;
-    if (this.#none.hidden) return;
+    if (this.#emptyState.hidden) return;
     if (total === 0) {
-      this.#none.replaceChildren(h("h3", {}, "No runs yet"), h("p", {}, "Define a workflow in a cell, then run it. Every run is kept here: look at it again or go on with it, also after the kernel has stopped."), h("pre", {}, "%%dive workflow hello      # a cell that defines one\n%dive run hello            # a cell that runs it"));
+      this.#emptyState.replaceChildren(h("h3", {}, "No runs yet"), h("p", {}, "Define a workflow in a cell, then run it. Every run is kept here: look at it again or go on with it, also after the kernel has stopped."), h("pre", {}, "%%dive workflow hello      # a cell that defines one\n%dive run hello            # a cell that runs it"));
       return;
     }
-    const drop = button("Drop the filters", () => { this.#ask({ text: "", workflow: "", tag: "", status: "", days: 0 }); });
-    const told = near === "" ? "Nothing fits all that is asked for." : `Nothing fits “${query.text}”. Did you mean “${near}”?`;
-    const search = near === "" ? [] : [button(`Search “${near}”`, () => { this.#ask({ text: near }); }, { class: "primary" })];
-    this.#none.replaceChildren(h("h3", {}, "No run matches"), h("p", {}, told), h("div", { class: "row" }, ...search, drop));
+    const clearFilters = button("Drop the filters", () => { this.#requestList({ text: "", workflow: "", tag: "", status: "", days: 0 }); });
+    const reason = near === "" ? "Nothing fits all that is asked for." : `Nothing fits “${query.text}”. Did you mean “${near}”?`;
+    const search = near === "" ? [] : [button(`Search “${near}”`, () => { this.#requestList({ text: near }); }, { class: "primary" })];
+    this.#emptyState.replaceChildren(h("h3", {}, "No run matches"), h("p", {}, reason), h("div", { class: "row" }, ...search, clearFilters));
   }
 
   #showQuestions(): void {
-    const { questions, connected, hidden } = this.#asking;
+    const { questions, connected, hidden } = this.#inbox;
     this.#prompt.update([...questions.values()]);
     this.#prompt.reach();
     const open = [...questions.values()].filter(({ status }) => status === "pending").length + hidden;
-    this.#forYou.hidden = open === 0;
-    setText(this.#forYou, `? ${open.toLocaleString("en")} for you`);
-    this.#nobody.hidden = questions.size > 0;
-    setText(this.#notice, WORDS[connected] || this.#told);
+    this.#questionCount.hidden = open === 0;
+    setText(this.#questionCount, `? ${open.toLocaleString("en")} for you`);
+    this.#noQuestions.hidden = questions.size > 0;
+    setText(this.#notice, WORDS[connected] || this.#error);
   }
 
   // --- what a person wants
 
-  #ask(part: Partial<Asked>): void {
+  #requestList(part: Partial<ListQuery>): void {
     if (this.#page === undefined) return;
     const { text, workflow, tag, status, days, by, limit } = { ...this.#page.query, ...part };
     this.#page.query = { ...this.#page.query, ...part }; // two that follow each other quickly are both asked for
     this.#channel.list({ text, workflow, tag, status, days, by, limit });
   }
 
-  #act(command: Command, run: RunView): void {
+  #runCommand(command: Command, run: RunView): void {
     if (command === "cancel") this.#bulk.cancel([run]);
     else if (command === "open" && this.#open !== undefined) this.#open(run);
-    else this.#wish(command, [run]);
+    else this.#sendCommand(command, [run]);
   }
 
-  #wish(command: Command, runs: RunView[], tags: string[] = []): void {
-    void this.#channel.wish(command, runs.map(({ execution_id: id }) => id), tags).then(({ accepted, text }) => {
-      this.#told = accepted ? "" : text;
+  #sendCommand(command: Command, runs: RunView[], tags: string[] = []): void {
+    void this.#channel.command(command, runs.map(({ execution_id: id }) => id), tags).then(({ accepted, text }) => {
+      this.#error = accepted ? "" : text;
       this.#notice.classList.toggle("wrong", !accepted);
       this.#showQuestions();
       if (accepted && (command === "tag" || command === "untag")) this.#choose(null);

@@ -9,9 +9,9 @@ import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import style from "./variables.css";
 
-const EVERY = 1_000; // milliseconds between two looks
-const PATIENCE = 5_000; // after which an answer is taken for lost
-const BRIEF = 60;
+const POLL_INTERVAL = 1_000; // milliseconds between two looks
+const ANSWER_TIMEOUT = 5_000; // after which an answer is taken for lost
+const MAX_VALUE_LENGTH = 60;
 
 /** Shows variables while it is unfolded, and asks for them only then. */
 export function variables(model: Model, host: Host): View {
@@ -21,71 +21,71 @@ export function variables(model: Model, host: Host): View {
   const list = h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body);
   const aside = h("div", { class: "aside" });
   const element = h("details", { class: "db-workflow divebook-variables", open: true }, summary, h("div", { class: "split" }, h("div", { class: "all" }, list), aside));
-  let [known, chosen]: [VariableView[], string | null] = [[], null];
+  let [views, selectedKey]: [VariableView[], string | null] = [[], null];
   let [version, generation, askedAt]: [number, number, number | null] = [0, model.generation, null];
   let isBehind = true;
   let timer: ReturnType<typeof setTimeout> | undefined;
 
-  function look(): void {
+  function poll(): void {
     isBehind = true;
-    const isWaiting = askedAt !== null && Date.now() - askedAt < PATIENCE;
+    const isWaiting = askedAt !== null && Date.now() - askedAt < ANSWER_TIMEOUT;
     if (timer !== undefined || isWaiting || !element.open) return;
     if (generation !== model.generation) [generation, version] = [model.generation, 0]; // another kernel counts anew
     [isBehind, askedAt] = [false, Date.now()];
-    host.variables(version, take);
+    host.variables(version, onVariables);
   }
 
-  function take(told: Variables): void {
+  function onVariables(answer: Variables): void {
     askedAt = null;
     timer = setTimeout(() => {
       timer = undefined;
-      if (isBehind) look();
-    }, EVERY);
-    version = told.version;
-    if (told.variables === null) return;
-    known = told.variables;
+      if (isBehind) poll();
+    }, POLL_INTERVAL);
+    version = answer.version;
+    if (answer.variables === null) return;
+    views = answer.variables;
     show();
   }
 
   function show(): void {
-    element.hidden = known.length === 0;
-    setText(summary, `Variables (${known.length.toLocaleString("en")})`);
-    chosen = known.some((one) => keyOf(one) === chosen) ? chosen : null;
-    body.replaceChildren(...known.map(row));
-    showChosen();
+    element.hidden = views.length === 0;
+    setText(summary, `Variables (${views.length.toLocaleString("en")})`);
+    selectedKey = views.some((one) => keyOf(one) === selectedKey) ? selectedKey : null;
+    body.replaceChildren(...views.map(row));
+    showSelected();
   }
 
   function row(view: VariableView): HTMLElement {
     const key = keyOf(view);
     if (view.type === "") return h("tr", {}, h("th", { scope: "row", title: view.name }, view.name), h("td", { class: "soft", colspan: 3 }, view.text));
-    const name = button(view.name, () => { choose(chosen === key ? null : key); }, { class: "quiet small", "aria-expanded": String(chosen === key), "data-variable": key });
+    const name = button(view.name, () => { choose(selectedKey === key ? null : key); }, { class: "quiet small", "aria-expanded": String(selectedKey === key), "data-variable": key });
     const isTable = view.rows.length > 0;
-    const value = isTable ? h("span", { class: "soft" }, "a table: choose it") : h("code", { dir: "auto" }, oneLine(view.text, BRIEF));
-    return h("tr", { class: chosen === key ? "chosen" : null }, h("th", { scope: "row" }, name), h("td", {}, view.type), h("td", { class: "size" }, view.size), h("td", {}, value));
+    const value = isTable ? h("span", { class: "soft" }, "a table: choose it") : h("code", { dir: "auto" }, oneLine(view.text, MAX_VALUE_LENGTH));
+    return h("tr", { class: selectedKey === key ? "chosen" : null }, h("th", { scope: "row" }, name), h("td", {}, view.type), h("td", { class: "size" }, view.size), h("td", {}, value));
   }
 
   function choose(key: string | null): void {
-    chosen = key;
+    selectedKey = key;
     for (const one of body.querySelectorAll<HTMLElement>("[data-variable]")) {
-      const isChosen = one.dataset["variable"] === key;
-      setAttribute(one, "aria-expanded", String(isChosen));
-      one.closest("tr")?.classList.toggle("chosen", isChosen);
+      const isSelected = one.dataset["variable"] === key;
+      setAttribute(one, "aria-expanded", String(isSelected));
+      one.closest("tr")?.classList.toggle("chosen", isSelected);
     }
-    showChosen();
+    showSelected();
   }
 
-  function showChosen(): void {
-    const view = known.find((one) => keyOf(one) === chosen) ?? known.find(({ rows }) => rows.length > 0);
+  function showSelected(): void {
+    const view = views.find((one) => keyOf(one) === selectedKey) ?? views.find(({ rows }) => rows.length > 0);
     aside.hidden = view === undefined;
-    if (view !== undefined) aside.replaceChildren(...whole(view));
+    if (view !== undefined) aside.replaceChildren(...detailsOf(view));
   }
 
   const undo = model.on((change) => {
-    if (change === "header" || change === "connection") look();
+    if (change === "header" || change === "connection") poll();
   });
-  element.addEventListener("toggle", look);
+  element.addEventListener("toggle", poll);
   element.hidden = true;
-  look();
+  poll();
   const destroy = (): void => {
     clearTimeout(timer);
     undo();
@@ -100,10 +100,10 @@ function keyOf({ source, name }: VariableView): string {
 }
 
 /** All that is known of one variable: what it is, where it comes from, and its rows or its text. */
-function whole(view: VariableView): HTMLElement[] {
-  const from = view.source === "" ? "" : view.source === "input" ? "an input" : `set by ${view.source}`;
-  const few = view.total > view.rows.length ? `first ${view.rows.length} of ${plural(view.total, "row")}` : plural(view.total, "row");
-  const facts = view.rows.length > 0 ? [few, from] : [view.type, from];
+function detailsOf(view: VariableView): HTMLElement[] {
+  const origin = view.source === "" ? "" : view.source === "input" ? "an input" : `set by ${view.source}`;
+  const rowCount = view.total > view.rows.length ? `first ${view.rows.length} of ${plural(view.total, "row")}` : plural(view.total, "row");
+  const facts = view.rows.length > 0 ? [rowCount, origin] : [view.type, origin];
   const about = h("p", {}, h("strong", {}, view.name), " ", h("span", { class: "soft" }, facts.filter((part) => part !== "").join(" · ")));
   return [about, view.rows.length > 0 ? table(view) : longText(view.text)];
 }

@@ -1,17 +1,17 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Prompt } from "../../src/prompt/prompt";
-import type { Draft, Outcome, Question } from "../../src/prompt/types";
+import type { Draft, AnswerResult, Question } from "../../src/prompt/types";
 import { buttonOf, heads, many, press, question, type } from "./questions";
 
 const NOW = 1_000_000_000;
 let sent: unknown[];
-let settle: (outcome: Outcome) => void;
+let settle: (outcome: AnswerResult) => void;
 let now: number;
 let away: string;
 const drafts = new Map<string, Draft>();
 
 function shownWith(...questions: Partial<Question>[]): Prompt {
-  const answer = (id: string, response: unknown): Promise<Outcome> => {
+  const answer = (id: string, response: unknown): Promise<AnswerResult> => {
     sent.push([id, response]);
     return new Promise((resolve) => { settle = resolve; });
   };

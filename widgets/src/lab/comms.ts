@@ -5,46 +5,46 @@ import type { Ack } from "../protocol";
 import { freshId, type Told, type Wire } from "../shared/channel";
 import type { Comm, Kernel, Panel, Tracker } from "./jupyterlab";
 
-const ENDS = new Set(["restarting", "autorestarting", "terminating", "dead"]);
+const END_STATUSES = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 
 /** Called for each line that a kernel has; returns what ends the conversation. */
-export type Met<T extends Told> = (kernel: Kernel, wire: Wire<T>) => () => void;
+export type OnComm<T extends Told> = (kernel: Kernel, wire: Wire<T>) => () => void;
 
 /** Follows the kernels of all notebooks, those included that are opened later. */
-export function followLines<T extends Told>(tracker: Tracker, target: string, met: Met<T>): void {
-  const known = new WeakSet<Kernel>();
-  const listen = (kernel: Kernel | null | undefined): void => {
-    if (kernel === null || kernel === undefined || known.has(kernel)) return;
-    known.add(kernel);
-    follow(kernel, target, met);
+export function followComms<T extends Told>(tracker: Tracker, target: string, onComm: OnComm<T>): void {
+  const followed = new WeakSet<Kernel>();
+  const followOnce = (kernel: Kernel | null | undefined): void => {
+    if (kernel === null || kernel === undefined || followed.has(kernel)) return;
+    followed.add(kernel);
+    followKernel(kernel, target, onComm);
   };
-  const look = ({ sessionContext }: Panel): void => {
-    listen(sessionContext.session?.kernel);
-    sessionContext.kernelChanged.connect((_, { newValue }) => { listen(newValue); });
+  const followPanel = ({ sessionContext }: Panel): void => {
+    followOnce(sessionContext.session?.kernel);
+    sessionContext.kernelChanged.connect((_, { newValue }) => { followOnce(newValue); });
   };
-  tracker.forEach(look);
-  tracker.widgetAdded.connect((_, panel) => { look(panel); });
+  tracker.forEach(followPanel);
+  tracker.widgetAdded.connect((_, panel) => { followPanel(panel); });
 }
 
-function follow<T extends Told>(kernel: Kernel, target: string, met: Met<T>): void {
+function followKernel<T extends Told>(kernel: Kernel, target: string, onComm: OnComm<T>): void {
   const open = new Map<string, () => void>();
-  const take = (comm: Comm): void => {
-    open.set(comm.commId, met(kernel, wireOf<T>(comm)));
-    comm.onClose = () => { leave(comm.commId); };
+  const addComm = (comm: Comm): void => {
+    open.set(comm.commId, onComm(kernel, wireOf<T>(comm)));
+    comm.onClose = () => { removeComm(comm.commId); };
   };
-  const leave = (id: string): void => {
+  const removeComm = (id: string): void => {
     const end = open.get(id);
     open.delete(id);
     end?.();
   };
-  const leaveAll = (): void => { [...open.keys()].forEach(leave); };
-  kernel.registerCommTarget(target, take);
-  kernel.statusChanged.connect((_, status) => { if (ENDS.has(status)) leaveAll(); });
-  kernel.disposed.connect(leaveAll);
-  const found = commsOf(kernel, target).then((ids) => {
-    for (const id of ids) if (!kernel.hasComm(id)) take(kernel.createComm(target, id));
+  const removeAll = (): void => { [...open.keys()].forEach(removeComm); };
+  kernel.registerCommTarget(target, addComm);
+  kernel.statusChanged.connect((_, status) => { if (END_STATUSES.has(status)) removeAll(); });
+  kernel.disposed.connect(removeAll);
+  const adoption = commsOf(kernel, target).then((ids) => {
+    for (const id of ids) if (!kernel.hasComm(id)) addComm(kernel.createComm(target, id));
   });
-  found.catch(() => undefined); // the kernel went meanwhile: the next one is asked anew
+  adoption.catch(() => undefined); // the kernel went meanwhile: the next one is asked anew
 }
 
 /** Asks a kernel for its comms: on the control channel, since on the other it answers only once its cells have ended. */

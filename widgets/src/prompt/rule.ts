@@ -24,18 +24,18 @@ function exactly(value: unknown): unknown {
 }
 
 /** Asks what becomes of calls like the one that is approved. */
-export class Standing {
+export class ApprovalRuleForm {
   readonly element = h("div", { class: "standing" });
-  readonly #first: string;
+  readonly #initialPatterns: string;
   readonly #choice: Form | undefined;
   readonly #patterns: Form | undefined;
-  #isOther = false;
+  #areArgumentsEdited = false;
 
-  constructor({ data }: Question, begun: unknown) {
+  constructor({ data }: Question, draft: unknown) {
     const exact = Object.fromEntries(Object.entries(asSchema(data["parameters"])).map(([name, value]) => [name, exactly(value)]));
-    this.#first = JSON.stringify(exact);
+    this.#initialPatterns = JSON.stringify(exact);
     if (!isRecord(data["offers"])) return;
-    const { choice, patterns } = asSchema(begun);
+    const { choice, patterns } = asSchema(draft);
     this.#choice = makeForm({ type: "string", title: "Calls like this one", enum: Object.keys(CHOICES) }, choice ?? EVERY_TIME);
     this.#patterns = makeForm({ title: "Arguments of such calls", description: HINT, type: "object" }, patterns ?? exact);
     this.element.append(this.#choice.element, this.#patterns.element);
@@ -48,16 +48,16 @@ export class Standing {
   rule(): Record<string, unknown> | undefined {
     const rule = CHOICES[text(this.#choice?.value())];
     const patterns = this.#patterns?.value() ?? {};
-    return rule === undefined || this.#isOther || JSON.stringify(patterns) === this.#first ? rule : { ...rule, arguments: patterns };
+    return rule === undefined || this.#areArgumentsEdited || JSON.stringify(patterns) === this.#initialPatterns ? rule : { ...rule, arguments: patterns };
   }
 
   check(): boolean {
-    return this.rule() === undefined || this.#isOther || (this.#patterns?.check() ?? true);
+    return this.rule() === undefined || this.#areArgumentsEdited || (this.#patterns?.check() ?? true);
   }
 
   /** While the arguments are being changed, a rule is about what they become. */
-  follow(isEdited: boolean): void {
-    this.#isOther = isEdited;
+  setArgumentsEdited(isEdited: boolean): void {
+    this.#areArgumentsEdited = isEdited;
     this.#show();
   }
 
@@ -67,6 +67,6 @@ export class Standing {
 
   #show(): void {
     const hasRule = CHOICES[text(this.#choice?.value())] !== undefined;
-    if (this.#patterns !== undefined) this.#patterns.element.hidden = !hasRule || this.#isOther;
+    if (this.#patterns !== undefined) this.#patterns.element.hidden = !hasRule || this.#areArgumentsEdited;
   }
 }

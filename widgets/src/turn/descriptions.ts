@@ -5,17 +5,17 @@ import { plural } from "../shared/format";
 import { oneLine } from "../shared/text";
 import { valueText } from "../shared/values";
 
-const WIDTH = 200;
+const MAX_WIDTH = 200;
 
 /** Returns the arguments of a call on one line: a single text as it is. */
-export function argumentsText(given: unknown, tool = ""): string {
-  if (typeof given !== "object" || given === null || Array.isArray(given)) return oneLine(valueText(given, WIDTH), WIDTH);
-  const entries = Object.entries(given);
-  const { agent, description } = given as { agent?: unknown; description?: unknown };
-  if (tool === "assign_work" && typeof agent === "string") return oneLine(`to ${agent}: ${valueText(description, WIDTH)}`, WIDTH);
+export function argumentsText(callArguments: unknown, tool = ""): string {
+  if (typeof callArguments !== "object" || callArguments === null || Array.isArray(callArguments)) return oneLine(valueText(callArguments, MAX_WIDTH), MAX_WIDTH);
+  const entries = Object.entries(callArguments);
+  const { agent, description } = callArguments as { agent?: unknown; description?: unknown };
+  if (tool === "assign_work" && typeof agent === "string") return oneLine(`to ${agent}: ${valueText(description, MAX_WIDTH)}`, MAX_WIDTH);
   const [only] = entries;
-  if (entries.length === 1 && only !== undefined && typeof only[1] === "string") return oneLine(only[1], WIDTH);
-  return oneLine(entries.map(([name, value]) => `${name}=${valueText(value, WIDTH)}`).join("  "), WIDTH);
+  if (entries.length === 1 && only !== undefined && typeof only[1] === "string") return oneLine(only[1], MAX_WIDTH);
+  return oneLine(entries.map(([name, value]) => `${name}=${valueText(value, MAX_WIDTH)}`).join("  "), MAX_WIDTH);
 }
 
 const BY_RULE = "A rule denies"; // divebook/engine/approvals.py
@@ -23,8 +23,8 @@ const BY_RULE = "A rule denies"; // divebook/engine/approvals.py
 /** Returns that a call was denied, by whom, and why. */
 function denial({ result }: ConversationCall): string {
   const [, reason = ""] = /^[^:]*: (.*)$/s.exec(result) ?? [];
-  const by = result.startsWith(BY_RULE) ? "denied by a rule" : "denied";
-  return reason === "" ? by : oneLine(`${by}: ${reason}`, 80);
+  const author = result.startsWith(BY_RULE) ? "denied by a rule" : "denied";
+  return reason === "" ? author : oneLine(`${author}: ${reason}`, 80);
 }
 
 const OUTCOMES = { failed: "failed", denied: "denied", retry: "tried again", unknown: "not known", returned: "", "": "" } as const;
@@ -42,18 +42,18 @@ export function outcomeText(call: ConversationCall): string {
 }
 
 /** Returns what a request did, for the list of all: a single call with its arguments. */
-export function deedOf(request: ConversationRequest, isRunning: boolean, calls: readonly ConversationCall[]): string {
+export function requestSummary(request: ConversationRequest, isRunning: boolean, calls: readonly ConversationCall[]): string {
   const names = request.answer.filter(({ kind }) => kind === "call").map(({ text }) => text);
   const [only] = calls;
   if (names.length === 1 && only !== undefined) return oneLine(`${only.tool} ${argumentsText(only.arguments, only.tool)}`, 60);
-  if (names.length > 0) return oneLine(counted(names).join(", "), 60);
+  if (names.length > 0) return oneLine(withCounts(names).join(", "), 60);
   if (isRunning) return "writes …";
-  const said = request.answer.find(({ kind }) => kind === "assistant");
-  if (said === undefined) return "no answer";
-  return request.output !== "" && /^[[{]/.test(said.text) ? "answers with data" : oneLine(said.text, 60);
+  const answer = request.answer.find(({ kind }) => kind === "assistant");
+  if (answer === undefined) return "no answer";
+  return request.output !== "" && /^[[{]/.test(answer.text) ? "answers with data" : oneLine(answer.text, 60);
 }
 
-function counted(names: readonly string[]): string[] {
+function withCounts(names: readonly string[]): string[] {
   return [...new Set(names)].map((name) => {
     const count = names.filter((other) => other === name).length;
     return count > 1 ? `${count} × ${name}` : name;

@@ -7,23 +7,23 @@ import { h } from "../shared/dom";
 import { contain } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { Differences } from "./differences";
-import "./compared.css";
+import "./comparison.css";
 
 export const COMPARED = "application/vnd.divebook.compared+json";
 const HTML = "text/html";
 const RANK = 40; // HTML has 50: JupyterLab prefers what is lower
 
 /** Has comparisons in all notebooks lead from difference to difference, those included that are opened later. */
-export function leadThrough(tracker: Tracker, base: PanelClass): void {
-  const take = ({ content: { rendermime } }: Panel): void => {
-    const make = comparedClass(base, rendermime);
-    rendermime.addFactory({ safe: true, mimeTypes: [COMPARED], createRenderer: () => new make() }, RANK);
+export function renderComparisons(tracker: Tracker, base: PanelClass): void {
+  const register = ({ content: { rendermime } }: Panel): void => {
+    const comparisonRenderer = comparisonClass(base, rendermime);
+    rendermime.addFactory({ safe: true, mimeTypes: [COMPARED], createRenderer: () => new comparisonRenderer() }, RANK);
   };
-  tracker.forEach(take);
-  tracker.widgetAdded.connect((_, panel) => { take(panel); });
+  tracker.forEach(register);
+  tracker.widgetAdded.connect((_, panel) => { register(panel); });
 }
 
-function comparedClass(base: PanelClass, rendermime: RenderMime): new () => Renderer {
+function comparisonClass(base: PanelClass, rendermime: RenderMime): new () => Renderer {
   return class extends base implements Renderer {
     #html: Renderer | null = null;
 
@@ -32,17 +32,17 @@ function comparedClass(base: PanelClass, rendermime: RenderMime): new () => Rend
       this.#html = rendermime.createRenderer(HTML);
       this.addWidget(this.#html);
       await this.#html.renderModel({ ...model, data: { [HTML]: model.data[HTML] }, metadata: model.metadata, trusted: model.trusted, setData: () => undefined });
-      const bar = lead(this.#html.node);
+      const bar = addNavigation(this.#html.node);
       if (bar !== null) this.node.prepend(bar);
     }
   };
 }
 
 /** Makes the way through the differences below an element, their map, and what chooses among them; null where there are none. */
-export function lead(shown: HTMLElement): HTMLElement | null {
-  const rows = [...shown.querySelectorAll<HTMLElement>(".divebook-difference, .divebook-same")];
+export function addNavigation(comparison: HTMLElement): HTMLElement | null {
+  const rows = [...comparison.querySelectorAll<HTMLElement>(".divebook-difference, .divebook-same")];
   if (!rows.some((row) => row.matches(".divebook-difference"))) return null;
-  const root = shown.parentElement ?? shown;
+  const root = comparison.parentElement ?? comparison;
   const bar = h("div", { class: "divebook db-way" });
   bar.append(...new Differences(rows, root).parts);
   onThemeChange(bar);

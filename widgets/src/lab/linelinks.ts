@@ -4,9 +4,9 @@ import type { Cell, Panel, Tracker } from "./jupyterlab";
 import { guide, type Wanted } from "../shared/place";
 
 /** Listens to the views of all notebooks. */
-export function goToLines(tracker: Tracker): void {
-  guide((wanted, from) => {
-    tracker.forEach((panel) => { if (panel.node.contains(from)) show(panel, wanted); });
+export function followLineLinks(tracker: Tracker): void {
+  guide((target, from) => {
+    tracker.forEach((panel) => { if (panel.node.contains(from)) show(panel, target); });
   }, (cell, from) => {
     let text: string | null = null;
     tracker.forEach((panel) => { if (panel.node.contains(from)) text = cellOf(panel, cell)?.model.sharedModel.getSource() ?? null; });
@@ -20,15 +20,15 @@ function cellOf({ content }: Panel, cell: string): Cell | undefined {
 
 function show({ content }: Panel, { cell, line }: Wanted): void {
   const index = content.widgets.findIndex(({ model }) => model.id === cell);
-  const found = content.widgets[index];
-  if (found === undefined) return;
+  const cellWidget = content.widgets[index];
+  if (cellWidget === undefined) return;
   content.activeCellIndex = index;
   void content.scrollToItem(index, "smart");
   content.mode = "edit";
-  void found.ready.then(() => {
-    const place = { line: Math.min(line, found.editor?.lineCount ?? 1) - 1, column: 0 };
-    found.editor?.setCursorPosition(place);
-    found.editor?.revealPosition(place);
-    found.editor?.focus();
+  void cellWidget.ready.then(() => {
+    const place = { line: Math.min(line, cellWidget.editor?.lineCount ?? 1) - 1, column: 0 };
+    cellWidget.editor?.setCursorPosition(place);
+    cellWidget.editor?.revealPosition(place);
+    cellWidget.editor?.focus();
   });
 }

@@ -7,7 +7,7 @@ import { plural } from "../shared/format";
 import { oneLine } from "../shared/text";
 import { message } from "./parts";
 
-export type Ask = (id: number, receive: (answer: Sent) => void) => void;
+export type RequestSent = (id: number, receive: (answer: Sent) => void) => void;
 
 /** A part of one request, or a line of a part, that the other does not have. */
 export interface Difference {
@@ -16,27 +16,27 @@ export interface Difference {
 }
 
 /** Returns what differs between the messages of two requests: what stands between their common beginning and end. */
-export function differences(before: readonly ConversationPart[], now: readonly ConversationPart[]): Difference[] {
-  const [start, end] = ends(before.map(asText), now.map(asText));
-  const [old, fresh] = [before.slice(start, before.length - end), now.slice(start, now.length - end)];
-  const isReplaced = JSON.stringify(old.map(speaker)) === JSON.stringify(fresh.map(speaker));
+export function differences(previous: readonly ConversationPart[], now: readonly ConversationPart[]): Difference[] {
+  const [start, end] = commonEnds(previous.map(partKey), now.map(partKey));
+  const [removed, added] = [previous.slice(start, previous.length - end), now.slice(start, now.length - end)];
+  const isReplaced = JSON.stringify(removed.map(roleOf)) === JSON.stringify(added.map(roleOf));
   const middle: Difference[] = isReplaced
-    ? old.map((part, place) => ({ kind: "changed", parts: [part, fresh[place] ?? part] }))
-    : [{ kind: "removed", parts: old }, { kind: "added", parts: fresh }];
+    ? removed.map((part, place) => ({ kind: "changed", parts: [part, added[place] ?? part] }))
+    : [{ kind: "removed", parts: removed }, { kind: "added", parts: added }];
   const all: Difference[] = [{ kind: "same", parts: now.slice(0, start) }, ...middle, { kind: "same", parts: now.slice(now.length - end) }];
   return all.filter(({ parts }) => parts.length > 0);
 }
 
-function asText({ kind, text, call }: ConversationPart): string {
+function partKey({ kind, text, call }: ConversationPart): string {
   return JSON.stringify([kind, text, call]);
 }
 
-function speaker({ kind, call }: ConversationPart): string[] {
+function roleOf({ kind, call }: ConversationPart): string[] {
   return [kind, call];
 }
 
 /** Returns how many entries two lists have in common at their beginning, and then at their end. */
-function ends(one: readonly string[], other: readonly string[]): [start: number, end: number] {
+function commonEnds(one: readonly string[], other: readonly string[]): [start: number, end: number] {
   const most = Math.min(one.length, other.length);
   let [start, end] = [0, 0];
   while (start < most && one[start] === other[start]) start++;
@@ -48,44 +48,44 @@ function ends(one: readonly string[], other: readonly string[]): [start: number,
 export class SentPanel {
   readonly element = h("div", { class: "all", hidden: true });
   readonly #body = h("div");
-  readonly #whole = button("", () => { this.#choose(false); }, { class: "small" });
-  readonly #changes = button("", () => { this.#choose(true); }, { class: "small" });
+  readonly #whole = button("", () => { this.#load(false); }, { class: "small" });
+  readonly #changes = button("", () => { this.#load(true); }, { class: "small" });
   #isDifference = false;
   #request: ConversationRequest | undefined;
-  #before: ConversationRequest | undefined;
+  #previous: ConversationRequest | undefined;
 
   constructor(
-    private readonly ask: Ask,
-    private readonly asker: string,
+    private readonly requestSent: RequestSent,
+    private readonly sender: string,
   ) {
     this.element.append(h("div", { class: "row", role: "group", "aria-label": "What to show of it" }, this.#whole, this.#changes), this.#body);
   }
 
   /** Says which request it is about, and which one came before it. */
-  of(request: ConversationRequest, before: ConversationRequest | undefined): void {
-    [this.#request, this.#before] = [request, before];
+  setRequests(request: ConversationRequest, previous: ConversationRequest | undefined): void {
+    [this.#request, this.#previous] = [request, previous];
   }
 
   /** Shows or hides it; returns whether it is shown. */
   toggle(): boolean {
     this.element.hidden = !this.element.hidden;
-    if (!this.element.hidden) this.#choose(this.#isDifference);
+    if (!this.element.hidden) this.#load(this.#isDifference);
     return !this.element.hidden;
   }
 
-  #choose(isDifference: boolean): void {
-    const [request, before] = [this.#request, this.#before];
+  #load(isDifference: boolean): void {
+    const [request, previous] = [this.#request, this.#previous];
     if (request === undefined) return;
-    this.#isDifference = isDifference && before !== undefined;
+    this.#isDifference = isDifference && previous !== undefined;
     this.#whole.textContent = "All messages";
-    this.#changes.textContent = before === undefined ? "" : `Changes since request ${before.number}`;
-    this.#changes.hidden = before === undefined;
+    this.#changes.textContent = previous === undefined ? "" : `Changes since request ${previous.number}`;
+    this.#changes.hidden = previous === undefined;
     setAttribute(this.#whole, "aria-pressed", String(!this.#isDifference));
     setAttribute(this.#changes, "aria-pressed", String(this.#isDifference));
     this.#body.replaceChildren(h("p", { class: "soft" }, "loading …"));
-    this.ask(request.id, (now) => {
-      if (before === undefined || !this.#isDifference) this.#show(now.error, now.parts.map((part) => message(part, this.asker)));
-      else this.ask(before.id, (old) => { this.#show(now.error || old.error, [...madeWith(before, request), ...differences(old.parts, now.parts).map((one) => difference(one, this.asker))]); });
+    this.requestSent(request.id, (now) => {
+      if (previous === undefined || !this.#isDifference) this.#show(now.error, now.parts.map((part) => message(part, this.sender)));
+      else this.requestSent(previous.id, (old) => { this.#show(now.error || old.error, [...settingChanges(previous, request), ...differences(old.parts, now.parts).map((one) => difference(one, this.sender))]); });
     });
   }
 
@@ -97,40 +97,40 @@ export class SentPanel {
 const SIGNS = { same: "", added: "+", removed: "−", changed: "±" } as const;
 const WORDS = { same: "as before", added: "new", removed: "no longer sent", changed: "changed" } as const;
 
-function difference({ kind, parts }: Difference, asker: string): HTMLElement {
+function difference({ kind, parts }: Difference, sender: string): HTMLElement {
   if (kind === "same") {
     const unfold = h("details", { class: "same" }, h("summary", {}, `${plural(parts.length, "message")} as before`));
-    unfold.addEventListener("toggle", () => { unfold.append(...parts.map((part) => message(part, asker))); }, { once: true });
+    unfold.addEventListener("toggle", () => { unfold.append(...parts.map((part) => message(part, sender))); }, { once: true });
     return unfold;
   }
-  const [before, now] = parts;
-  const body = kind === "changed" && before !== undefined && now !== undefined ? [lines(before, now, asker)] : parts.map((part) => message(part, asker));
+  const [previous, now] = parts;
+  const body = kind === "changed" && previous !== undefined && now !== undefined ? [changedLines(previous, now, sender)] : parts.map((part) => message(part, sender));
   return h("div", { class: `diff ${kind}` }, h("span", { class: "sign", title: WORDS[kind] }, SIGNS[kind]), h("div", {}, h("span", { class: "db-hidden" }, `${WORDS[kind]}: `), ...body));
 }
 
 /** Shows a message of which only some lines are others. */
-function lines(before: ConversationPart, now: ConversationPart, asker: string): HTMLElement {
-  const [old, fresh] = [before.text.split("\n"), now.text.split("\n")];
-  const [start, end] = ends(old, fresh);
+function changedLines(previous: ConversationPart, now: ConversationPart, sender: string): HTMLElement {
+  const [old, fresh] = [previous.text.split("\n"), now.text.split("\n")];
+  const [start, end] = commonEnds(old, fresh);
   const row = (kind: "added" | "removed", text: string): HTMLElement => h("div", { class: `line ${kind}`, dir: "auto" }, `${SIGNS[kind]} ${text}`);
   const same = plural(start + end, "line");
   return h(
     "div", {},
-    message({ ...now, text: start + end > 0 ? `(${same} as before)` : "" }, asker),
+    message({ ...now, text: start + end > 0 ? `(${same} as before)` : "" }, sender),
     ...old.slice(start, old.length - end).map((text) => row("removed", text)),
     ...fresh.slice(start, fresh.length - end).map((text) => row("added", text)),
   );
 }
 
 /** What the model was told besides messages, where it is not as it was. */
-function madeWith(before: ConversationRequest, now: ConversationRequest): HTMLElement[] {
-  const gone = before.tools.filter((tool) => !now.tools.includes(tool));
-  const come = now.tools.filter((tool) => !before.tools.includes(tool));
-  const told = [
-    before.model === now.model ? "" : `model: ${oneLine(before.model, 60)} → ${oneLine(now.model, 60)}`,
-    gone.length > 0 ? `− tools: ${gone.join(", ")}` : "",
-    come.length > 0 ? `+ tools: ${come.join(", ")}` : "",
-    before.output === now.output ? "" : `answers with: ${before.output || "text"} → ${now.output || "text"}`,
+function settingChanges(previous: ConversationRequest, now: ConversationRequest): HTMLElement[] {
+  const removedTools = previous.tools.filter((tool) => !now.tools.includes(tool));
+  const addedTools = now.tools.filter((tool) => !previous.tools.includes(tool));
+  const changes = [
+    previous.model === now.model ? "" : `model: ${oneLine(previous.model, 60)} → ${oneLine(now.model, 60)}`,
+    removedTools.length > 0 ? `− tools: ${removedTools.join(", ")}` : "",
+    addedTools.length > 0 ? `+ tools: ${addedTools.join(", ")}` : "",
+    previous.output === now.output ? "" : `answers with: ${previous.output || "text"} → ${now.output || "text"}`,
   ];
-  return told.filter(Boolean).map((text) => h("p", {}, text));
+  return changes.filter(Boolean).map((text) => h("p", {}, text));
 }

@@ -1,0 +1,90 @@
+// Recovery options of a failure, each with its reused results, its new calls and its estimated cost.
+
+import type { Ack, FailureView, Way } from "../protocol";
+import { h, setText } from "../shared/dom";
+import { button } from "../shared/element";
+import { dollars, duration } from "../shared/format";
+import type { Host } from "../shared/later";
+import type { Model } from "../shared/model";
+import { canGo, goTo } from "../shared/place";
+
+/** Makes the ways on; `update` shows those that there are now. */
+export function recoveryOptions(model: Model, host: Host, failureNow: () => FailureView | undefined): { element: HTMLElement; update: () => void } {
+  const rows = h("div", { class: "ways" });
+  const notice = h("p", { class: "notice", role: "status", hidden: true });
+  const planText = h("p", { class: "told" });
+  const confirmButton = button("Continue", () => { fold(); send("fix"); }, { class: "primary" });
+  const confirmation = h(
+    "div",
+    { class: "sure", role: "group", "aria-label": "Continue with this plan?", hidden: true, onkeydown: (event: KeyboardEvent) => { if (event.key === "Escape") fold(); } },
+    planText, h("div", { class: "choice" }, confirmButton, button("Not now", fold)),
+  );
+  const element = h("div", { class: "todo" }, rows, confirmation, notice);
+  let drawnKey = "";
+
+  function showNotice(text: string): void {
+    setText(notice, text);
+    notice.hidden = text === "";
+  }
+
+  function choose(way: Way): void {
+    const failure = failureNow();
+    if (way.name === "replay") {
+      if (failure !== undefined) host.replay?.(failure.sequence);
+      return;
+    }
+    showNotice(`${way.label} …`);
+    if (way.name === "again") send("again");
+    else void host.control("plan").then((ack) => { if (ack.accepted && ack.text === "") send("fix"); else onPlan(ack); });
+  }
+
+  /** Shows a plan, which a person may agree to, or why there is none. */
+  function onPlan({ accepted, text }: Ack): void {
+    showNotice(accepted ? "" : text);
+    if (!accepted) return;
+    setText(planText, text);
+    confirmation.hidden = false;
+    confirmButton.focus();
+  }
+
+  function fold(): void {
+    if (confirmation.contains(document.activeElement)) rows.querySelector("button")?.focus();
+    confirmation.hidden = true;
+  }
+
+  function send(command: "fix" | "again"): void {
+    void host.control(command).then((ack) => { showNotice(ack.accepted ? "" : ack.text); });
+  }
+
+  function row(way: Way, isFirst: boolean): HTMLElement {
+    const failure = failureNow();
+    const editableFailure = way.name === "fix" && !way.ready && failure !== undefined && canGo(failure) ? failure : undefined;
+    const optionButton = editableFailure === undefined
+      ? button(way.label, () => { choose(way); }, { class: isFirst ? "primary" : null })
+      : button(`Edit ${editableFailure.place.split(",")[0] ?? ""}`, () => { goTo(host.root, editableFailure); }, { class: isFirst ? "primary" : null });
+    optionButton.disabled = editableFailure === undefined && (!way.ready || model.connected !== "connected");
+    return h("div", { class: "row" }, optionButton, h("span", { class: "plan" }, ...planParts(way)));
+  }
+
+  function update(): void {
+    const options = (model.header?.ways ?? []).filter(({ name }) => name !== "replay" || host.replay !== undefined);
+    element.hidden = options.length === 0;
+    const key = JSON.stringify([options, model.connected, failureNow()?.sequence]);
+    if (key === drawnKey) return;
+    drawnKey = key;
+    fold(); // it may be another one by now
+    const focusedIndex = rows.contains(document.activeElement) ? [...rows.querySelectorAll("button")].findIndex((one) => one === document.activeElement) : -1;
+    rows.replaceChildren(...options.map((way, place) => row(way, place === 0)));
+    rows.querySelectorAll("button")[focusedIndex]?.focus();
+  }
+
+  return { element, update };
+}
+
+function planParts({ told: description, reused, live, cost, took_us: runTime }: Way): (Node | string)[] {
+  const price = [cost !== null && cost > 0 ? dollars(cost) : "", runTime === null ? "" : duration(runTime)].filter(Boolean).join(" and ");
+  const parts: (Node | string)[] = [description];
+  if (reused !== "") parts.push(" ", h("strong", {}, "Reused:"), ` ${reused}.`);
+  if (live !== "") parts.push(" ", h("strong", {}, "Live:"), ` ${live}${price === "" ? "" : `, about ${price}`}.`);
+  return parts;
+}

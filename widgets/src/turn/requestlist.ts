@@ -1,0 +1,61 @@
+// List of the requests of a turn beside the chat: their actions, cost, and open questions.
+
+import type { ConversationCall } from "../protocol";
+import { h, type View } from "../shared/dom";
+import { plural, price } from "../shared/format";
+import type { Model } from "../shared/model";
+import { oneLine } from "../shared/text";
+import { questionOf, type TurnConversation, type Conversations } from "./conversations";
+import { callsWithin, timesText, turnTimes } from "./times";
+import { requestSummary, outcomeText } from "./descriptions";
+
+/** Lists the requests of a turn, and those who were given work below the request that gave it. */
+export class RequestList implements View {
+  readonly element = h("nav", { class: "rail", "aria-label": "Requests" });
+  #drawnKey = "";
+
+  constructor(
+    private readonly model: Model,
+    private readonly conversations: Conversations,
+    private readonly choose: (number: number) => void,
+  ) {}
+
+  destroy(): void {
+    this.element.remove();
+  }
+
+  update(conversation: TurnConversation): void {
+    const { model } = this;
+    const entries = conversation.requests.flatMap((request) => {
+      const calls = conversation.calls.filter((call) => call.request === request.number);
+      const isRunning = model.spans.text(request.id, "status") === "running";
+      const hasOpenQuestion = calls.some((call) => questionOf(model, call)?.status === "pending");
+      const ids = calls.flatMap((call) => (call.turn < 0 ? [call.id] : callsWithin(model.spans, call.turn)));
+      const times = timesText(model, [request.id, ...ids], this.conversations.questionsOf(calls));
+      const failures = calls.filter(({ outcome }) => outcome === "failed" || outcome === "denied").map((call) => `✕ ${calls.length > 1 ? `${oneLine(call.tool, 40)} ` : ""}${outcomeText(call)}`);
+      const facts = hasOpenQuestion ? "? waits for you" : [...failures.slice(0, 2), calls.length > 0 ? plural(calls.length, "call") : "", times].filter(Boolean).join(" · ");
+      const requestEntry = { number: request.number, mark: String(request.number), words: requestSummary(request, isRunning, calls), cost: request.cost, facts, kind: hasOpenQuestion ? "waits" : "" };
+      return [requestEntry, ...calls.filter((call) => call.turn >= 0).map((call) => this.#delegatedEntry(call, request.number))];
+    });
+    const drawnKey = JSON.stringify(entries);
+    if (drawnKey === this.#drawnKey) return;
+    this.#drawnKey = drawnKey;
+    this.element.replaceChildren(...entries.map(({ number, mark, words, cost, facts, kind }) => h(
+      "button", { type: "button", class: `entry ${kind}`, title: words, onclick: () => { this.choose(number); } },
+      h("span", { class: `db-swatch ${kind.startsWith("given") ? "step" : "model"}` }, mark),
+      h("span", { class: "words" }, words),
+      h("span", { class: "soft cost" }, price(cost)),
+      h("span", { class: "soft facts" }, facts),
+    )));
+  }
+
+  #delegatedEntry(call: ConversationCall, number: number): { number: number; mark: string; words: string; cost: number | null; facts: string; kind: string } {
+    const { spans } = this.model;
+    const { requests, calls } = this.conversations.of(call.turn);
+    const costs = requests.map(({ cost }) => cost).filter((cost) => cost !== null);
+    const questions = this.conversations.questionsOf(calls);
+    const hasOpenQuestion = questions.some(({ status }) => status === "pending");
+    const facts = hasOpenQuestion ? "? waits for you" : [requests.length > 0 ? plural(requests.length, "request") : "", turnTimes(this.model, call.turn, questions)].filter(Boolean).join(" · ");
+    return { number, mark: "↳", words: oneLine(spans.text(call.turn, "label"), 40), cost: costs.reduce((sum, cost) => sum + cost, 0), facts, kind: hasOpenQuestion ? "given waits" : "given" };
+  }
+}
