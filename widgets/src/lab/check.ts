@@ -1,6 +1,7 @@
-// Validation of untrusted plain data: a check throws a sentence if a value has the wrong type or size.
+// Validation of untrusted plain data. A check throws an error with a readable message if a value has the wrong type or
+// size.
 
-/** Throws unless a value is as it must be. */
+/** Throw unless a value is valid; `where` names its place in the message. */
 export type Check = (value: unknown, where: string) => void;
 
 const MAX_TEXT_LENGTH = 40_000_000;
@@ -10,7 +11,7 @@ function refuse(where: string, expected: string): never {
   throw new Error(`${where} is not ${expected}`);
 }
 
-/** Tells whether a value is an object with names. */
+/** Return whether a value is an object with string keys. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
@@ -25,7 +26,7 @@ export const boolean: Check = (value, where) => {
   if (typeof value !== "boolean") refuse(where, "true or false");
 };
 
-/** A number within limits; whole ones only unless it says otherwise. */
+/** A number within limits. By default it must be an integer. */
 export function number(least = -MAX_NUMBER, most = MAX_NUMBER, whole = true): Check {
   return (value, where) => {
     const fits = typeof value === "number" && value >= least && value <= most && (!whole || Number.isInteger(value));
@@ -44,7 +45,7 @@ export function orNull(check: Check): Check {
   return (value, where) => { if (value !== null) check(value, where); };
 }
 
-/** An object whose parts all pass one check. */
+/** An object with any keys, whose values all pass one check. */
 export function tableOf(check: Check): Check {
   return (value, where) => {
     if (!isObject(value)) refuse(where, "an object");
@@ -52,10 +53,13 @@ export function tableOf(check: Check): Check {
   };
 }
 
-/** An object with these parts at least. */
+/** An object with at least these properties. Inherited properties do not count. */
 export function objectOf(parts: Record<string, Check>): Check {
   return (value, where) => {
     if (!isObject(value)) refuse(where, "an object");
-    for (const [name, check] of Object.entries(parts)) check(Object.hasOwn(value, name) ? value[name] : undefined, `${where}.${name}`);
+    for (const [name, check] of Object.entries(parts)) {
+      const part = Object.hasOwn(value, name) ? value[name] : undefined;
+      check(part, `${where}.${name}`);
+    }
   };
 }

@@ -1,5 +1,5 @@
-// What a kernel tells the page outside of any cell: the comms of one target, which the kernel opens (divebook/widgets/
-// line.py), or which a page that was loaded later asks it for.
+// Comms between a kernel and the page that do not belong to a cell. The kernel opens the comms of one target
+// (divebook/widgets/line.py); a page that was loaded later asks the kernel for them.
 
 import type { Ack } from "../protocol";
 import { freshId, type Told, type Wire } from "../shared/channel";
@@ -7,10 +7,10 @@ import type { Comm, Kernel, Panel, Tracker } from "./jupyterlab";
 
 const END_STATUSES = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 
-/** Called for each line that a kernel has; returns what ends the conversation. */
+/** Callback for each comm of a kernel. It returns a function that is called when the comm ends. */
 export type OnComm<T extends Told> = (kernel: Kernel, wire: Wire<T>) => () => void;
 
-/** Follows the kernels of all notebooks, those included that are opened later. */
+/** Follow the comms of a target in the kernels of all notebooks, including notebooks that are opened later. */
 export function followComms<T extends Told>(tracker: Tracker, target: string, onComm: OnComm<T>): void {
   const followed = new WeakSet<Kernel>();
   const followOnce = (kernel: Kernel | null | undefined): void => {
@@ -26,6 +26,7 @@ export function followComms<T extends Told>(tracker: Tracker, target: string, on
   tracker.widgetAdded.connect((_, panel) => { followPanel(panel); });
 }
 
+/** Follow the comms of one kernel until the kernel restarts or ends. */
 function followKernel<T extends Told>(kernel: Kernel, target: string, onComm: OnComm<T>): void {
   const open = new Map<string, () => void>();
   const addComm = (comm: Comm): void => {
@@ -44,18 +45,28 @@ function followKernel<T extends Told>(kernel: Kernel, target: string, onComm: On
   const adoption = commsOf(kernel, target).then((ids) => {
     for (const id of ids) if (!kernel.hasComm(id)) addComm(kernel.createComm(target, id));
   });
-  adoption.catch(() => undefined); // the kernel went meanwhile: the next one is asked anew
+  adoption.catch(() => undefined); // the kernel has ended meanwhile; the next one is followed anew
 }
 
-/** Asks a kernel for its comms: on the control channel, since on the other it answers only once its cells have ended. */
+/**
+ * Return the ids of the comms that a kernel has open. The request uses the control channel, because the shell channel
+ * answers only after the running cells.
+ */
 async function commsOf(kernel: Kernel, target: string): Promise<string[]> {
-  const header = { msg_id: freshId(), msg_type: "comm_info_request", session: kernel.clientId, username: kernel.username, version: "5.3", date: new Date().toISOString() };
+  const header = {
+    msg_id: freshId(),
+    msg_type: "comm_info_request",
+    session: kernel.clientId,
+    username: kernel.username,
+    version: "5.3",
+    date: new Date().toISOString(),
+  };
   const request = { header, parent_header: {}, metadata: {}, content: { target_name: target }, buffers: [], channel: "control" };
   const { content } = await kernel.sendControlMessage(request, true).done;
   return Object.keys(content.comms ?? {});
 }
 
-/** Makes of a comm what channels speak through. */
+/** Adapt a comm to the interface of channels. */
 function wireOf<T extends Told>(comm: Comm): Wire<T> {
   const receivers = new Set<(message: T | Ack) => void>();
   comm.onMsg = ({ content }) => { for (const receive of receivers) receive(content.data as T | Ack); };

@@ -1,6 +1,6 @@
-// Compared runs in a notebook: the page's own HTML of them, as far as it is trusted, with navigation.
-//
-// The HTML holds no script, so that it is the same where there is no extension; what is here needs no kernel.
+// Renderer of compared runs in a notebook: the HTML of the output, sanitized by JupyterLab unless trusted, with
+// navigation.
+// The HTML contains no script, so it looks the same without this extension. The navigation needs no kernel.
 
 import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from "./jupyterlab";
 import { h } from "../shared/dom";
@@ -11,9 +11,9 @@ import "./comparison.css";
 
 export const COMPARED = "application/vnd.divebook.compared+json";
 const HTML = "text/html";
-const RANK = 40; // HTML has 50: JupyterLab prefers what is lower
+const RANK = 40; // HTML has 50; JupyterLab prefers lower ranks
 
-/** Has comparisons in all notebooks lead from difference to difference, those included that are opened later. */
+/** Register the renderer for comparisons in all notebooks, including notebooks that are opened later. */
 export function renderComparisons(tracker: Tracker, base: PanelClass): void {
   const register = ({ content: { rendermime } }: Panel): void => {
     const comparisonRenderer = comparisonClass(base, rendermime);
@@ -23,6 +23,7 @@ export function renderComparisons(tracker: Tracker, base: PanelClass): void {
   tracker.widgetAdded.connect((_, panel) => { register(panel); });
 }
 
+/** Return the renderer class; its base class belongs to the page. */
 function comparisonClass(base: PanelClass, rendermime: RenderMime): new () => Renderer {
   return class extends base implements Renderer {
     #html: Renderer | null = null;
@@ -31,14 +32,15 @@ function comparisonClass(base: PanelClass, rendermime: RenderMime): new () => Re
       this.#html?.dispose();
       this.#html = rendermime.createRenderer(HTML);
       this.addWidget(this.#html);
-      await this.#html.renderModel({ ...model, data: { [HTML]: model.data[HTML] }, metadata: model.metadata, trusted: model.trusted, setData: () => undefined });
+      const data = { [HTML]: model.data[HTML] };
+      await this.#html.renderModel({ ...model, data, metadata: model.metadata, trusted: model.trusted, setData: () => undefined });
       const bar = addNavigation(this.#html.node);
       if (bar !== null) this.node.prepend(bar);
     }
   };
 }
 
-/** Makes the way through the differences below an element, their map, and what chooses among them; null where there are none. */
+/** Return the navigation for the differences inside an element (buttons, map and filters), or null if there are no differences. */
 export function addNavigation(comparison: HTMLElement): HTMLElement | null {
   const rows = [...comparison.querySelectorAll<HTMLElement>(".divebook-difference, .divebook-same")];
   if (!rows.some((row) => row.matches(".divebook-difference"))) return null;

@@ -1,4 +1,5 @@
-// Decoder of a run in a saved notebook: unpacked up to a size limit, and refused with a sentence unless each part is valid.
+// Decoder of a run in a saved notebook: unpacks it up to a size limit, and refuses it with a readable message unless
+// each part is valid.
 
 import type { EventBlock, Recording, PackedRun, SpanBlock } from "../protocol";
 import { unpacked } from "../shared/unpack";
@@ -8,7 +9,7 @@ import { anything, objectOf, isObject, listOf, number, orNull, tableOf, text, bo
 export const MIME = "application/vnd.divebook.run+json";
 const FORMAT = 2;
 const MAX_UNPACKED = 32_000_000;
-const MAX_SPANS = 5_000_000; // memory is set aside for as many
+const MAX_SPANS = 5_000_000; // limits the memory that is reserved
 const MAX_EVENTS = 5_000_000;
 
 const count = number(0);
@@ -66,26 +67,28 @@ const RECORDING = objectOf({
   events: EVENTS, data: listOf(table), base: STATE, changes: listOf(listOf(change)),
 });
 
+/** Check one change of the state: part and name, and the new value unless it was deleted. */
 function change(value: unknown, where: string): void {
   const [part, name, ...rest] = Array.isArray(value) ? (value as unknown[]) : [];
-  if (typeof part !== "string" || typeof name !== "string" || rest.length > 1 || !Object.hasOwn(PARTS, part)) throw new Error(`${where} is not a change`);
+  const isNamed = typeof part === "string" && typeof name === "string";
+  if (!isNamed || rest.length > 1 || !Object.hasOwn(PARTS, part)) throw new Error(`${where} is not a change`);
   if (rest.length === 1) PARTS[part as keyof typeof PARTS](rest[0], where);
 }
 
-/** Returns what a notebook says about a run; throws a sentence. */
+/** Return the data of a saved run after checking it; throw an error with a readable message. */
 export function checkSaved(data: unknown): PackedRun {
   if (isObject(data) && typeof data["format"] === "number" && data["format"] > FORMAT) throw new Error("it was saved by a newer divebook; update this one");
   SAVED(data, "run");
   return data as PackedRun;
 }
 
-/** Returns the recording of a saved run; rejects with a sentence. */
+/** Return the recording of a saved run; reject with a readable message. */
 export async function decode(saved: PackedRun): Promise<Recording> {
   if (saved.recording === "") throw new Error("it was too large to be saved");
   return checkRecording(JSON.parse(await unpacked(saved.recording, MAX_UNPACKED)));
 }
 
-/** Returns unpacked data as the recording that it is; throws a sentence. */
+/** Check unpacked data and return it as a recording; throw an error with a readable message. */
 export function checkRecording(unchecked: unknown): Recording {
   const data = upgraded(unchecked);
   RECORDING(data, "run");
@@ -94,11 +97,18 @@ export function checkRecording(unchecked: unknown): Recording {
   return recording;
 }
 
-/** Adds what older recordings did not hold: what agents' tools do, when questions were settled, which events were kept. Links to clusters none holds. */
+/**
+ * Add defaults for everything that older recordings do not contain: calls of agents' tools, times of answers, the
+ * choice of recorded events.
+ * Links to clusters are always removed.
+ */
 function upgraded(data: unknown): unknown {
   if (!isObject(data)) return data;
   const { header, spans, questions, events } = data;
   const ids = isObject(spans) && Array.isArray(spans["id"]) ? spans["id"] : [];
+  const zeros = (): number[] => ids.map(() => 0);
+  const spanDefaults = { within: ids.map(() => -1), item: zeros(), given: zeros(), came: zeros() };
+  const headerDefaults = { tool_calls: 0, spenders: [], failed: 0, ways: [], workspaces: 0, ...DEFAULT_TIMES };
   return {
     conversations: [],
     variables: [],
@@ -107,39 +117,58 @@ function upgraded(data: unknown): unknown {
     workspaces: withDefaults(data["workspaces"] ?? [], { left_out: [], points: [] }),
     failures: upgradedFailures(data["failures"]),
     ...upgradedEvents(events),
-    questions: Array.isArray(questions) ? questions.map((asked: unknown) => (isObject(asked) ? { answered_us: null, became: valueText(asked["response"], 400), fallback: "", ...asked } : asked)) : questions,
-    header: isObject(header) ? { tool_calls: 0, spenders: [], failed: 0, ways: [], workspaces: 0, ...DEFAULT_TIMES, ...header, progress: withDefaults(header["progress"] ?? [], { spread: [] }), dashboards: [] } : header,
-    spans: isObject(spans) ? { within: ids.map(() => -1), item: ids.map(() => 0), given: ids.map(() => 0), came: ids.map(() => 0), ...spans } : spans,
+    questions: Array.isArray(questions) ? questions.map(upgradedQuestion) : questions,
+    header: isObject(header)
+      ? { ...headerDefaults, ...header, progress: withDefaults(header["progress"] ?? [], { spread: [] }), dashboards: [] }
+      : header,
+    spans: isObject(spans) ? { ...spanDefaults, ...spans } : spans,
   };
 }
 
-/** Adds to each object of a list what it does not say. */
+/** Add when a question was settled, its outcome in words and its fallback. */
+function upgradedQuestion(question: unknown): unknown {
+  if (!isObject(question)) return question;
+  return { answered_us: null, became: valueText(question["response"], 400), fallback: "", ...question };
+}
+
+/** Add default properties to each object of a list. */
 function withDefaults(list: unknown, more: object): unknown {
   return Array.isArray(list) ? list.map((item: unknown) => (isObject(item) ? { ...more, ...item } : item)) : list;
 }
 
-/** Older recordings held no failures, or did not say what these mean. */
+/** Add the failures, or the hints for them, that older recordings do not contain. */
 function upgradedFailures(failures: unknown): unknown {
   if (!isObject(failures)) return failures ?? { total: 0, kept: "", shown: [] };
   return { ...failures, shown: withDefaults(failures["shown"], { means: "" }) };
 }
 
-/** Older recordings held the newest events, without gaps. */
+/** Add sequence numbers to the events of older recordings. Those contain the newest events without gaps. */
 function upgradedEvents(events: unknown): object {
   if (!isObject(events) || "sequence" in events || !Array.isArray(events["type"])) return {};
-  const [first, count] = [Number(events["first"]), events["type"].length];
+  const first = Number(events["first"]);
+  const count = events["type"].length;
   const sample = first > 1 ? { sample: `The last ${count.toLocaleString("en")} of ${(first - 1 + count).toLocaleString("en")} events` } : {};
   return { ...sample, events: { ...events, sequence: Array.from({ length: count }, (_, row) => first + row) } };
 }
 
+/**
+ * Check that the columns of a recording fit together: equal lengths, indexes inside the tables of names, ascending ids
+ * and sequence numbers.
+ */
 function checkSizes({ spans, events, members, data, changes, total }: Recording): void {
-  const [rows, eventCount] = [spans.id.length, events.type.length];
-  const equal = spanColumns.every((name) => spans[name].length === rows) && eventColumns.every((name) => events[name].length === eventCount);
-  if (!equal || members.length !== rows || data.length !== eventCount || changes.length !== eventCount) throw new Error("its columns are not of the same length");
+  const rows = spans.id.length;
+  const eventCount = events.type.length;
+  const areSpansEqual = spanColumns.every((name) => spans[name].length === rows);
+  const areEventsEqual = eventColumns.every((name) => events[name].length === eventCount);
+  const areListsEqual = members.length === rows && data.length === eventCount && changes.length === eventCount;
+  if (!areSpansEqual || !areEventsEqual || !areListsEqual) throw new Error("its columns are not of the same length");
   const places = ["kind", "path", "step", "type", "label", "item", "given", "came", "status", "note"] as const;
   const areInTable = (block: SpanBlock | EventBlock, column: number[]): boolean => column.every((place) => place >= 0 && place < block.names.length);
-  const numbers = events.sequence.every((one, row) => one > (events.sequence[row - 1] ?? 0) && one <= MAX_EVENTS);
-  const areIndexesValid = numbers && places.every((name) => areInTable(spans, spans[name])) && eventColumns.slice(2).every((name) => areInTable(events, events[name]));
-  const inOrder = spans.id.every((id, row) => id >= 0 && id < (spans.id[row + 1] ?? total));
-  if (!areIndexesValid || !inOrder) throw new Error("its parts contradict each other");
+  const areEventsAscending = events.sequence.every((sequence, row) => sequence > (events.sequence[row - 1] ?? 0) && sequence <= MAX_EVENTS);
+  const areSpanNamesValid = places.every((name) => areInTable(spans, spans[name]));
+  const areEventNamesValid = eventColumns.slice(2).every((name) => areInTable(events, events[name]));
+  const areSpansAscending = spans.id.every((id, row) => id >= 0 && id < (spans.id[row + 1] ?? total));
+  if (!areEventsAscending || !areSpanNamesValid || !areEventNamesValid || !areSpansAscending) {
+    throw new Error("its parts contradict each other");
+  }
 }

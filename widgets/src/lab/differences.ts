@@ -1,16 +1,16 @@
-// Differences of a comparison: an ordered map of them, filters by kind and text, and navigation.
+// Navigation through the differences of a comparison: an ordered map, filters by kind and text, and steps.
 
 import { h, setText } from "../shared/dom";
 import { button, setAttribute } from "../shared/element";
 import { keysList } from "../shared/keys";
 
 const KINDS = ["changed", "added", "removed"] as const;
-const MAX_SAME_WIDTH = 12; // widths of a mark: so that a difference stays wide enough to be pressed
+const MAX_SAME_WIDTH = 12; // times the width of a mark; limits long equal parts, so that each difference stays wide enough to be clicked
 type Kind = (typeof KINDS)[number] | "";
 
-/** Rows of HTML that came without a script: those that differ, and those that say how many between them are the same. */
+/** Navigation for rows of HTML: rows with a difference, and rows that state how many rows between them are equal. */
 export class Differences {
-  /** What stands above the rows. */
+  /** Elements to place above the rows. */
   readonly parts: HTMLElement[];
   readonly #rows: HTMLElement[];
   readonly #same: HTMLElement[];
@@ -25,17 +25,23 @@ export class Differences {
     this.#rows = all.filter((row) => row.matches(".divebook-difference"));
     this.#same = all.filter((row) => !this.#rows.includes(row));
     this.#kinds = h("div", { class: "seg", role: "group", "aria-label": "Which differences" });
-    const counts = KINDS.map((kind) => ({ kind, count: this.#rows.filter((row) => kindOf(row) === kind).length })).filter(({ count }) => count > 0);
-    this.#kinds.append(this.#kindButton("", "All", this.#rows.length), ...counts.map(({ kind, count }) => this.#kindButton(kind, kind, count)));
-    this.#kinds.hidden = counts.length < 2;
-    const stepButton = (name: string, key: string, by: 1 | -1): HTMLElement => button(name, () => { this.#step(by); }, { class: "small", "aria-keyshortcuts": key, title: `${name} (${key})` });
+    const counts = KINDS.map((kind) => ({ kind, count: this.#rows.filter((row) => kindOf(row) === kind).length }));
+    const present = counts.filter(({ count }) => count > 0);
+    this.#kinds.append(this.#kindButton("", "All", this.#rows.length), ...present.map(({ kind, count }) => this.#kindButton(kind, kind, count)));
+    this.#kinds.hidden = present.length < 2;
+    const stepButton = (name: string, key: string, by: 1 | -1): HTMLElement => {
+      const attributes = { class: "small", "aria-keyshortcuts": key, title: `${name} (${key})` };
+      return button(name, () => { this.#step(by); }, attributes);
+    };
     const keys = keysList(root);
-    const row = h("div", { class: "row" }, this.#kinds, this.#search, h("span", { class: "grow" }), this.#position, stepButton("Difference before", "P", -1), stepButton("Next difference", "N", 1), keys.button);
+    const previous = stepButton("Difference before", "P", -1);
+    const next = stepButton("Next difference", "N", 1);
+    const row = h("div", { class: "row" }, this.#kinds, this.#search, h("span", { class: "grow" }), this.#position, previous, next, keys.button);
     this.parts = [row, this.#map(all), keys.element];
     this.#showPosition();
   }
 
-  /** Each difference as a mark, in order; what is the same between two is as wide as it is long, within reason. */
+  /** Return the map: one mark for each difference in order. The width of an equal part grows with its length, up to a limit. */
   #map(all: HTMLElement[]): HTMLElement {
     const map = h("div", { class: "map", role: "group", "aria-label": "Map of the differences", "data-keys": "← →: difference to difference, on the map" });
     for (const row of all) map.append(row.matches(".divebook-difference") ? this.#mark(row) : sameMark(row));
@@ -47,7 +53,8 @@ export class Differences {
       this.#step(by as 1 | -1);
       if (this.#current !== null) this.#marks.get(this.#current)?.focus();
     });
-    const legend = KINDS.filter((kind) => this.#rows.some((row) => kindOf(row) === kind)).map((kind) => h("span", {}, h("span", { class: `mark ${kind}`, "aria-hidden": "true" }), kind));
+    const kinds = KINDS.filter((kind) => this.#rows.some((row) => kindOf(row) === kind));
+    const legend = kinds.map((kind) => h("span", {}, h("span", { class: `mark ${kind}`, "aria-hidden": "true" }), kind));
     return h("div", { class: "mapped" }, map, h("div", { class: "legend" }, h("span", {}, h("span", { class: "mark", "aria-hidden": "true" }), "the same"), ...legend));
   }
 
@@ -61,14 +68,14 @@ export class Differences {
   #kindButton(kind: Kind, name: string, count: number): HTMLElement {
     const select = (): void => {
       this.#kind = kind;
-      for (const element of this.#kinds.children) setAttribute(element, "aria-pressed", String(element === element));
+      for (const other of this.#kinds.children) setAttribute(other, "aria-pressed", String(other === element));
       this.#applyFilter();
     };
     const element = button(`${name} ${count.toLocaleString("en")}`, select, { class: "small", "aria-pressed": String(kind === this.#kind) });
     return element;
   }
 
-  /** Leaves in sight what is asked for; what is the same stands between all differences only. */
+  /** Hide the rows that do not match. Equal parts are shown only while no filter is set. */
   #applyFilter(): void {
     const words = this.#search.value.trim().toLowerCase();
     for (const row of this.#rows) {
@@ -80,9 +87,11 @@ export class Differences {
     this.#showPosition();
   }
 
+  /** Go to the next or previous visible difference, around the ends. */
   #step(by: 1 | -1): void {
     const rows = this.#visibleRows();
-    const place = this.#current === null ? (by > 0 ? 0 : rows.length - 1) : (rows.indexOf(this.#current) + by + rows.length) % rows.length;
+    let place = by > 0 ? 0 : rows.length - 1;
+    if (this.#current !== null) place = (rows.indexOf(this.#current) + by + rows.length) % rows.length;
     const row = rows[place];
     if (row !== undefined) this.#goTo(row);
   }
@@ -93,16 +102,16 @@ export class Differences {
     if (row.hidden) this.#resetFilter();
     row.classList.add("db-at");
     row.tabIndex = -1;
-    for (const [each, mark] of this.#marks) {
-      setAttribute(mark, "aria-current", each === row ? "true" : null);
-      mark.tabIndex = each === row ? 0 : -1;
+    for (const [other, mark] of this.#marks) {
+      setAttribute(mark, "aria-current", other === row ? "true" : null);
+      mark.tabIndex = other === row ? 0 : -1;
     }
     this.#showPosition();
     row.focus({ preventScroll: true });
     row.scrollIntoView({ block: "center" });
   }
 
-  /** Shows all again: somebody goes to one on the map that was not asked for. */
+  /** Show all rows again, because the person has chosen a hidden one on the map. */
   #resetFilter(): void {
     this.#search.value = "";
     (this.#kinds.firstElementChild as HTMLElement).click();
@@ -121,11 +130,14 @@ export class Differences {
   #showPosition(): void {
     const rows = this.#visibleRows();
     const count = rows.length.toLocaleString("en");
-    setText(this.#position, rows.length === 0 ? "none of them fits" : this.#current === null ? `${count} here` : `${(rows.indexOf(this.#current) + 1).toLocaleString("en")} of ${count}`);
+    let text = `${count} here`;
+    if (rows.length === 0) text = "none of them fits";
+    else if (this.#current !== null) text = `${(rows.indexOf(this.#current) + 1).toLocaleString("en")} of ${count}`;
+    setText(this.#position, text);
   }
 }
 
-/** Returns how a row differs, as its class says; an output that was saved by an older version does not say it. */
+/** Return the kind of a difference from the class of its row. Rows saved by an older version have no kind. */
 function kindOf(row: HTMLElement): Kind {
   return KINDS.find((kind) => row.classList.contains(`divebook-${kind}`)) ?? "";
 }

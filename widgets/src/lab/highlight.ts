@@ -1,11 +1,11 @@
-// YAML highlighting of cells that begin with %%dive; without that line a cell is Python again.
+// YAML highlighting of cells that begin with %%dive. A cell without that line is Python.
 
 import type { CodeModel, CodePanel, Languages, Tracker } from "./jupyterlab";
 
 const YAML = "text/x-yaml";
 const MAGIC = /^\s*%%dive(?:\s|$)/;
 
-/** Colours the cells of all notebooks, those included that are opened later. */
+/** Set the language of the cells in all notebooks, including notebooks that are opened later. */
 export function highlight(tracker: Tracker<CodePanel>, languages: Languages): void {
   const watchedModels = new WeakSet<CodeModel>();
   const follow = (panel: CodePanel): void => {
@@ -16,7 +16,7 @@ export function highlight(tracker: Tracker<CodePanel>, languages: Languages): vo
           watchedModels.add(model);
         }
       };
-      const watchLater = (): void => { setTimeout(watchNewCells, 0); }; // the cells' widgets are made after the model's signal
+      const watchLater = (): void => { setTimeout(watchNewCells, 0); }; // the widgets of new cells are created after the model's signal
       panel.content.model?.cells.changed.connect(watchLater);
       panel.content.modelChanged.connect(watchLater);
       watchNewCells();
@@ -26,6 +26,7 @@ export function highlight(tracker: Tracker<CodePanel>, languages: Languages): vo
   tracker.widgetAdded.connect((_, panel) => { follow(panel); });
 }
 
+/** Keep the language of a cell up to date with its first line. */
 function watch(model: CodeModel, panel: CodePanel, languages: Languages): void {
   const update = (): void => {
     const isYaml = MAGIC.test(model.sharedModel.getSource().slice(0, 400));
@@ -33,8 +34,11 @@ function watch(model: CodeModel, panel: CodePanel, languages: Languages): void {
     else if (!isYaml && model.mimeType === YAML) model.mimeType = panel.content.codeMimetype;
   };
   model.sharedModel.changed.connect(update);
-  // An editor shows the language that was loaded last, not the one that was wanted last: so each is waited for.
-  const later = (): void => { void languages.getLanguage(model.mimeType).catch(() => null).then(() => setTimeout(update, 0)); };
+  // An editor shows the language that was loaded last, not the one that was requested last. Therefore wait for each.
+  const later = (): void => {
+    const loaded = languages.getLanguage(model.mimeType).catch(() => null);
+    void loaded.then(() => setTimeout(update, 0));
+  };
   model.mimeTypeChanged.connect(later); // the kernel's language arrives late
   later();
 }

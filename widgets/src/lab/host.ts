@@ -1,17 +1,17 @@
-// Container of a live view in a notebook: shows the view while its model lives, and then its saved form.
-//
-// JupyterLab shows one form of an output, and would show "model not found" for a view whose kernel is gone. So an output
-// with a view of ours names this form, which ranks before the widgets' own, and both the others are in its hands.
+// Container of a live view in a notebook: shows the view while its model exists, and then its saved form.
+// JupyterLab shows only one MIME type of an output, and would show "model not found" for a view whose kernel has ended.
+// Outputs with a view of divebook therefore contain a MIME type of their own, which ranks before that of the widgets.
+// This container shows either of the two.
 
 import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from "./jupyterlab";
 
 export const VIEW = "application/vnd.divebook.view+json";
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 const RANK = -20; // the widgets' own renderer has -10
-const MAX_TRIES = 3; // a view whose model has not been announced yet is asked for again
-const MANAGER_TIMEOUT = 1_500; // milliseconds for the widgets' manager: a busy kernel keeps it waiting
+const MAX_TRIES = 3; // the model may be announced later than the view
+const MANAGER_TIMEOUT = 1_500; // milliseconds to wait for the widget manager, which a busy kernel delays
 
-/** Has the outputs of all notebooks host live views, those included that are opened later. */
+/** Register the container in all notebooks, including notebooks that are opened later. */
 export function hostViews(tracker: Tracker, base: PanelClass): void {
   const Host = hostClass(base);
   const register = (panel: Panel): void => {
@@ -24,7 +24,7 @@ export function hostViews(tracker: Tracker, base: PanelClass): void {
 
 type HostClass = new (panel: Panel) => Renderer;
 
-/** Makes the class of hosts; the base class is the page's. */
+/** Return the container class; its base class belongs to the page. */
 function hostClass(base: PanelClass): HostClass {
   return class extends base implements Renderer {
     readonly #panel: Panel;
@@ -53,7 +53,7 @@ function hostClass(base: PanelClass): HostClass {
       super.dispose();
     }
 
-    /** Asks for the view; until it is known whether there is one, nothing is shown for a moment. */
+    /** Load the view. For a moment nothing is shown, until it is known whether the view exists. */
     async #load(id: string): Promise<void> {
       this.#id = id;
       this.#canShowSaved = false;
@@ -83,7 +83,10 @@ function hostClass(base: PanelClass): HostClass {
       this.#update();
     }
 
-    /** Shows the view if it is there (else there is nothing, or a text that says so), what is saved otherwise. */
+    /**
+     * Show the view if it exists, else the saved form.
+     * Without a model, the widgets' renderer contains no element, at most a text that reports the error, and is hidden.
+     */
     #update(): void {
       if (this.isDisposed) return;
       const hasView = this.#live !== null && this.#live.node.firstElementChild !== null;
@@ -96,7 +99,7 @@ function hostClass(base: PanelClass): HostClass {
       }
     }
 
-    /** Shows what is saved, in the form that the page likes best. */
+    /** Show the saved form, as the MIME type that the page prefers. */
     async #showSaved(model: MimeModel): Promise<void> {
       const savedData = Object.fromEntries(Object.entries(model.data).filter(([type]) => type !== VIEW && type !== WIDGET));
       const type = this.#panel.content.rendermime.preferredMimeType(savedData, model.trusted ? "any" : "ensure");
@@ -109,7 +112,7 @@ function hostClass(base: PanelClass): HostClass {
   };
 }
 
-/** Waits until the widgets' manager of a notebook has been told to its renderers; never where there is no kernel. */
+/** Wait until the renderers of a notebook know its widget manager. Without a kernel this waits for ever. */
 async function managerReady({ sessionContext }: Panel): Promise<void> {
   await sessionContext.ready;
   await new Promise((resolve) => { setTimeout(resolve, 0); });

@@ -1,4 +1,4 @@
-// The JupyterLab extension: a federated module, written by hand, so that no bundler of JupyterLab's is needed.
+// The JupyterLab extension: a federated module, written by hand, so that JupyterLab's bundler is not needed.
 
 import { followLineLinks } from "./linelinks";
 import { highlight } from "./highlight";
@@ -14,15 +14,15 @@ import type { View } from "../shared/dom";
 import type { Load } from "../shared/later";
 import style from "inline:style";
 
-const RANK = 40; // HTML has 50: JupyterLab prefers what is lower
+const RANK = 40; // HTML has 50; JupyterLab prefers lower ranks
 
 type Shared = Record<string, Record<string, { get: () => Promise<() => unknown> }>>;
 type Container = { init: (scope: Shared) => void; get: (name: string) => Promise<() => unknown> };
 
 let scope: Shared = {};
-const address = (document.currentScript as HTMLScriptElement | null)?.src ?? ""; // only known while the script runs
+const address = (document.currentScript as HTMLScriptElement | null)?.src ?? ""; // only available while the script runs
 
-/** Gets a part of the front end that lies beside this script. */
+/** Load a part of the front end from the folder of this script. */
 const load: Load = (name) => import(/* @vite-ignore */ new URL(`${name}.js`, address).href);
 
 async function shared<T>(name: string): Promise<T> {
@@ -89,7 +89,7 @@ async function mimeExtension(): Promise<unknown> {
   return [{ id: "divebook:run", description: "Shows saved runs.", rendererFactory, rank: RANK, dataType: "json" }];
 }
 
-/** Makes the class of renderers; the base class is the page's. */
+/** Return the renderer class; its base class belongs to the page. */
 function rendererClass(base: LuminoWidgetClass): LuminoWidgetClass {
   return class extends base {
     #view: View | null = null;

@@ -1,23 +1,30 @@
-// Navigation from a view to a line of a cell, and the current text of cells for views.
+// Navigation from a view to a line of a cell, and access of views to the current text of cells.
 
 import type { Cell, Panel, Tracker } from "./jupyterlab";
 import { guide, type Wanted } from "../shared/place";
 
-/** Listens to the views of all notebooks. */
+/** Answer the requests of views in all notebooks. */
 export function followLineLinks(tracker: Tracker): void {
-  guide((target, from) => {
-    tracker.forEach((panel) => { if (panel.node.contains(from)) show(panel, target); });
-  }, (cell, from) => {
+  const go = (target: Wanted, from: Element): void => {
+    tracker.forEach((panel) => {
+      if (panel.node.contains(from)) show(panel, target);
+    });
+  };
+  const read = (cell: string, from: Element): string | null => {
     let text: string | null = null;
-    tracker.forEach((panel) => { if (panel.node.contains(from)) text = cellOf(panel, cell)?.model.sharedModel.getSource() ?? null; });
+    tracker.forEach((panel) => {
+      if (panel.node.contains(from)) text = cellOf(panel, cell)?.model.sharedModel.getSource() ?? null;
+    });
     return text;
-  });
+  };
+  guide(go, read);
 }
 
 function cellOf({ content }: Panel, cell: string): Cell | undefined {
   return content.widgets.find(({ model }) => model.id === cell);
 }
 
+/** Scroll to a line of a cell and place the cursor there. A cell out of sight gets its editor only after scrolling. */
 function show({ content }: Panel, { cell, line }: Wanted): void {
   const index = content.widgets.findIndex(({ model }) => model.id === cell);
   const cellWidget = content.widgets[index];

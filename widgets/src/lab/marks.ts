@@ -1,4 +1,5 @@
-// Marks of open questions while nobody looks: a count in the status bar, and a mark in tabs and the window title.
+// Marks of open questions for a person who looks elsewhere: a count in the status bar, and marks in tabs and the window
+// title.
 
 import { setText } from "../shared/dom";
 import { button } from "../shared/element";
@@ -10,7 +11,7 @@ import type { OpenQuestions } from "./openquestions";
 const MARK = "divebook-asked";
 const PREFIX = /^\(\d+\?\) /;
 
-/** Makes the item of the status bar; a click goes to the questions one after the other. */
+/** Return the item of the status bar. Each click goes to the next question. */
 export function statusItem(openQuestions: OpenQuestions, locator: QuestionLocator): HTMLElement {
   let index = 0;
   const element = button("", () => {
@@ -28,7 +29,7 @@ export function statusItem(openQuestions: OpenQuestions, locator: QuestionLocato
   return element;
 }
 
-/** Marks the tabs of notebooks that ask, and the title of the window. */
+/** Mark the tabs of notebooks with open questions, and the title of the window. */
 export function markTabs(openQuestions: OpenQuestions, locator: QuestionLocator, tracker: Tracker): void {
   let count = 0;
   const updateTitle = (): void => {
@@ -43,7 +44,7 @@ export function markTabs(openQuestions: OpenQuestions, locator: QuestionLocator,
     tracker.forEach((panel) => { mark(panel, asking.has(panel)); });
     updateTitle();
   });
-  new MutationObserver(updateTitle).observe(document.head, { childList: true, subtree: true, characterData: true }); // JupyterLab names it anew
+  new MutationObserver(updateTitle).observe(document.head, { childList: true, subtree: true, characterData: true }); //  JupyterLab replaces the title
 }
 
 function mark({ title }: Panel, hasQuestion: boolean): void {

@@ -1,4 +1,5 @@
-// Notification for each run with a question, with a link to it: in JupyterLab, and on the desktop if a person enabled it.
+// Notification for each run with a question, with a link to it: in JupyterLab, and on the desktop if a person has
+// enabled that.
 
 import { oneLine } from "../shared/text";
 import { obviousAnswer } from "../prompt/kinds";
@@ -6,11 +7,14 @@ import type { NoticeAction, Notices } from "./jupyterlab";
 import type { QuestionLocator } from "./locator";
 import { askerName, type OpenQuestion, type OpenQuestions } from "./openquestions";
 
-const MAX_LENGTH = 140; // JupyterLab cuts longer ones
+const MAX_LENGTH = 140; // characters; JupyterLab cuts longer notifications
 
 const MAX_ANSWER_LENGTH = 30;
 
-/** Tells of new questions until they are answered; `isWanted` says whether the desktop may be used. */
+/**
+ * Show a notification for each run with open questions, and dismiss it once they are closed.
+ * `isDesktopEnabled` returns whether notifications may also be shown on the desktop.
+ */
 export function notify(openQuestions: OpenQuestions, notices: Notices, locator: QuestionLocator, isDesktopEnabled: () => boolean): void {
   const shown = new Map<string, { id: string; text: string }>();
   const hide = (run: string): void => {
@@ -21,7 +25,11 @@ export function notify(openQuestions: OpenQuestions, notices: Notices, locator: 
   const update = (): void => {
     const runs = byRun(openQuestions.open);
     for (const run of shown.keys()) if (!runs.has(run)) hide(run);
-    for (const [run, group] of runs) if (shown.has(run) && shown.get(run)?.text !== textOf(group)) showNotice(run, group);
+    for (const [run, group] of runs) {
+      // A notification that a person has dismissed stays away until the run asks something new.
+      const notice = shown.get(run);
+      if (notice !== undefined && notice.text !== textOf(group)) showNotice(run, group);
+    }
   };
   const showNotice = (run: string, group: OpenQuestion[]): void => {
     const [first] = group;
@@ -30,7 +38,11 @@ export function notify(openQuestions: OpenQuestions, notices: Notices, locator: 
     const text = textOf(group);
     const go = (): void => { void locator.navigate(first); };
     const suggestion = group.length === 1 ? obviousAnswer(first.question) : undefined;
-    const answer = (): void => { void openQuestions.answer(first, suggestion?.response).then((isAccepted) => { if (!isAccepted) go(); }); };
+    const answer = (): void => {
+      void openQuestions.answer(first, suggestion?.response).then((isAccepted) => {
+        if (!isAccepted) go();
+      });
+    };
     const actions: NoticeAction[] = [
       { label: "Go there", displayType: "accent", callback: go },
       ...(suggestion === undefined ? [] : [{ label: `Answer: ${oneLine(suggestion.label, MAX_ANSWER_LENGTH)}`, callback: answer }]),
@@ -47,7 +59,7 @@ export function notify(openQuestions: OpenQuestions, notices: Notices, locator: 
   });
 }
 
-/** Tells a person who is in another window or program. */
+/** Show a notification on the desktop, if the person is in another window or program. */
 function notifyDesktop(body: string, tag: string, go: () => void): void {
   if (document.hasFocus() || Notification.permission !== "granted") return;
   const notice = new Notification("divebook", { body, tag });
@@ -63,11 +75,14 @@ function runOf({ question }: OpenQuestion): string {
 
 function byRun(open: readonly OpenQuestion[]): Map<string, OpenQuestion[]> {
   const runs = new Map<string, OpenQuestion[]>();
-  for (const openQuestion of open) runs.set(runOf(openQuestion), [...(runs.get(runOf(openQuestion)) ?? []), openQuestion]);
+  for (const openQuestion of open) {
+    const run = runOf(openQuestion);
+    runs.set(run, [...(runs.get(run) ?? []), openQuestion]);
+  }
   return runs;
 }
 
-/** Returns who asks what, on one line. */
+/** Return the workflow and the first question of a run on one line. */
 function textOf([first, ...more]: readonly OpenQuestion[]): string {
   if (first === undefined) return "";
   const rest = more.length === 0 ? "" : ` (and ${more.length} more)`;

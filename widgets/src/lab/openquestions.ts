@@ -1,4 +1,4 @@
-// Open questions of all kernels whose notebooks this page shows, and the notifications about them.
+// Open questions of all kernels whose notebooks this page shows, and notification of listeners.
 
 import type { Inbox, InboxDelta } from "../protocol";
 import type { Question } from "../prompt/types";
@@ -7,23 +7,23 @@ import type { Kernel, Tracker } from "./jupyterlab";
 import { followComms } from "./comms";
 
 export const TARGET = "divebook.inbox";
-const MAX_AGE_US = 30_000_000; // what is older was told, or seen, before this page was loaded
+const MAX_AGE_US = 30_000_000; // older questions were announced, or seen, before this page was loaded
 
-/** A question and the kernels that tell of it; one is enough to answer it. */
+/** A question and the kernels that report it. Any of them accepts the answer. */
 export interface OpenQuestion {
   question: Question;
   kernels: readonly Kernel[];
 }
 
-/** Keeps what waits for an answer. */
+/** The questions that wait for an answer. */
 export class OpenQuestions {
   readonly #inboxes = new Map<Kernel, InboxState>();
   readonly #channels = new Map<Kernel, InboxChannel>();
   readonly #announced = new Set<string>();
 
-  /** Told after each change of the questions. */
+  /** Called after each change of the questions. */
   readonly onChange: (() => void)[] = [];
-  /** Told of each question that is new. */
+  /** Called for each new question. */
   readonly onQuestion: ((openQuestion: OpenQuestion) => void)[] = [];
 
   follow(tracker: Tracker): void {
@@ -31,7 +31,7 @@ export class OpenQuestions {
       const inbox = new InboxState();
       this.#inboxes.set(kernel, inbox);
       inbox.onChange = () => { this.#notify(inbox); };
-      const channel = new InboxChannel(wire, inbox, () => true); // where this is heard, views are hosted
+      const channel = new InboxChannel(wire, inbox, () => true); // this code runs in the extension, which also hosts the views
       this.#channels.set(kernel, channel);
       return () => {
         inbox.onChange = () => undefined;
@@ -43,7 +43,7 @@ export class OpenQuestions {
     });
   }
 
-  /** The open questions, the oldest first. */
+  /** Open questions, oldest first. Several kernels may report the same question. */
   get open(): OpenQuestion[] {
     const byId = new Map<string, { question: Question; kernels: Kernel[] }>();
     for (const [kernel, { questions }] of this.#inboxes) {
@@ -57,7 +57,7 @@ export class OpenQuestions {
     return [...byId.values()].sort((one, other) => one.question.raised_us - other.question.raised_us);
   }
 
-  /** Sends an answer to a kernel that tells of the question; returns whether it was taken. */
+  /** Send an answer to a kernel that reports the question. Return whether it was accepted. */
   async answer({ question, kernels: [kernel] }: OpenQuestion, response: unknown): Promise<boolean> {
     const channel = kernel === undefined ? undefined : this.#channels.get(kernel);
     const ack = await channel?.answer(question.interrupt_id, response);
@@ -76,7 +76,7 @@ export class OpenQuestions {
   }
 }
 
-/** Returns the workflow that asks. */
+/** Return the workflow that asks, for display. */
 export function askerName({ asker }: Question): string {
   return asker?.[0] ?? "A run";
 }

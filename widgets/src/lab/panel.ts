@@ -12,20 +12,20 @@ const ID = "divebook-runs";
 const TARGET = "divebook.runs";
 const COMMANDS = { runs: "divebook:runs", inbox: "divebook:inbox" };
 
-/** What the bundle of the panel exports. */
+/** Exports of the panel's bundle. */
 export interface PanelPart {
   style: string;
   Browser: typeof Browser;
 }
 
-/** What the page shares. */
+/** Objects that JupyterLab provides to the panel. */
 export interface Parts {
   actions: CellMaking;
   widget: SideWidgetClass;
   load: () => Promise<{ default: PanelPart }>;
 }
 
-/** Offers the side panel from now on: by its tab, and by two commands, which a palette lists where there is one. */
+/** Add the side panel: a tab, two commands, and entries for them in the command palette if there is one. */
 export function addPanel(app: PanelApp, tracker: FrontTracker, parts: Parts, palette: Palette | null): void {
   const panel = new SidePanel(tracker, parts);
   const item = withTitle(new parts.widget({ node: panel.element }));
@@ -46,7 +46,7 @@ function withTitle(item: SideWidget): SideWidget {
   return item;
 }
 
-/** What stands in the panel: the browser of the kernel in front, or why there is none. */
+/** Content of the panel: the run browser of the current notebook's kernel, or the reason why there is none. */
 class SidePanel {
   readonly element = h("div", { class: "divebook-panel" });
   readonly #tracker: FrontTracker;
@@ -57,7 +57,8 @@ class SidePanel {
   #toInbox = false;
 
   constructor(tracker: FrontTracker, parts: Parts) {
-    [this.#tracker, this.#parts] = [tracker, parts];
+    this.#tracker = tracker;
+    this.#parts = parts;
     followComms<RunsMessage>(tracker, TARGET, (kernel, wire) => {
       this.#wires.set(kernel, wire);
       this.#update();
@@ -67,17 +68,17 @@ class SidePanel {
       };
     });
     tracker.currentChanged.connect(() => { this.#update(); });
-    new IntersectionObserver(() => { this.#update(); }).observe(this.element); // its tab was pressed, or another one
+    new IntersectionObserver(() => { this.#update(); }).observe(this.element); // runs when the panel's tab is shown or hidden
     this.#update();
   }
 
-  /** Shows the browser, and in it the inbox. */
+  /** Show the run browser, and scroll to its inbox if asked to. */
   show(toInbox: boolean): void {
     this.#toInbox = toInbox;
     this.#update();
   }
 
-  /** Shows what belongs to the notebook in front. */
+  /** Show the browser of the current notebook. A hidden panel holds no browser, so that it receives no messages. */
   #update(): void {
     const wire = this.#wireInFront();
     const isVisible = this.element.offsetParent !== null;
@@ -119,7 +120,7 @@ class SidePanel {
     this.#toInbox = false;
   }
 
-  /** Shows a run in a cell of its own, below the one that is chosen. */
+  /** Show a run in a new cell below the active one. */
   #open(id: string): void {
     const panel = this.#tracker.currentWidget;
     if (panel === null) return;

@@ -11,20 +11,22 @@ import { OpenQuestions } from "./openquestions";
 export const PLUGIN = "divebook:questions";
 const DESKTOP = "desktopNotifications";
 
-/** What the page shares. */
+/** Objects that JupyterLab provides to the plugin. */
 export interface Parts {
   notices: Notices;
   actions: CellActions;
   widget: LuminoWidgetClass;
 }
 
-/** Tells of questions from now on; a status bar and settings are not on every page. */
+/** Activate the plugin. A status bar and settings are not available on every page. */
 export function activateQuestions(app: App, tracker: Tracker, parts: Parts, bar: StatusBar | null, registry: SettingRegistry | null): void {
   const openQuestions = new OpenQuestions();
   const locator = new QuestionLocator(app, tracker);
   let settings: Settings | undefined;
   const isDesktopEnabled = (): boolean => settings?.get(DESKTOP).composite === true;
-  const requestPermission = (): void => { if (isDesktopEnabled() && Notification.permission === "default") void Notification.requestPermission(); };
+  const requestPermission = (): void => {
+    if (isDesktopEnabled() && Notification.permission === "default") void Notification.requestPermission();
+  };
   void registry?.load(PLUGIN).then((loaded) => {
     settings = loaded;
     loaded.changed.connect(requestPermission);

@@ -1,4 +1,4 @@
-// Bar over cells that cannot run before a question is answered, so that a person below it sees why they wait.
+// Bar over queued cells that wait for a question in another cell, so that a person below it sees the reason.
 
 import { h } from "../shared/dom";
 import { button } from "../shared/element";
@@ -9,7 +9,7 @@ import { askerName, type OpenQuestion, type OpenQuestions } from "./openquestion
 
 const BAR = "divebook-queued";
 
-/** Keeps the bars up to date. */
+/** Add and remove the bars as questions and cells change. */
 export function showQueuedBars(openQuestions: OpenQuestions, locator: QuestionLocator, tracker: Tracker, actions: CellActions): void {
   const update = (): void => {
     const questionByPanel = new Map<Panel, OpenQuestion>();
@@ -20,12 +20,13 @@ export function showQueuedBars(openQuestions: OpenQuestions, locator: QuestionLo
     }
     tracker.forEach((panel) => { draw(panel, questionByPanel.get(panel), locator); });
   };
-  const updateLater = (): void => { setTimeout(update, 0); }; // cells say how they are after the signal
+  const updateLater = (): void => { setTimeout(update, 0); }; // cells update their state after the signal
   openQuestions.onChange.push(update);
   actions.executionScheduled.connect(updateLater);
   actions.executed.connect(updateLater);
 }
 
+/** Add the bar to the queued cells of a notebook and remove it from the others. An unchanged bar is kept. */
 function draw(panel: Panel, openQuestion: OpenQuestion | undefined, locator: QuestionLocator): void {
   const runningCell = openQuestion === undefined ? undefined : locator.cellOf(openQuestion);
   for (const cell of panel.content.widgets) {

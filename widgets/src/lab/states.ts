@@ -1,17 +1,17 @@
-// States of a recording, reconstructed from the first state and the changes of each event.
+// States of a recording, rebuilt from the first state and the changes of each event.
 
 import type { Conversation, ConversationPart, EventBlock, PathView, PendingView, Recording, StateView } from "../protocol";
 import type { Replay, ReplayHost } from "../replay/replay";
 import type { SaidThen } from "../replay/said";
 import type { Filled } from "../replay/stepping";
 
-const CHECKPOINT_EVERY = 200;
+const CHECKPOINT_EVERY = 200; // events between two states that are stored for reuse
 const MODEL_CALLS = ["agent_response", "cached_response"];
 
-/** Values by part, and by name within it; those that are whole have the name "". */
+/** Values by part and name. A part with a single value uses the name "". */
 type Cells = Map<string, Map<string, unknown>>;
 
-/** Answers what a replay asks, from a recording alone. */
+/** Source of a replay that needs only a recording. */
 export class RecordedHost implements Filled {
   readonly #recording: Recording;
   readonly #checkpoints: Cells[];
@@ -33,7 +33,7 @@ export class RecordedHost implements Filled {
     return this.events.sequence.at(-1) ?? 0;
   }
 
-  // eslint-disable-next-line @typescript-eslint/require-await -- others have to ask a kernel
+  // eslint-disable-next-line @typescript-eslint/require-await -- other sources ask a kernel
   readonly stateAt = async (sequence: number): Promise<StateView> => stateOf(sequence, this.#cellsAt(this.#row(sequence) + 1));
 
   // eslint-disable-next-line @typescript-eslint/require-await -- same
@@ -61,6 +61,7 @@ export class RecordedHost implements Filled {
     return row;
   }
 
+  /** Return the state after a number of events. The nearest checkpoint is the starting point; checkpoints on the way are stored. */
   #cellsAt(count: number): Cells {
     const place = Math.min(Math.floor(count / CHECKPOINT_EVERY), this.#checkpoints.length - 1);
     let cells = this.#checkpoints[place] ?? new Map<string, Map<string, unknown>>();
@@ -72,7 +73,7 @@ export class RecordedHost implements Filled {
   }
 }
 
-/** Returns cells with changes made; parts that do not change are shared. */
+/** Return the state after some changes. Parts that do not change are shared with the old state. */
 function applyChanges(cells: Cells, changes: unknown[][]): Cells {
   if (changes.length === 0) return cells;
   const next = new Map(cells);
@@ -86,6 +87,7 @@ function applyChanges(cells: Cells, changes: unknown[][]): Cells {
   return next;
 }
 
+/** Split a state into cells. */
 function cellsOf(state: StateView): Cells {
   const table = (values: Record<string, unknown>): Map<string, unknown> => new Map(Object.entries(values));
   const whole = (value: unknown): Map<string, unknown> => new Map([["", value]]);
@@ -101,6 +103,7 @@ function cellsOf(state: StateView): Cells {
   ]);
 }
 
+/** Build a state from cells. */
 function stateOf(sequence: number, cells: Cells): StateView {
   const table = (part: string): Record<string, unknown> => Object.fromEntries(cells.get(part) ?? []);
   const word = (part: string): string => {
@@ -121,21 +124,26 @@ function stateOf(sequence: number, cells: Cells): StateView {
   };
 }
 
-/** Returns what the model that was asked last was sent and had answered by then, as `recorded.py` does. */
+/** Return the messages of the newest model request up to an event, with its response if it had arrived (as `recorded.py` does). */
 function messagesAt({ spans, members, conversations }: Recording, sequence: number): SaidThen {
   let newestRow = -1;
   spans.id.forEach((_, row) => {
-    const [first, best] = [spans.sequence[row] ?? Infinity, spans.sequence[newestRow] ?? 0];
-    if (MODEL_CALLS.includes(spans.names[spans.type[row] ?? 0] ?? "") && first <= sequence && first > best) newestRow = row;
+    const first = spans.sequence[row] ?? Infinity;
+    const best = spans.sequence[newestRow] ?? 0;
+    const type = spans.names[spans.type[row] ?? 0] ?? "";
+    if (MODEL_CALLS.includes(type) && first <= sequence && first > best) newestRow = row;
   });
   if (newestRow < 0) return { asked: 0, parts: [] };
-  const [requestedAt, id] = [spans.sequence[newestRow] ?? 0, spans.id[newestRow] ?? -1];
+  const requestedAt = spans.sequence[newestRow] ?? 0;
+  const id = spans.id[newestRow] ?? -1;
   const conversation = conversations.find(({ requests }) => requests.some((request) => request.id === id));
   if (conversation === undefined) throw new Error("What was said here is not in this file.");
-  return { asked: requestedAt, parts: messagesUpTo(conversation, id, (members[newestRow] ?? []).slice(1).some((number) => number <= sequence)) };
+  const responseEvents = (members[newestRow] ?? []).slice(1); // the first event is the request itself
+  const isAnswered = responseEvents.some((event) => event <= sequence);
+  return { asked: requestedAt, parts: messagesUpTo(conversation, id, isAnswered) };
 }
 
-/** Returns what had been said with a request: all that came before it, and what was answered to it. */
+/** Return all messages before a request and with it, and its response if there is one. */
 function messagesUpTo({ requests, calls }: Conversation, id: number, isAnswered: boolean): ConversationPart[] {
   const last = requests.findIndex((request) => request.id === id);
   const system = requests[0]?.instructions ?? "";
@@ -146,7 +154,8 @@ function messagesUpTo({ requests, calls }: Conversation, id: number, isAnswered:
     parts.push(...answer.filter(({ kind }) => kind !== "call"));
     for (const { request, tool, arguments: callArguments, result, outcome } of calls) {
       if (request !== number) continue;
-      parts.push({ kind: "call", text: typeof callArguments === "string" ? callArguments : JSON.stringify(callArguments), call: tool });
+      const text = typeof callArguments === "string" ? callArguments : JSON.stringify(callArguments);
+      parts.push({ kind: "call", text, call: tool });
       if (place < last && outcome !== "") parts.push({ kind: "result", text: result, call: tool });
     }
   });

@@ -1,4 +1,4 @@
-// View of a saved run with stepping: the parts of the live view over a recording instead of a kernel.
+// View of a saved run with stepping: the parts of the live view, with a recording instead of a kernel.
 
 import type { Ack, Conversation, Detail, QuestionView as Question, Recording, PackedRun } from "../protocol";
 import { h, longText, type View } from "../shared/dom";
@@ -21,15 +21,16 @@ import "./lab.css";
 
 const MAX_VALUES = 50;
 const MAX_VALUE_LENGTH = 4_000;
-const OPEN_BELOW = 1_500;
+const OPEN_BELOW = 1_500; // characters; longer results are folded
 
-/** Shows what a notebook holds of a run; what cannot be shown is said, with the plain text beside it. */
+/** Return the view of a saved run. If the run cannot be shown, return a view with the reason and the plain text. */
 export async function savedRun(data: unknown, plain: unknown, load: Load): Promise<View> {
   try {
     const saved = checkSaved(data);
     return recordedRun(saved, await decode(saved), load);
   } catch (error) {
-    return refusedView(data, error instanceof Error ? error.message : String(error), typeof plain === "string" ? plain : "");
+    const reason = error instanceof Error ? error.message : String(error);
+    return refusedView(data, reason, typeof plain === "string" ? plain : "");
   }
 }
 
@@ -42,7 +43,7 @@ function refusedView(data: unknown, reason: string, plain: string): View {
   return { element, destroy: () => undefined };
 }
 
-/** Shows a run whose recording is at hand, checked. */
+/** Return the view of a run from its checked recording. */
 export function recordedRun(saved: PackedRun, recording: Recording, load: Load): View {
   const model = new Model();
   const recordedHost = new RecordedHost(recording);
@@ -86,13 +87,13 @@ export function recordedRun(saved: PackedRun, recording: Recording, load: Load):
   return { element: root, destroy };
 }
 
-/** When it stood like this, what is not here, and where it is. */
+/** Return when the run was saved if it had not ended, what part of it is saved, and where its whole log is. */
 function originText(saved: PackedRun, { sample, header: { ended_us: ended, now_us: now } }: Recording): string {
   const asOf = ended === null ? `As it stood at ${moment(now)}; it may have gone on since. ` : "";
   return asOf + (sample === "" ? "" : `${oneLine(sample, 200)}. The whole log is in ${oneLine(saved.store, 200)}. `);
 }
 
-/** Returns what was said in a turn, as far as the notebook has it. */
+/** Return the recorded conversation of a turn, or one with an error. */
 function recordedConversation({ conversations }: Recording, id: number, last: number): Conversation {
   const conversation = conversations.find((one) => one.id === id);
   if (conversation !== undefined) return { ...conversation, last };
@@ -105,19 +106,20 @@ async function details(host: RecordedHost, sequences: number[], id: number): Pro
   return { type: "detail", view: "", id, events, error: events.length < sequences.length ? "Not all of its events are in this file." : "" };
 }
 
-/** What to type in order to go on, where there is a kernel and the store. */
+/** Return the line to type in order to continue the run, if a kernel and the store are available. */
 function resumeHint({ next }: PackedRun): Node[] {
   return next === "" ? [] : [document.createTextNode("To look again or go on: "), h("code", {}, oneLine(next, 200))];
 }
 
-/** The declared outputs; in an older recording of a run without any its variables, which have no pane there. */
+/** Return the declared outputs. Older recordings without outputs show the variables here, because they have no pane for variables. */
 function results(host: RecordedHost, recording: Recording): View {
   const body = h("div");
   const summary = h("summary");
   const element = h("details", { class: "db-workflow db-results", open: true, hidden: true }, summary, body);
   void host.stateAt(host.last).then(({ outputs, variables }) => {
     const declaredOutputs = Object.entries(outputs);
-    const values = declaredOutputs.length > 0 ? declaredOutputs : recording.variables.length > 0 ? [] : Object.entries(variables);
+    let values = declaredOutputs;
+    if (declaredOutputs.length === 0 && recording.variables.length === 0) values = Object.entries(variables);
     element.hidden = values.length === 0;
     summary.textContent = `${declaredOutputs.length > 0 ? "Outputs" : "Variables"} (${values.length})`;
     body.replaceChildren(...values.slice(0, MAX_VALUES).map(([name, value]) => {
@@ -129,7 +131,7 @@ function results(host: RecordedHost, recording: Recording): View {
   return { element, destroy: () => { element.remove(); } };
 }
 
-/** What people were asked, and what they said. */
+/** Return the list of questions and answers. */
 function questionList(questions: Question[]): View {
   const entries = questions.map((question) => {
     const outcome = question.status === "pending" ? "open" : `${questionOutcomeSign(question)} ${questionOutcomeText(question)}`;

@@ -13,12 +13,12 @@ import type { PromptHost, Question } from "./types";
 
 const URGENT_US = 60_000_000;
 const MAX_TEXT_LENGTH = 10_000;
-const SCROLL_LENGTH = 400; // from here on a text may have to be scrolled
+const SCROLL_LENGTH = 400; // longer texts may need a scroll bar, so they get a tab stop
 const INVALID_NOTICE = "Not sent: correct what is marked.";
 const DIGIT = /^[1-9]$/;
 const TEXT_FIELDS = "textarea, select, input:not([type=radio], [type=checkbox])";
 
-/** A question on the page. */
+/** Card of one question, with the form for its answer. */
 export class Card {
   readonly element: HTMLElement;
   readonly head: HTMLButtonElement;
@@ -58,7 +58,7 @@ export class Card {
     return !this.#body.hidden;
   }
 
-  /** Shows or hides what the card holds. */
+  /** Open or close the body of the card. The form is built when the card is first opened. */
   toggle(isOpen = !this.isOpen): void {
     if (isOpen) this.#fill();
     this.#body.hidden = !isOpen;
@@ -66,7 +66,7 @@ export class Card {
     this.element.classList.toggle("open", isOpen);
   }
 
-  /** Takes note of the open cards that one answer would do for, this one among them. */
+  /** Set the open cards that accept the same answer as this one, including this card. */
   setSimilarCards(similarCards: readonly Card[]): void {
     this.#similarCards = similarCards;
     this.#bulkButton.hidden = similarCards.length < 2;
@@ -74,12 +74,12 @@ export class Card {
     if (similarCards.length < 2) this.#bulkPanel.hidden = true;
   }
 
-  /** Answers with what was said to another card. */
+  /** Answer the question with a response that was entered in another card. */
   answerWith(response: unknown, label: string): void {
     if (this.#state === "open" && this.#blockedReason() === "") this.#post(response, label);
   }
 
-  /** Brings the countdown up to date. */
+  /** Update the countdown. After the deadline, close the form. */
   tick(): void {
     const { interrupt_id: id } = this.question;
     this.element.dataset["question"] = id.includes("@") ? id : `${id}@${this.#host.execution?.() ?? ""}`;
@@ -98,13 +98,13 @@ export class Card {
     this.#setState("late", "The time for an answer is up.");
   }
 
-  /** Tells whether a text of the filter is found in the question. */
+  /** Return whether the question contains the filter's text. */
   matches(words: string): boolean {
     const { question, message, step, path, kind } = this.question;
     return `${question} ${message} ${step} ${branchOf(path)} ${KINDS[kind].word}`.toLowerCase().includes(words.toLowerCase());
   }
 
-  /** Shows whether answers can be sent now. */
+  /** Show the notice of the form, or the reason why no answer can be sent now. */
   reach(): void {
     const [words, isWrong] = this.#notice;
     const reason = this.#blockedReason();
@@ -113,10 +113,12 @@ export class Card {
     this.#refresh();
   }
 
+  /** Return why no answer can be sent now, or an empty string. A question that is answered needs no reason. */
   #blockedReason(): string {
     return this.#state === "open" || this.#state === "sending" ? this.#host.away(this.question) : "";
   }
 
+  /** Build the form and the facts of the question, once. */
   #fill(): void {
     if (this.#form !== undefined) return;
     const { question } = this;
@@ -124,7 +126,9 @@ export class Card {
     this.#form = newForm;
     for (const action of newForm.actions) this.#buttons.push([this.#button(action), action]);
     const hint = newForm.actions.some(({ isDefault }) => isDefault) && h("span", { class: "hint" }, "Ctrl+Enter sends");
-    const form = h("form", { novalidate: true }, ...newForm.parts, h("div", { class: "row actions" }, ...this.#buttons.map(([element]) => element), this.#bulkButton, hint), this.#bulkPanel, this.#status);
+    const buttons = this.#buttons.map(([element]) => element);
+    const actions = h("div", { class: "row actions" }, ...buttons, this.#bulkButton, hint);
+    const form = h("form", { novalidate: true }, ...newForm.parts, actions, this.#bulkPanel, this.#status);
     form.addEventListener("submit", (event) => { event.preventDefault(); });
     for (const name of ["input", "change"]) form.addEventListener(name, () => { this.#onEdit(); });
     const context = contextOf(question);
@@ -141,6 +145,7 @@ export class Card {
     return element;
   }
 
+  /** Store the draft, and remove the notice about invalid fields once all fields are valid. */
   #onEdit(): void {
     if (this.#form !== undefined) this.#host.drafts.set(this.question.interrupt_id, this.#form.draft());
     const [words, isWrong] = this.#notice;
@@ -148,11 +153,12 @@ export class Card {
     else this.#refresh();
   }
 
+  /** Update which buttons are visible, enabled and primary, and which fields are disabled. */
   #refresh(): void {
     const canSend = this.#state === "open" && this.#blockedReason() === "";
     for (const [element, { isHidden }] of this.#buttons) {
       element.hidden = isHidden?.() ?? false;
-      setAttribute(element, "aria-disabled", canSend ? null : "true"); // what is disabled loses the focus
+      setAttribute(element, "aria-disabled", canSend ? null : "true"); // `disabled` would take the focus away
     }
     const first = this.#buttons.find(([element]) => !element.hidden)?.[0];
     for (const [element] of this.#buttons) element.classList.toggle("primary", element === first && this.#form?.isNeutral !== true);
@@ -167,7 +173,7 @@ export class Card {
       if (this.#form?.escape?.() !== true) this.head.focus();
     } else if (event.key === "Enter" && target instanceof HTMLElement && target.tagName !== "BUTTON") {
       if (target instanceof HTMLTextAreaElement && !event.ctrlKey && !event.metaKey) return;
-      event.preventDefault(); // nothing is approved by Enter in a field
+      event.preventDefault(); // Enter in a field must not approve anything
       const action = this.#form?.actions.find(({ isDefault }) => isDefault);
       if (action !== undefined) this.#send(action);
     } else if (DIGIT.test(event.key) && target instanceof HTMLElement && !target.matches(TEXT_FIELDS)) {
@@ -175,7 +181,7 @@ export class Card {
     }
   }
 
-  /** Chooses the option of that place, or where there are none goes to the button; nothing is sent. */
+  /** Choose the option with this number. If there are no options, move the focus to the button with this number. Nothing is sent. */
   #choose(place: number): void {
     const options = [...this.#body.querySelectorAll<HTMLInputElement>("input[type=radio]")];
     const buttons = this.#buttons.filter(([element]) => !element.hidden).map(([element]) => element);
@@ -183,11 +189,12 @@ export class Card {
     (options.length > 0 ? options : buttons)[place]?.focus();
   }
 
-  /** Shows which questions would get the same answer, and the answers that they may get. */
+  /** Show the questions that would get the same answer, with a button for each answer. */
   #showBulkPanel(): void {
     const count = this.#similarCards.length;
     const questionItems = this.#similarCards.map(({ question }) => h("li", {}, shortLabel(question)));
-    const buttons = this.#buttons.filter(([element]) => !element.hidden).map(([, action]) => button(`${action.label} ${count}`, () => { this.#sendAll(action); }));
+    const visible = this.#buttons.filter(([element]) => !element.hidden);
+    const buttons = visible.map(([, action]) => button(`${action.label} ${count}`, () => { this.#sendAll(action); }));
     const back = button("Back", () => { this.#bulkPanel.hidden = true; this.#bulkButton.focus(); }, { class: "quiet" });
     this.#bulkPanel.replaceChildren(h("p", {}, `The same answer for these ${count}:`), h("ul", {}, ...questionItems), h("div", { class: "row" }, ...buttons, back));
     this.#bulkPanel.hidden = false;
@@ -197,13 +204,14 @@ export class Card {
   #sendAll(action: Action): void {
     const response = this.#responseOf(action);
     if (response === undefined) return;
-    const [others, own] = [sharedResponse(this.question, response), this.#similarCards.filter((card) => card !== this)];
+    const others = sharedResponse(this.question, response);
+    const otherCards = this.#similarCards.filter((card) => card !== this);
     this.#bulkPanel.hidden = true;
     this.answerWith(response, action.label);
-    for (const card of own) card.answerWith(others, action.label);
+    for (const card of otherCards) card.answerWith(others, action.label);
   }
 
-  /** Returns what is to be sent; undefined if nothing can be, which is said by then. */
+  /** Return the response of an action. If the form is invalid or no answer can be sent, return undefined; the card shows the reason. */
   #responseOf(action: Action): unknown {
     if (this.#state !== "open" || this.#blockedReason() !== "") return undefined;
     const response = action.response();
@@ -216,6 +224,7 @@ export class Card {
     if (response !== undefined) this.#post(response, action.label);
   }
 
+  /** Send a response. If the kernel refuses it, the form stays open and shows the reason. */
   #post(response: unknown, label: string): void {
     this.#setState("sending", "Sending…");
     void this.#host.answer(this.question.interrupt_id, response).then(({ accepted, text }) => {
@@ -224,7 +233,7 @@ export class Card {
         return;
       }
       this.#host.drafts.delete(this.question.interrupt_id);
-      this.#onAnswered(this); // takes the focus away before anything is disabled
+      this.#onAnswered(this); // moves the focus to another card before the fields are disabled
       this.#setState("sent", text || `Sent: ${label.toLowerCase()}`);
     });
   }
@@ -245,29 +254,30 @@ function paragraph(name: string, text: string): HTMLElement {
   return h("p", { class: name, tabindex: text.length > SCROLL_LENGTH ? 0 : null }, shown(text, MAX_TEXT_LENGTH));
 }
 
-/** Shows what the run has seen, beside the question. */
+/** Return the recorded facts of a question (or the call that it is about), or null if there are none. */
 function contextOf(question: Question): HTMLElement | null {
   const facts = factsOf(question);
   if (facts.length === 0) return null;
   const rows = facts.flatMap(([name, value]) => {
+    const term = h("dt", {}, oneLine(titleOf({}, name), 60));
+    const files = fileDiffs(value);
+    if (files !== undefined) return [term, h("dd", {}, fileList(files))];
     const shownValue = flagsText(value) ?? value;
     const isShort = typeof shownValue !== "object" && valueText(shownValue, 200).length < 200;
-    const files = fileDiffs(value);
-    if (files !== undefined) return [h("dt", {}, oneLine(titleOf({}, name), 60)), h("dd", {}, fileList(files))];
-    return [h("dt", {}, oneLine(titleOf({}, name), 60)), h("dd", {}, isShort ? valueText(shownValue, 200) : valueView(shownValue))];
+    return [term, h("dd", {}, isShort ? valueText(shownValue, 200) : valueView(shownValue))];
   });
   const title = question.kind === "outcome_unknown" ? "The call" : "What the run has seen";
   return h("div", { class: "seen" }, h("div", { class: "title" }, title), h("dl", { class: "facts" }, ...rows));
 }
 
-/** Returns marks such as the hints of a tool in words: `destructive, not read only`. */
+/** Return an object of booleans, such as the hints of a tool, as text: `destructive, not read only`. Return undefined for other values. */
 function flagsText(value: unknown): string | undefined {
   const marks = isRecord(value) ? Object.entries(value) : [];
   if (marks.length === 0 || marks.some(([, isSet]) => typeof isSet !== "boolean")) return undefined;
   return marks.map(([name, isSet]) => `${isSet === true ? "" : "not "}${oneLine(name.replaceAll("_", " "), 40)}`).join(", ");
 }
 
-/** Says whose question it is, if there are others'. */
+/** Return a line with the workflow and branch that ask, if questions of several executions are listed. */
 function askerOf({ asker, path }: Question): HTMLElement[] {
   if (asker === undefined) return [];
   const element = paragraph("asker", [asker[0], branchOf(path)].filter((part) => part !== "").join(" · "));
@@ -275,14 +285,15 @@ function askerOf({ asker, path }: Question): HTMLElement[] {
   return [element];
 }
 
-/** Returns where a question was asked. */
+/** Return the workflow, branch and step that ask the question. */
 export function originText({ asker, path, step }: Question): string {
   return [asker?.[0] ?? "", branchOf(path), step].filter((part) => part !== "").map((part) => oneLine(part, 60)).join(" › ");
 }
 
-/** Names a question on a button: what it asks, about what, and for whom. */
+/** Return a short text for a button that leads to a question: the question, its first parameter and the agent. */
 export function shortLabel({ question, data }: Question): string {
   const { agent, parameters } = data;
-  const [about] = Object.entries(asSchema(parameters)).map(([name, value]) => oneLine(`${name}=${valueText(value, 40)}`, 30));
-  return [oneLine(question, 40), about, typeof agent === "string" ? `(${oneLine(agent, 30)})` : ""].filter(Boolean).join(" ");
+  const parts = Object.entries(asSchema(parameters)).map(([name, value]) => oneLine(`${name}=${valueText(value, 40)}`, 30));
+  const agentText = typeof agent === "string" ? `(${oneLine(agent, 30)})` : "";
+  return [oneLine(question, 40), parts[0], agentText].filter(Boolean).join(" ");
 }

@@ -1,4 +1,4 @@
-// Controls for values with parts: objects, lists, and values of one kind or another.
+// Controls for compound values: objects, lists, and unions of several kinds.
 
 import { h, setText } from "../shared/dom";
 import { button, newId, setAttribute } from "../shared/element";
@@ -8,16 +8,18 @@ import { asSchema, isRecord, list, nodeOf, numeric, resolve, schemas, text, titl
 import { emptyValue, groupTitle } from "./simple";
 import { problemsOf, type Problem } from "./validate";
 
+/** Return the problems inside one property or entry, with paths relative to it. */
 function problemsBelow(problems: Problem[], key: string | number): Problem[] {
   return problems.filter(({ path }) => path[0] === key).map(({ path, message }) => ({ path: path.slice(1), message }));
 }
 
+/** Frame of a compound control, with a line for the problems of the whole value. */
 interface Group {
   element: HTMLElement;
   showProblems: (problems: Problem[]) => void;
 }
 
-/** Puts a border and a heading around parts; the whole form needs none. */
+/** Put a border and a heading around parts. The whole form and a titled alternative need neither. */
 function groupFrame(request: Request, ...parts: (Node | false)[]): Group {
   const errorId = newId();
   const error = h("div", { id: errorId, class: "error" });
@@ -33,7 +35,7 @@ function groupFrame(request: Request, ...parts: (Node | false)[]): Group {
   };
 }
 
-/** An object: one control for each property. */
+/** Object: one control for each property. */
 export function object(request: Request, make: ControlFactory): Control {
   if (request.depth > 0 && !request.required) return optional(request, (part) => wholeObject(part, make));
   return wholeObject(request, make);
@@ -45,11 +47,14 @@ function wholeObject(request: Request, make: ControlFactory): Control {
   const required = list(schema["required"]);
   const parts = Object.entries(asSchema(schema["properties"])).map(([name, property]) => {
     const node = nodeOf(asSchema(property), request.root);
-    const value = Object.hasOwn(initialValues, name) ? initialValues[name] : request.value === undefined ? node.schema["default"] : undefined;
-    const isTag = node.kind === "const" && request.depth > 0; // tells alternatives apart: nothing to ask
-    return { name, isTag, control: make({ node, root: request.root, name, required: required.includes(name), value, depth: request.depth + 1 }) };
+    const missing = request.value === undefined ? node.schema["default"] : undefined;
+    const value = Object.hasOwn(initialValues, name) ? initialValues[name] : missing;
+    const isTag = node.kind === "const" && request.depth > 0; // a constant that tells the alternatives of a union apart; there is nothing to ask
+    const control = make({ node, root: request.root, name, required: required.includes(name), value, depth: request.depth + 1 });
+    return { name, isTag, control };
   });
   const group = groupFrame(request, ...parts.filter(({ isTag }) => !isTag).map(({ control }) => control.element));
+  // Properties of the value that the schema does not name are kept.
   const names = new Set(parts.map(({ name }) => name));
   const extraValues = Object.fromEntries(Object.entries(initialValues).filter(([name]) => !names.has(name)));
   return {
@@ -66,7 +71,7 @@ function wholeObject(request: Request, make: ControlFactory): Control {
   };
 }
 
-/** A part that may be missing: there only once it is asked for, which also ends the recursion of recursive schemas. */
+/** Optional part, built only after a click on "Add". Building on demand also ends the recursion of recursive schemas. */
 function optional(request: Request, build: (request: Request) => Control): Control {
   const title = titleFor(request);
   const place = h("div", { class: "optional" });
@@ -92,7 +97,10 @@ function optional(request: Request, build: (request: Request) => Control): Contr
   };
 }
 
-/** A list: one control for each entry, and buttons that add and remove. */
+/**
+ * List: one control for each entry, with buttons that add and remove entries.
+ * Entries of `prefixItems` are always present; entries of `items` can be added and removed.
+ */
 export function array(request: Request, make: ControlFactory): Control {
   const { schema } = request.node;
   const prefixSchemas = schemas(schema["prefixItems"]);
@@ -101,10 +109,11 @@ export function array(request: Request, make: ControlFactory): Control {
   const place = h("div", { class: "items" });
   const noun = itemNoun(request, itemSchema);
   const insert = (value: unknown, item: Schema, removable: boolean): Control => {
-    const control = make({ node: nodeOf(item, request.root), root: request.root, name: `${noun} ${rows.length + 1}`, required: true, value, depth: request.depth + 1 });
+    const number = rows.length + 1;
+    const control = make({ node: nodeOf(item, request.root), root: request.root, name: `${noun} ${number}`, required: true, value, depth: request.depth + 1 });
     const element = h("div", { class: "item" }, control.element);
     const row = { control, element };
-    if (removable) element.append(button("✕", () => { remove(row); }, { class: "small", "aria-label": `Remove ${noun} ${rows.length + 1}` }));
+    if (removable) element.append(button("✕", () => { remove(row); }, { class: "small", "aria-label": `Remove ${noun} ${number}` }));
     rows.push(row);
     place.append(element);
     return control;
@@ -146,12 +155,12 @@ function itemNoun(request: Request, items: Schema | undefined): string {
   return (title === "" ? "entry" : shown(title, 40)).toLowerCase();
 }
 
-/** Tells the form that something in it changed that was not typed. */
+/** Dispatch an input event, so that the form notices a change that was not typed. */
 function dispatchInput(element: HTMLElement): void {
   element.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-/** A value of one kind or another: the kind is chosen, then the value given. */
+/** Union: a choice of the kind, then a control for the value of that kind. */
 export function union(request: Request, make: ControlFactory): Control {
   const options = variants(request.node.schema, request.root);
   const select = h("select", { "aria-label": `Kind of ${titleFor(request) || "answer"}` });
@@ -162,7 +171,11 @@ export function union(request: Request, make: ControlFactory): Control {
   let control: Control | undefined;
   const show = (value: unknown): void => {
     const option = options[Number(select.value)];
-    control = select.value === "" || option === undefined ? undefined : make({ node: nodeOf(withoutTitle(option), request.root), root: request.root, name: titleFor(request), required: true, value, depth: request.depth + 1, hasOuterTitle: true });
+    control = undefined;
+    if (select.value !== "" && option !== undefined) {
+      const node = nodeOf(withoutTitle(option), request.root);
+      control = make({ node, root: request.root, name: titleFor(request), required: true, value, depth: request.depth + 1, hasOuterTitle: true });
+    }
     place.replaceChildren(...(control === undefined ? [] : [control.element]));
   };
   select.addEventListener("change", () => { show(undefined); });
@@ -181,7 +194,7 @@ export function union(request: Request, make: ControlFactory): Control {
   };
 }
 
-/** Takes away the title that the choice shows already. */
+/** Remove the title of an alternative, which the select element already shows. */
 function withoutTitle(schema: Schema): Schema {
   return { ...schema, title: undefined };
 }
@@ -193,8 +206,11 @@ function variantTitle(schema: Schema, index: number): string {
   return shown(titleOf(schema, type), 80);
 }
 
-/** Returns the alternative that a value fits best. */
+/** Return the index of the alternative that a value fits best. A problem of the value itself or of a direct part counts ten times. */
 function nearest(value: unknown, options: Schema[], root: Schema): number {
-  const counts = options.map((option) => problemsOf(value, option, root)).map((problems) => problems.reduce((sum, { path }) => sum + (path.length <= 1 ? 10 : 1), 0));
+  const counts = options.map((option) => {
+    const problems = problemsOf(value, option, root);
+    return problems.reduce((sum, { path }) => sum + (path.length <= 1 ? 10 : 1), 0);
+  });
   return counts.indexOf(Math.min(...counts));
 }

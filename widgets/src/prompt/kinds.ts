@@ -1,4 +1,4 @@
-// Kinds of questions: their form, and the response that an answer becomes (divebook/questions/question.py).
+// Kinds of questions: their form, and the response built from the form (divebook/questions/question.py).
 
 import type { InterruptKind } from "../protocol";
 import { h, longText } from "../shared/dom";
@@ -10,26 +10,26 @@ import { asSchema, isRecord, list, numeric, text, titleOf, type Schema } from ".
 import { ApprovalRuleForm } from "./rule";
 import type { Draft, Question } from "./types";
 
-/** A button that answers. */
+/** Button that sends an answer. */
 export interface Action {
   label: string;
   sign: string;
-  /** What is sent; undefined if something is wrong, which is shown by then. */
+  /** Return the response; undefined if the form is invalid, in which case the form shows the problems. */
   response: () => unknown;
-  /** Whether Enter presses it; only where nothing is released by that. */
+  /** True if Enter triggers the action. Only for actions that release nothing. */
   isDefault?: boolean;
   isHidden?: () => boolean;
 }
 
-/** The part of a card that asks. */
+/** Form of a question inside its card. */
 export interface AnswerForm {
   parts: HTMLElement[];
   actions: Action[];
   draft: () => Draft;
   focus: () => void;
-  /** Leaves what is being edited; false if nothing is. */
+  /** Close an open editor. Return false if none is open. */
   escape?: () => boolean;
-  /** Whether no button stands out, since each may do harm. */
+  /** True if no button is highlighted, because each of them may do harm. */
   isNeutral?: boolean;
 }
 
@@ -45,53 +45,58 @@ export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
   agent_changed: { word: "Changed agent", sign: "≠" },
 };
 
-/** Keys under which data holds what a person may change. */
+/** Keys of a question's data whose value a person may change. */
 const EDITABLE_KEYS = ["parameters", "output", "content", "result"];
-/** Keys that are shown in another way, or only meant for programs. */
+/** Keys that are displayed elsewhere or are only meant for programs. */
 const HIDDEN_KEYS = new Set(["bound", "used", "limit", "choices", "offers"]);
-const MAX_INLINE_LENGTH = 200; // characters of a value that stands on its line
+const MAX_INLINE_LENGTH = 200; // characters; longer values get a block of their own
 const ANYTHING: Schema = { anyOf: [{ type: "string", title: "Text" }, { title: "JSON" }] };
 
+/** Return the key and value that a person may change, if the question has one. */
 function subjectOf({ data }: Question): [string, unknown] | undefined {
   const key = EDITABLE_KEYS.find((name) => Object.hasOwn(data, name));
   return key === undefined ? undefined : [key, data[key]];
 }
 
-/** Kinds of which one answer may do for all that ask alike; of calls, the arguments stay those of each. */
+/** Kinds for which one answer can be given to all similar questions. Each call keeps its own arguments. */
 const SHAREABLE_KINDS = new Set<InterruptKind>(["clarification", "confirmation", "agent_review", "checkpoint", "timeout", "system_error"]);
 
-/** Returns what questions of one kind have in common: the same step asks for the same sort of answer; undefined if each needs its own. */
+/**
+ * Return a key that is equal for similar questions (same step, same kind of answer), or undefined if each question
+ * needs its own answer.
+ */
 export function similarityKey({ asker, kind, step, schema, data }: Question): string | undefined {
   const { agent, tool, action } = data;
   return SHAREABLE_KINDS.has(kind) ? JSON.stringify([asker?.[0], kind, step, schema, agent, tool, action]) : undefined;
 }
 
-/** Returns an answer as it may be given to others of its kind: changed arguments, and rules, are of one call alone. */
+/** Return the response for similar questions. Changed arguments and approval rules belong to one call only, so they are left out. */
 export function sharedResponse({ kind }: Question, response: unknown): unknown {
   if (!EDITABLE_KINDS.has(kind)) return response;
   return Object.fromEntries(Object.entries(asSchema(response)).filter(([name]) => name !== "data"));
 }
 
-/** Returns a call as its name and its arguments. */
+/** Return a call as its name and its arguments. The key names depend on the type of the operation. */
 function callFacts(parameters: unknown): [string, unknown][] {
   const all = asSchema(parameters);
-  const [name, callArguments] = [CALL_NAME_KEYS.map((key) => all[key]).find((one) => one !== undefined), ARGUMENT_KEYS.map((key) => all[key]).find(isRecord)];
+  const name = CALL_NAME_KEYS.map((key) => all[key]).find((value) => value !== undefined);
+  const callArguments = ARGUMENT_KEYS.map((key) => all[key]).find(isRecord);
   return callArguments === undefined ? [["parameters", parameters]] : [["call", name ?? ""], ...Object.entries(callArguments)];
 }
 
 const CALL_NAME_KEYS = ["tool", "action_name", "step", "workflow", "agent"];
 const ARGUMENT_KEYS = ["arguments", "params", "inputs"];
 
-/** Returns what is shown of a question besides what may be edited. */
+/** Return the facts of a question to display beside its form, without the value that can be edited. */
 export function factsOf(question: Question): [string, unknown][] {
   if (question.kind === "outcome_unknown") return callFacts(question.data["parameters"]).slice(0, 40);
-  const [subject] = EDITABLE_KINDS.has(question.kind) ? (subjectOf(question) ?? [""]) : [""];
+  const subject = EDITABLE_KINDS.has(question.kind) ? subjectOf(question)?.[0] : "";
   return Object.entries(question.data).filter(([key]) => !HIDDEN_KEYS.has(key) && key !== subject).slice(0, 40);
 }
 
 const EDITABLE_KINDS = new Set<InterruptKind>(["confirmation", "agent_review"]);
 
-/** Makes what asks for the answer to a question. */
+/** Make the form of a question. */
 export function answerForm(question: Question, draft: Draft): AnswerForm {
   return BUILDERS[question.kind](question, draft);
 }
@@ -108,17 +113,18 @@ const BUILDERS: Record<InterruptKind, (question: Question, draft: Draft) => Answ
   agent_changed: changedAgentForm,
 };
 
-/** Returns the schema of a text that may stay empty, with its title. */
+/** Return the schema of an optional text with this title. */
 function textSchema(title: string): Schema {
   return { type: "string", title };
 }
 
+/** Add the text of a comment form to a response. */
 function withText(response: Record<string, unknown>, form: Form): Record<string, unknown> {
   const comment = form.value();
   return comment === undefined ? response : { ...response, text: comment };
 }
 
-/** A text, or a value by a schema. */
+/** Form for a text, or for a value with a schema. */
 function valueForm(question: Question, draft: Draft, label: string): AnswerForm {
   const { schema, kind } = question;
   const isCheckpoint = kind === "checkpoint";
@@ -128,7 +134,8 @@ function valueForm(question: Question, draft: Draft, label: string): AnswerForm 
     if (!form.check()) return undefined;
     const value = form.value();
     if (isCheckpoint && schema === null) return withText({ decision: "continue" }, form);
-    return value === undefined ? {} : schema === null ? { text: value } : value;
+    if (value === undefined) return {};
+    return schema === null ? { text: value } : value;
   };
   const skip: Action = { label: "Skip", sign: "→", response: () => ({}) };
   return {
@@ -139,16 +146,23 @@ function valueForm(question: Question, draft: Draft, label: string): AnswerForm 
   };
 }
 
-/** Returns the answer that stands out, which may be given without looking further: of a value, the one its question names. */
+/**
+ * Return the answer that can be given directly from a notification: the default, the only choice, or the choice that
+ * equals the fallback.
+ */
 export function obviousAnswer({ kind, schema, fallback }: Question): { label: string; response: unknown } | undefined {
   if (kind !== "clarification") return undefined;
   const choices = list(schema?.["enum"]);
-  const candidates = [schema?.["default"], choices.length === 1 ? choices[0] : undefined, choices.find((one) => one === fallback)];
-  const value = candidates.find((one) => typeof one === "string" || typeof one === "number");
+  const candidates = [
+    schema?.["default"],
+    choices.length === 1 ? choices[0] : undefined,
+    choices.find((choice) => choice === fallback),
+  ];
+  const value = candidates.find((candidate) => typeof candidate === "string" || typeof candidate === "number");
   return value === undefined ? undefined : { label: String(value), response: value };
 }
 
-/** A decision on what an agent wants to do, or has done; what it is about may be changed. */
+/** Form for the approval of a call, or the review of a result. The arguments or the result can be changed. */
 function approvalForm(question: Question, draft: Draft): AnswerForm {
   const isReview = question.kind === "agent_review";
   const comment = makeForm(textSchema("Comment"), draft["comment"], false);
@@ -179,9 +193,11 @@ function approvalForm(question: Question, draft: Draft): AnswerForm {
   };
 }
 
+/** Form for a budget that is used up: raise the bound, or stop. */
 function boundForm({ data }: Question, draft: Draft): AnswerForm {
   const bound = text(data["bound"]);
-  const [used, limit] = [Number(data["used"] ?? 0), Number(data["limit"] ?? 0)];
+  const used = Number(data["used"] ?? 0);
+  const limit = Number(data["limit"] ?? 0);
   const least = Math.max(used || 0, limit || 0);
   const isWhole = bound !== "max_cost" && bound !== "max_seconds";
   const unit = { max_cost: " US dollars", max_seconds: " seconds" }[bound] ?? "";
@@ -201,6 +217,7 @@ function boundForm({ data }: Question, draft: Draft): AnswerForm {
   };
 }
 
+/** Form for an operation whose outcome is unknown. A person states whether it took effect. */
 function outcomeForm(_question: Question, draft: Draft): AnswerForm {
   const form = makeForm({ ...ANYTHING, title: "What it returned, if it went through", noneTitle: "Nothing" }, draft["result"], false);
   const done = (): unknown => (form.check() ? { choice: "done", result: form.value() ?? null } : undefined);
@@ -217,7 +234,7 @@ function outcomeForm(_question: Question, draft: Draft): AnswerForm {
   };
 }
 
-/** What is to become of a turn whose agent is another one by now. */
+/** Form for a turn whose agent has changed since the turn started. */
 function changedAgentForm({ data }: Question): AnswerForm {
   const choices = Array.isArray(data["choices"]) ? data["choices"] : [];
   const finish: Action = { label: "Finish as it began", sign: "→", response: () => ({ choice: "finish" }) };
@@ -229,13 +246,13 @@ function changedAgentForm({ data }: Question): AnswerForm {
   };
 }
 
-/** Shows what may be changed, and a form for it once somebody wants to. */
+/** Editor of an approved value. It shows the value, and opens a form on request. */
 class Editor {
   readonly element = h("div", { class: "editor" });
   readonly #subject: unknown;
   readonly #schema: Schema;
   readonly #title: string;
-  /** Under which name the schema wants it, if it is a part only. */
+  /** Property of the schema that holds the value; undefined if the schema describes the value itself. */
   readonly #part: string | undefined;
   #form: Form | undefined;
 
@@ -297,27 +314,29 @@ class Editor {
   }
 }
 
-/** Returns a part of a schema as one that stands alone: what it refers to lies in itself. */
+/** Return a part of a schema as a schema of its own. References into the part are made relative to it. */
 function standaloneSchema(part: unknown, place: string): Schema {
   return asSchema(JSON.parse(JSON.stringify(part).replaceAll(`"$ref":"${place}`, '"$ref":"#')));
 }
 
 function schemaFor(subject: unknown): Schema {
   if (subject === undefined) return ANYTHING;
-  return typeof subject === "string" ? { type: "string" } : isRecord(subject) ? { type: "object" } : {};
+  if (typeof subject === "string") return { type: "string" };
+  return isRecord(subject) ? { type: "object" } : {};
 }
 
-/** Shows what is asked about: arguments a line each, with nothing that can be taken for another value. */
+/** Show the value that the question is about: one line for each argument, unambiguous (strings that look like other values are quoted). */
 function subjectView(subject: unknown): HTMLElement {
   if (!isRecord(subject) || Object.keys(subject).length === 0) return valueView(subject);
   const rows = Object.entries(subject).flatMap(([name, value]) => {
     const valueLine = plainText(value);
-    return [h("dt", {}, visible(name)), h("dd", {}, valueLine.includes("\n") || valueLine.length > MAX_INLINE_LENGTH ? valueView(valueLine) : h("code", { dir: "auto" }, valueLine))];
+    const isLong = valueLine.includes("\n") || valueLine.length > MAX_INLINE_LENGTH;
+    return [h("dt", {}, visible(name)), h("dd", {}, isLong ? valueView(valueLine) : h("code", { dir: "auto" }, valueLine))];
   });
   return h("dl", { class: "values" }, ...rows);
 }
 
-/** Shows a value: all of it if somebody wants to see it, since it may be about to be approved. */
+/** Show a value. The whole value can be unfolded, because a person may be about to approve it. */
 export function valueView(value: unknown): HTMLElement {
   const view = longText(typeof value === "string" ? value : JSON.stringify(value, null, 2));
   for (const more of view.querySelectorAll("button")) more.classList.add("small");

@@ -1,4 +1,5 @@
-// Outcome of a question: the kernel provides the words (divebook/questions/question.py), this module adds person and time.
+// Outcome of a question as text: the kernel provides the words (divebook/questions/question.py), this module adds
+// person and time.
 
 import { oneLine } from "../shared/text";
 import { moment } from "../shared/times";
@@ -7,15 +8,20 @@ import type { Question } from "./types";
 
 const REJECTIONS = new Set<unknown>(["reject", "fail", "stop"]);
 
-/** Returns the sign of what became of a question: a cross where somebody said no. */
+/** Return the sign of a question's outcome: a cross for a rejection. */
 export function questionOutcomeSign({ status, response }: Question): string {
   const { approved, decision, choice } = asSchema(response);
-  if (status === "resolved") return approved === false || REJECTIONS.has(decision) || REJECTIONS.has(choice) ? "✕" : "✓";
+  if (status === "resolved") {
+    const isRejected = approved === false || REJECTIONS.has(decision) || REJECTIONS.has(choice);
+    return isRejected ? "✕" : "✓";
+  }
   return { expired: "◷", cancelled: "◼", pending: "?" }[status];
 }
 
-/** Returns what became of a question: the answer, by whom and when. */
+/** Return the outcome of a question: the answer, the person and the time. */
 export function questionOutcomeText({ became: outcome, answered_by: person, answered_us: answeredAt }: Question): string {
-  const when = answeredAt === null ? "" : `${person === null ? " at" : ","} ${moment(answeredAt)}`;
-  return `${oneLine(outcome, 200)}${person === null ? "" : ` by ${oneLine(person, 60)}`}${when}`;
+  const byPerson = person === null ? "" : ` by ${oneLine(person, 60)}`;
+  const separator = person === null ? " at" : ",";
+  const when = answeredAt === null ? "" : `${separator} ${moment(answeredAt)}`;
+  return `${oneLine(outcome, 200)}${byPerson}${when}`;
 }

@@ -1,4 +1,4 @@
-// The questions of an execution: open ones as cards, answered ones as lines. A new one never takes the focus.
+// Prompt: the questions of executions, open ones as cards, closed ones as lines. A new question never takes the focus.
 
 import "./prompt.css";
 import { h, setText, type View } from "../shared/dom";
@@ -10,10 +10,10 @@ import { questionOutcomeSign, questionOutcomeText } from "./outcome";
 import { KINDS, similarityKey } from "./kinds";
 import type { PromptHost, Question } from "./types";
 
-const MAX_OPEN_CARDS = 3; // as many cards are open from the start
-const FILTER_ABOVE = 5; // from here on there is a filter
+const MAX_OPEN_CARDS = 3; // up to this number, new cards are open from the start
+const FILTER_ABOVE = 5; // with more open questions, a filter is shown
 
-/** Shows questions until it is destroyed. */
+/** View of questions. */
 export class Prompt implements View {
   readonly element: HTMLElement;
   readonly #host: PromptHost;
@@ -22,6 +22,7 @@ export class Prompt implements View {
   readonly #count = h("h2", { class: "count" });
   readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions", oninput: () => { this.#applyFilter(); } });
   readonly #links = h("div", { class: "row go", role: "group", "aria-label": "Go to" });
+  /** Ids of the cards that are placed elsewhere, for comparison with the links that are shown. */
   #placedKey = "";
   readonly #open = h("div", { class: "cards", onkeydown: (event: KeyboardEvent) => { this.#onArrowKey(event); } });
   readonly #closed = h("ul");
@@ -43,7 +44,7 @@ export class Prompt implements View {
     this.#refresh();
   }
 
-  /** Shows these questions, open and answered ones; the card of one that is no longer among them goes. */
+  /** Show these questions, open and closed ones. Cards of questions that are missing from the list are removed. */
   update(questions: readonly Question[]): void {
     const ids = new Set(questions.map(({ interrupt_id: id }) => id));
     for (const [id, card] of this.#cards) if (!ids.has(id)) this.#drop(id, card);
@@ -65,12 +66,15 @@ export class Prompt implements View {
     this.#refresh();
   }
 
-  /** Shows whether answers can be sent now. */
+  /** Update all cards after the connection to the kernel has changed. */
   reach(): void {
     for (const card of this.#cards.values()) card.reach();
   }
 
-  /** Has the card of a question stand elsewhere on the page, open. */
+  /**
+   * Move the card of a question to another place on the page and open it.
+   * A card that a person is editing stays where it is: moving an element takes the focus away.
+   */
   place(interruptId: string, place: HTMLElement): void {
     const card = this.#cards.get(interruptId);
     const focused = document.activeElement;
@@ -78,11 +82,11 @@ export class Prompt implements View {
     if (card === undefined || place.contains(card.element) || isEdited) return;
     place.append(card.element);
     card.toggle(true);
-    if (card.head === focused) card.head.focus(); // somebody was brought to it
+    if (card.head === focused) card.head.focus(); // moving the card has taken the focus away
     this.#refresh();
   }
 
-  /** Takes back the cards that stand elsewhere. */
+  /** Move all cards back into the list. */
   gather(): void {
     this.#open.append(...[...this.#cards.values()].map(({ element }) => element));
     this.#refresh();
@@ -92,7 +96,7 @@ export class Prompt implements View {
     return [...this.#cards.values()].filter(({ element }) => element.parentElement !== this.#open);
   }
 
-  /** Offers a way to each card that stands elsewhere; what is the same stays, with the focus. */
+  /** Show a link to each card that is placed elsewhere. The links are replaced only if the cards change, so that a link keeps the focus. */
   #showLinks(): void {
     const placedCards = this.#placedCards;
     const key = JSON.stringify(placedCards.map(({ question }) => question.interrupt_id));
@@ -116,16 +120,17 @@ export class Prompt implements View {
     this.#open.append(card.element);
   }
 
-  /** Opens what is new as long as there are few, and says that it is there. */
+  /** Open new cards as long as there are few, and announce them to screen readers. */
   #announce(added: Question[], isFirst: boolean): void {
     const cards = [...this.#cards.values()];
     if (cards.length <= MAX_OPEN_CARDS) for (const { interrupt_id: id } of added) this.#cards.get(id)?.toggle(true);
     else if (isFirst || !cards.some((card) => card.isOpen)) cards[0]?.toggle(true);
     const first = added[0];
-    setText(this.#announcement, added.length === 1 && first !== undefined ? `New question: ${oneLine(first.question, 160)}` : `${added.length} new questions`);
+    const text = added.length === 1 && first !== undefined ? `New question: ${oneLine(first.question, 160)}` : `${added.length} new questions`;
+    setText(this.#announcement, text);
   }
 
-  /** Turns the card of a question that is no longer open into a line. */
+  /** Replace the card of a closed question by a line. */
   #close(question: Question): void {
     const card = this.#cards.get(question.interrupt_id);
     if (card !== undefined) this.#drop(question.interrupt_id, card);
@@ -139,7 +144,7 @@ export class Prompt implements View {
     card.element.remove();
   }
 
-  /** Moves the focus from a card that is done to the one after it; it stays where it is if it is elsewhere. */
+  /** Move the focus from a finished card to the next one. A focus elsewhere is left alone. */
   #advance(card: Card): void {
     if (!card.element.contains(document.activeElement)) return;
     const cards = this.#visible();
@@ -148,7 +153,7 @@ export class Prompt implements View {
     (next?.head ?? this.element).focus();
   }
 
-  /** Tells each card which others one answer would do for. */
+  /** Give each card the list of cards that accept the same answer. */
   #groupSimilar(): void {
     const groups = new Map<string, Card[]>();
     for (const card of this.#cards.values()) {
@@ -162,6 +167,7 @@ export class Prompt implements View {
     return [...this.#cards.values()].filter(({ element }) => !element.hidden);
   }
 
+  /** Show only the cards that match the filter. The card with the focus stays visible. */
   #applyFilter(): void {
     const words = this.#filter.value.trim();
     for (const card of this.#cards.values()) card.element.hidden = !card.matches(words) && !card.element.contains(document.activeElement);
@@ -169,7 +175,9 @@ export class Prompt implements View {
   }
 
   #refresh(): void {
-    const [open, shown, closed] = [this.#cards.size, this.#visible().length, this.#closed.childElementCount];
+    const open = this.#cards.size;
+    const shown = this.#visible().length;
+    const closed = this.#closed.childElementCount;
     const openText = open === 0 ? "No open question" : plural(open, "open question");
     setText(this.#count, shown < open ? `${shown} of ${openText}` : openText);
     this.#showLinks();
@@ -180,7 +188,7 @@ export class Prompt implements View {
     this.element.hidden = open === 0 && closed === 0;
   }
 
-  /** Arrow keys go from one question to the next. */
+  /** Move the focus between questions with the arrow keys, Home and End. */
   #onArrowKey(event: KeyboardEvent): void {
     const heads = this.#visible().map(({ head }) => head);
     const index = heads.findIndex((head) => head === event.target);
@@ -193,7 +201,9 @@ export class Prompt implements View {
 
 function closedLine(question: Question): HTMLElement {
   const { asker } = question;
-  const [text, origin] = [oneLine(`${asker === undefined ? "" : `${asker[0]}: `}${question.question}`, 200), originText(question)];
+  const workflow = asker === undefined ? "" : `${asker[0]}: `;
+  const text = oneLine(`${workflow}${question.question}`, 200);
+  const origin = originText(question);
   return h(
     "li",
     {},

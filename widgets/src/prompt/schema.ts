@@ -1,13 +1,13 @@
-// JSON schemas as forms need them: references followed, alternatives told apart.
+// JSON schemas for forms: references resolved, alternatives separated.
 
 import { valueText } from "../shared/values";
 
 export type Schema = Record<string, unknown>;
 
-/** What kind of control asks for a value. */
+/** Kind of control for a value. */
 export type Kind = "const" | "choice" | "boolean" | "number" | "text" | "array" | "checks" | "object" | "union" | "json";
 
-/** A schema with references followed, and whether null will do. */
+/** Schema with references resolved, its kind of control, and whether it accepts null. */
 export interface Node {
   schema: Schema;
   kind: Kind;
@@ -41,8 +41,9 @@ export function numeric(value: unknown): number | undefined {
 }
 
 /**
- * Follows `$ref` and `allOf`; what stands beside them wins over what they bring. The title of what is referred to names a
- * class: it tells alternatives apart (`named`), but the name of a property says more.
+ * Resolve `$ref` and `allOf`. Keywords beside them override the keywords of the target.
+ * The title of a target names a class. It is kept only for alternatives (`keepsTitle`); elsewhere the name of the
+ * property says more.
  */
 export function resolve(schema: Schema, root: Schema, keepsTitle = false): Schema {
   let current = schema;
@@ -55,6 +56,7 @@ export function resolve(schema: Schema, root: Schema, keepsTitle = false): Schem
   return {};
 }
 
+/** Merge two schemas. `own` overrides `part`; their properties and required names are combined. */
 function mergeSchemas(own: Schema, part: Schema): Schema {
   const properties = { ...asSchema(part["properties"]), ...asSchema(own["properties"]) };
   const required = [...list(part["required"]), ...list(own["required"])];
@@ -66,6 +68,7 @@ function mergeSchemas(own: Schema, part: Schema): Schema {
   };
 }
 
+/** Return the schema that a JSON pointer refers to, or an empty schema. */
 function targetOf(root: Schema, reference: string): Schema {
   let target: unknown = root;
   for (const part of reference.split("/").slice(1)) {
@@ -79,7 +82,7 @@ export function list(value: unknown): unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Returns the alternatives of a schema without null, its references followed. */
+/** Return the alternatives of a schema with references resolved, without null. */
 export function variants(schema: Schema, root: Schema): Schema[] {
   const { anyOf, oneOf, ...rest } = schema;
   const alternatives = [...schemas(anyOf), ...schemas(oneOf)].map((part) => resolve(part, root, true));
@@ -87,12 +90,16 @@ export function variants(schema: Schema, root: Schema): Schema[] {
   return flatten([...alternatives, ...types], root).filter((part) => part["type"] !== "null" && part["const"] !== null);
 }
 
+/** Replace alternatives that only list further alternatives by those. */
 function flatten(parts: Schema[], root: Schema): Schema[] {
   const isPlainUnion = (part: Schema): boolean => part["anyOf"] !== undefined && part["properties"] === undefined;
   return parts.flatMap((part) => (isPlainUnion(part) ? flatten(schemas(part["anyOf"]).map((one) => resolve(one, root)), root) : [part]));
 }
 
-/** Tells how to ask for a value of this schema. */
+/**
+ * Return the node of a schema: the schema with references resolved, and its kind of control.
+ * A union with one alternative besides null becomes that alternative; a union of constants becomes a choice.
+ */
 export function nodeOf(schema: Schema, root: Schema): Node {
   const whole = resolve(schema, root);
   if (!hasAlternatives(whole)) {

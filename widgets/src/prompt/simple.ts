@@ -1,4 +1,4 @@
-// Controls for single values: texts, numbers, dates, choices, yes and no, and JSON for whatever has no better form.
+// Controls for single values: text, number, date, choice, yes or no, and JSON for values without a better control.
 
 import { h } from "../shared/dom";
 import { newId, setAttribute } from "../shared/element";
@@ -19,7 +19,7 @@ const INPUT_TYPES: Record<string, string> = {
   password: "password",
 };
 
-/** A value that cannot be another. */
+/** Value with only one possibility. */
 export function constant(request: Request): Control {
   const value = request.node.schema["const"] ?? null;
   const output = h("output", {}, value === null ? "nothing" : valueText(value, SHORT_LENGTH));
@@ -27,7 +27,7 @@ export function constant(request: Request): Control {
   return { element: frame.element, value: () => value, focus: () => undefined, mark: frame.showProblems };
 }
 
-/** A number, with the browser's own steps. */
+/** Number, with the browser's step buttons. */
 export function number(request: Request): Control {
   const { schema } = request.node;
   const whole = schema["type"] === "integer";
@@ -48,7 +48,7 @@ export function number(request: Request): Control {
   return { element: frame.element, value, focus: () => { input.focus(); }, mark: frame.showProblems };
 }
 
-/** A text: on one line where it is known to be short, or a date, an address, a password. */
+/** Text: a line if it is known to be short, else an area. Dates, addresses and passwords use the browser's input types. */
 export function textControl(request: Request): Control {
   const { schema } = request.node;
   const format = text(schema["format"]);
@@ -71,7 +71,7 @@ function isShort(schema: Schema): boolean {
   return schema["pattern"] !== undefined || schema["format"] !== undefined || (most !== undefined && most <= SHORT_LENGTH);
 }
 
-/** Makes a text area that grows with what is typed. */
+/** Make a text area that grows with its text. */
 function textArea(): HTMLTextAreaElement {
   const input = h("textarea", { rows: 1, oninput: () => { growRows(input); } });
   return input;
@@ -82,13 +82,13 @@ function growRows(input: HTMLTextAreaElement): void {
   input.rows = Math.min(12, Math.max(input.rows, lines));
 }
 
-/** Returns what stands for nothing: null where null is asked for, undefined where the value may be missing. */
+/** Return the value of an empty control: null if null is accepted and a value is needed (or the default is not null), else undefined. */
 export function emptyValue({ node, required }: Request): unknown {
   const fallback = node.schema["default"];
   return node.nullable && (required || (fallback !== undefined && fallback !== null)) ? null : undefined;
 }
 
-/** Returns a moment as the browser's input takes it, on the reader's own clock. */
+/** Return a time in the form of the browser's input, in the local time zone. */
 function localTime(value: string): string {
   const moment = new Date(value);
   if (Number.isNaN(moment.getTime())) return "";
@@ -96,7 +96,7 @@ function localTime(value: string): string {
   return shifted.toISOString().slice(0, shifted.getSeconds() === 0 ? 16 : 19);
 }
 
-/** Returns a time on the reader's own clock with its distance from UTC. */
+/** Return a local time with its offset from UTC. */
 function zonedTime(value: string): string {
   const moment = new Date(value);
   if (Number.isNaN(moment.getTime())) return value;
@@ -105,7 +105,7 @@ function zonedTime(value: string): string {
   return `${value}${seconds}${minutes < 0 ? "-" : "+"}${two(Math.trunc(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
 }
 
-/** One of several values: side by side if they are few, else in a list. */
+/** One of several values: radio buttons if there are few, else a select element. */
 export function choice(request: Request): Control {
   const options = list(request.node.schema["enum"]).filter((option) => option !== null);
   const titles = list(request.node.schema["enumTitles"]).map(String);
@@ -119,6 +119,7 @@ export function yesNo(request: Request): Control {
   return radios(request, [true, false], ["Yes", "No"]);
 }
 
+/** Radio buttons. "No answer" is offered if the value may be empty and has no default. */
 function radios(request: Request, options: unknown[], labels: string[]): Control {
   const name = newId();
   const mayBeEmpty = !request.required || request.node.nullable;
@@ -137,6 +138,7 @@ function radios(request: Request, options: unknown[], labels: string[]): Control
   return { element: frame.element, value, focus, mark: frame.showProblems };
 }
 
+/** Select element. It has an empty option unless an answer is required and given. */
 function select(request: Request, options: unknown[], labels: string[]): Control {
   const entries = labels.map((label, index) => h("option", { value: index }, label));
   const selected = options.findIndex((option) => isEqual(option, request.value));
@@ -164,7 +166,7 @@ export function checks(request: Request, options: unknown[]): Control {
   return { element: frame.element, value, focus: () => { inputs[0]?.focus(); }, mark: frame.showProblems };
 }
 
-/** Any JSON value, typed as such. */
+/** Any JSON value, typed as JSON. */
 export function json(request: Request): Control {
   const input = h("textarea", { rows: 3, spellcheck: "false", class: "code" });
   input.value = request.value instanceof InvalidJson ? request.value.text : isBlank(request.value) ? "" : JSON.stringify(request.value, null, 2);
@@ -179,7 +181,7 @@ export function json(request: Request): Control {
   return { element: frame.element, value, focus: () => { input.focus(); }, mark };
 }
 
-/** Asks for a label of a control that has none of its own. */
+/** Return the heading of a compound control, with a star if it is required. */
 export function groupTitle(request: Request): string {
   return titleFor(request) + (request.required ? " *" : "");
 }

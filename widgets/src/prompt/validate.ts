@@ -1,16 +1,16 @@
-// Compares a value with a JSON schema and says what is wrong, for people. The kernel checks again: what is not known
-// here, such as a pattern that only Python understands, is let through.
+// Validation of a value against a JSON schema, with messages for people. The kernel validates again. A rule that is not
+// supported here, such as a pattern that only Python understands, is accepted.
 
 import { plural } from "../shared/format";
 import { asSchema, isRecord, list, numeric, resolve, schemas, text, titleOf, type Schema } from "./schema";
 
-/** What is wrong, and where in the value. */
+/** A problem and its place in the value. */
 export interface Problem {
   path: (string | number)[];
   message: string;
 }
 
-/** What was typed where JSON was asked for and is not JSON; it fits no schema. */
+/** Input of a JSON field that is not JSON. It fits no schema. */
 export class InvalidJson {
   constructor(
     readonly text: string,
@@ -18,7 +18,7 @@ export class InvalidJson {
   ) {}
 }
 
-/** Reads JSON; undefined if there is nothing but blanks. */
+/** Parse JSON. Return undefined for blank input and `InvalidJson` for a syntax error. */
 export function parseJson(source: string): unknown {
   try {
     return source.trim() === "" ? undefined : (JSON.parse(source) as unknown);
@@ -27,7 +27,7 @@ export function parseJson(source: string): unknown {
   }
 }
 
-const MAX_PATTERN_LENGTH = 10_000; // beyond it a pattern is the kernel's to check
+const MAX_PATTERN_LENGTH = 10_000; // characters; for longer strings the kernel checks the pattern
 const DAY = /^\d{4}-\d\d-\d\d$/;
 const FORMATS: Record<string, [(value: string) => boolean, string]> = {
   date: [(value) => DAY.test(value) && isDate(value), "must be a date such as 2026-11-30"],
@@ -41,7 +41,10 @@ function isDate(value: string): boolean {
   return !Number.isNaN(Date.parse(value));
 }
 
-/** Returns what is wrong with a value; undefined stands for nothing at all. */
+/**
+ * Return the problems of a value; undefined stands for an empty value.
+ * For a union, the problems with the nearest alternative are returned.
+ */
 export function problemsOf(value: unknown, schema: Schema, root: Schema = schema): Problem[] {
   const resolved = resolve(schema, root);
   if (value === undefined) return [problem("needs an answer")];
@@ -60,7 +63,7 @@ export function problemsOf(value: unknown, schema: Schema, root: Schema = schema
   return valueProblems(value, resolved, root);
 }
 
-/** Tells how far problems are from a fit: a wrong kind of value is farther than a wrong part. */
+/** Return a distance between a value and a schema. A value of a wrong type is farther away than a wrong part. */
 function distance(problems: Problem[]): number {
   if (problems.some(({ path }) => path.length === 0)) return 1000;
   return problems.length;
@@ -77,10 +80,12 @@ function problem(message: string): Problem {
   return { path: [], message };
 }
 
+/** Add a property or index to the paths of problems. */
 function prefixed(key: string | number, problems: Problem[]): Problem[] {
   return problems.map(({ path, message }) => ({ path: [key, ...path], message }));
 }
 
+/** Compare two JSON values. */
 export function isEqual(one: unknown, other: unknown): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
@@ -102,8 +107,10 @@ function typeProblem(value: unknown, type: unknown): string | null {
 }
 
 function* numberProblems(value: number, schema: Schema): Generator<string> {
-  const [least, most] = [numeric(schema["minimum"]), numeric(schema["maximum"])];
-  const [above, below] = [numeric(schema["exclusiveMinimum"]), numeric(schema["exclusiveMaximum"])];
+  const least = numeric(schema["minimum"]);
+  const most = numeric(schema["maximum"]);
+  const above = numeric(schema["exclusiveMinimum"]);
+  const below = numeric(schema["exclusiveMaximum"]);
   const step = numeric(schema["multipleOf"]);
   if (least !== undefined && value < least) yield `must be at least ${least}`;
   if (most !== undefined && value > most) yield `must be at most ${most}`;
@@ -114,8 +121,9 @@ function* numberProblems(value: number, schema: Schema): Generator<string> {
 }
 
 function* textProblems(value: string, schema: Schema): Generator<string> {
-  const length = Array.from(value).length; // as Python counts
-  const [least, most] = [numeric(schema["minLength"]), numeric(schema["maxLength"])];
+  const length = Array.from(value).length; // code points, as Python counts
+  const least = numeric(schema["minLength"]);
+  const most = numeric(schema["maxLength"]);
   if (least !== undefined && length < least) yield `must have at least ${plural(least, "character")}`;
   if (most !== undefined && length > most) yield `must have at most ${plural(most, "character")}, not ${length}`;
   if (!matches(value, text(schema["pattern"]))) yield `must match the pattern ${text(schema["pattern"])}`;
@@ -127,7 +135,7 @@ function matches(value: string, pattern: string): boolean {
   try {
     return pattern === "" || value.length > MAX_PATTERN_LENGTH || new RegExp(pattern, "u").test(value);
   } catch {
-    return true; // Python's patterns are not all JavaScript's; the kernel decides
+    return true; // not a valid pattern in JavaScript, but maybe one in Python: the kernel decides
   }
 }
 
@@ -137,7 +145,8 @@ function entries(count: number): string {
 
 function arrayProblems(value: unknown[], schema: Schema, root: Schema): Problem[] {
   const problems: Problem[] = [];
-  const [least, most] = [numeric(schema["minItems"]), numeric(schema["maxItems"])];
+  const least = numeric(schema["minItems"]);
+  const most = numeric(schema["maxItems"]);
   if (least !== undefined && value.length < least) problems.push(problem(`needs at least ${entries(least)}`));
   if (most !== undefined && value.length > most) problems.push(problem(`takes at most ${entries(most)}`));
   if (schema["uniqueItems"] === true && new Set(value.map((item) => JSON.stringify(item))).size < value.length) {

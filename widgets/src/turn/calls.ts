@@ -1,5 +1,5 @@
-// A tool call in a conversation: one line, which unfolds into arguments and result; below it what a command prints while
-// it runs, and the work that was given to an agent.
+// A tool call in a conversation: a line that unfolds into arguments and result. Below it: the output of a running
+// command, and the turn of an agent that the call delegates to.
 
 import type { ConversationCall, QuestionView as Question } from "../protocol";
 import { h, longText, setText } from "../shared/dom";
@@ -14,14 +14,14 @@ import { questionsOf } from "./conversations";
 import { argumentsText, outcomeText } from "./descriptions";
 
 const MAX_ARGUMENT_LENGTH = 100_000;
-const MAX_LINES = 24; // a result with more lines shows its beginning and its end
-const EDGE_LINES = 8;
-const LATEST_LINES = 12; // of what a command has printed so far
+const MAX_LINES = 24; // longer results show only their beginning and end
+const EDGE_LINES = 8; // lines at each end of a folded result
+const LATEST_LINES = 12; // of the output so far
 
-/** The line of one call. */
+/** Line of one call. */
 export class CallLine {
   readonly element = h("details", { class: "call" });
-  /** What a command has printed so far, as a terminal shows it; it stands below the line. */
+  /** Output of a command so far, as a terminal shows it. The chat places this element below the line. */
   readonly printed = h("pre", { class: "db-text printed", dir: "auto", "aria-label": "Output so far", hidden: true });
   readonly #arguments = h("code", { class: "what" });
   readonly #outcome = h("span", { class: "came" });
@@ -42,7 +42,7 @@ export class CallLine {
     this.element.addEventListener("toggle", () => { this.#fill(); });
   }
 
-  /** Shows how a call stands. */
+  /** Show the current state of a call. Until its arguments are complete, the streamed ones are shown. */
   update(call: ConversationCall, model: Model, streamedArguments: string): void {
     const { spans } = model;
     const questions = questionsOf(model, call);
@@ -55,16 +55,26 @@ export class CallLine {
     this.printed.hidden = output === undefined;
     setText(this.printed, output === undefined ? "" : latestLines(printed(output.text), output.length > output.text.length));
     const hasOpenQuestion = questions.at(-1)?.status === "pending";
-    [this.#call, this.#note, this.#questions] = [call, hasSpan ? spans.text(call.id, "note") : "", questions];
-    const outcome = hasOpenQuestion ? "? waits for you" : status === "running" ? `${SIGNS["running"] ?? ""} running` : status === "cancelled" ? "◼ cancelled" : this.#outcomeText(call, status);
+    this.#call = call;
+    this.#note = hasSpan ? spans.text(call.id, "note") : "";
+    this.#questions = questions;
+    const isFailed = call.outcome === "failed" || status === "failed";
+    let outcome = this.#outcomeText(call, status);
+    if (hasOpenQuestion) outcome = "? waits for you";
+    else if (status === "running") outcome = `${SIGNS["running"] ?? ""} running`;
+    else if (status === "cancelled") outcome = "◼ cancelled";
     setText(this.#outcome, outcome);
-    this.#outcome.className = `came ${hasOpenQuestion ? "asks" : call.outcome === "failed" || status === "failed" ? "bad" : ""}`;
-    const hasOwnTime = hasSpan && call.turn < 0; // of work that was given the turn below says it
-    setText(this.#duration, hasOwnTime && status !== "cancelled" ? duration(spans.endOf(call.id, model.now()) - spans.startOf(call.id)) : "");
+    let outcomeClass = "";
+    if (hasOpenQuestion) outcomeClass = "asks";
+    else if (isFailed) outcomeClass = "bad";
+    this.#outcome.className = `came ${outcomeClass}`;
+    const hasOwnTime = hasSpan && call.turn < 0; // the time of a delegated turn is shown in that turn
+    const time = hasOwnTime && status !== "cancelled" ? duration(spans.endOf(call.id, model.now()) - spans.startOf(call.id)) : "";
+    setText(this.#duration, time);
     this.#fill();
   }
 
-  /** Shows arguments and result, if that is wanted and not there yet. */
+  /** Fill the body if the line is unfolded and its content has changed. */
   #fill(): void {
     const bodyKey = JSON.stringify([this.#call.arguments, this.#call.result, this.#note, this.#questions]);
     if (!this.element.open || bodyKey === this.#bodyKey) return;
@@ -73,15 +83,18 @@ export class CallLine {
   }
 
   #outcomeText(call: ConversationCall, status: string): string {
-    const failed = status === "failed" || call.outcome === "failed" || call.outcome === "denied";
-    const reason = status === "failed" && call.result === "" ? oneLine(this.#note, 60) || "failed" : outcomeText(call);
-    return `${failed ? "✕ " : ""}${reason}`;
+    const isFailed = status === "failed" || call.outcome === "failed" || call.outcome === "denied";
+    let reason = outcomeText(call);
+    if (status === "failed" && call.result === "") reason = oneLine(this.#note, 60) || "failed";
+    return `${isFailed ? "✕ " : ""}${reason}`;
   }
 }
 
+/** Return the last lines of an output. `isCut` is true if the kernel has dropped its beginning. */
 function latestLines(text: string, isCut: boolean): string {
   const lines = text.split("\n");
-  return `${isCut || lines.length > LATEST_LINES ? "…\n" : ""}${lines.slice(-LATEST_LINES).join("\n")}`;
+  const mark = isCut || lines.length > LATEST_LINES ? "…\n" : "";
+  return `${mark}${lines.slice(-LATEST_LINES).join("\n")}`;
 }
 
 function argumentRows(callArguments: unknown): HTMLElement[] {
@@ -90,26 +103,28 @@ function argumentRows(callArguments: unknown): HTMLElement[] {
   return entries.flatMap(([name, value]) => [h("span", { class: "soft" }, oneLine(name, 60)), text(valueText(value, MAX_ARGUMENT_LENGTH, 2))]);
 }
 
-/** What became of the questions that held a call up. */
+/** Return the closed questions about a call, with their outcomes and waiting times. */
 function questionRows(questions: readonly Question[]): HTMLElement[] {
   return questions.filter(({ status }) => status !== "pending").flatMap((question) => {
     const { raised_us: raised, answered_us: answered } = question;
     const after = answered === null ? "" : `, after ${duration(answered - raised)}`;
-    return [h("span", { class: "soft" }, "asked"), h("span", { dir: "auto" }, `${oneLine(question.question, 200)} ${questionOutcomeText(question)}${after}`)];
+    const text = `${oneLine(question.question, 200)} ${questionOutcomeText(question)}${after}`;
+    return [h("span", { class: "soft" }, "asked"), h("span", { dir: "auto" }, text)];
   });
 }
 
 function resultRows(call: ConversationCall, note: string): HTMLElement[] {
   const result = call.result === "" ? note : call.result;
   if (result === "") return [];
-  return [h("span", { class: "soft" }, call.outcome === "failed" || call.outcome === "denied" ? "error" : "result"), foldedText(result, call.lines)];
+  const isError = call.outcome === "failed" || call.outcome === "denied";
+  return [h("span", { class: "soft" }, isError ? "error" : "result"), foldedText(result, call.lines)];
 }
 
 function text(value: string): HTMLElement {
   return value.includes("\n") || value.length > 200 ? longText(value) : h("code", {}, value);
 }
 
-/** Shows a long result by its beginning and its end; all of it on demand. */
+/** Show the beginning and end of a long result, and all of it on request. `count` is the number of lines before the kernel shortened it. */
 function foldedText(value: string, count: number): HTMLElement {
   const lines = value.split("\n");
   if (lines.length <= MAX_LINES) return text(value);

@@ -1,4 +1,4 @@
-// A conversation: its requests one below the other, and inside them the turns of agents with delegated work.
+// A conversation: its requests in order, with the turns of agents that work was delegated to.
 
 import type { ConversationCall } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
@@ -12,9 +12,9 @@ import { YOU } from "./parts";
 import { questionOf, type TurnConversation, Conversations } from "./conversations";
 import { turnTimes } from "./times";
 
-const MAX_EXCHANGES = 60; // the newest; a turn may have hundreds
+const MAX_EXCHANGES = 60; // the newest ones; a turn may have hundreds
 
-/** Shows one turn, or one single request. */
+/** View of one turn, or of a single request outside of a turn. */
 export class Chat implements View {
   readonly element = h("div", { class: "chat" });
   readonly #older = h("p", { class: "soft", hidden: true });
@@ -34,7 +34,10 @@ export class Chat implements View {
   ) {
     this.element.append(this.#older, this.#error);
     const scheduleDraw = (): void => { this.#scheduleDraw(); };
-    this.#undo = [conversations.follow(id, scheduleDraw), model.on((change) => { if (change === "streams" || change === "questions" || change === "spans" || change === "view") scheduleDraw(); })];
+    const undoModel = model.on((change) => {
+      if (change === "streams" || change === "questions" || change === "spans" || change === "view") scheduleDraw();
+    });
+    this.#undo = [conversations.follow(id, scheduleDraw), undoModel];
     scheduleDraw();
   }
 
@@ -46,13 +49,18 @@ export class Chat implements View {
     this.element.remove();
   }
 
-  /** Brings a request into sight. */
+  /** Scroll to a request. */
   show(number: number): void {
     this.#exchanges.get(number)?.element.scrollIntoView({ block: "nearest" });
   }
 
+  /** Draw in the next frame, once for all changes until then. */
   #scheduleDraw(): void {
-    if (this.#frame === 0) this.#frame = requestAnimationFrame(() => { this.#frame = 0; this.#draw(); });
+    if (this.#frame !== 0) return;
+    this.#frame = requestAnimationFrame(() => {
+      this.#frame = 0;
+      this.#draw();
+    });
   }
 
   #draw(): void {
@@ -69,9 +77,10 @@ export class Chat implements View {
         this.element.append(exchange.element);
       }
       const previous = conversation.requests.find(({ number }) => number === request.number - 1);
-      exchange.update(request, conversation.calls.filter((call) => call.request === request.number), previous);
+      const calls = conversation.calls.filter((call) => call.request === request.number);
+      exchange.update(request, calls, previous);
     }
-    const [first = 1] = this.#exchanges.keys(); // the kernel tells the newest only
+    const [first = 1] = this.#exchanges.keys(); // the kernel sends only the newest requests
     setText(this.#older, `${plural(first - 1, "earlier request")}: run.requests has them all`);
     this.#older.hidden = first === 1;
     this.onChange(conversation);
@@ -89,6 +98,7 @@ export class Chat implements View {
     };
   }
 
+  /** Make the view of a turn that a call delegates to. Its questions may change this chat, so follow its conversation as well. */
   #delegatedTurn(call: ConversationCall): HTMLElement {
     const delegatedTurn = new DelegatedTurn(call.turn, this.model, this.conversations, this.host, this.conversations.of(this.id).agent);
     this.#undo.push(this.conversations.follow(call.turn, () => { this.#scheduleDraw(); }));
@@ -97,7 +107,7 @@ export class Chat implements View {
   }
 }
 
-/** The turn of an agent that was given work: a line, which unfolds into its conversation. */
+/** Turn of an agent that work was delegated to: a line that unfolds into its conversation. */
 class DelegatedTurn implements View {
   readonly element = h("section", { class: "team" });
   readonly #facts = h("span", { class: "soft" });
@@ -117,7 +127,10 @@ class DelegatedTurn implements View {
     const timelineButton = button("Its lane", () => { model.reveal(id); }, { class: "small quiet", title: "Show it in the timeline" });
     this.element.append(h("div", { class: "row" }, name, this.#facts, h("span", { class: "db-grow" }), open, timelineButton), this.#answer);
     const draw = (): void => { this.#draw(open); };
-    this.#undo = [conversations.follow(id, draw), model.on((change) => { if (change === "spans" || change === "questions") draw(); })];
+    const undoModel = model.on((change) => {
+      if (change === "spans" || change === "questions") draw();
+    });
+    this.#undo = [conversations.follow(id, draw), undoModel];
     draw();
   }
 
@@ -132,13 +145,14 @@ class DelegatedTurn implements View {
     const cost = requests.reduce((sum, one) => sum + (one.cost ?? 0), 0);
     const times = turnTimes(this.model, this.id, this.conversations.questionsOf(calls));
     const status = spans.text(this.id, "status");
-    const facts = [plural(requests.length, "request"), calls.length > 0 ? plural(calls.length, "call") : "", price(cost), times, status === "completed" ? "" : status];
+    const callCount = calls.length > 0 ? plural(calls.length, "call") : "";
+    const facts = [plural(requests.length, "request"), callCount, price(cost), times, status === "completed" ? "" : status];
     setText(this.#facts, facts.filter(Boolean).join(" · "));
     const last = requests.at(-1)?.answer.findLast(({ kind }) => kind === "assistant");
     setText(this.#answer, last === undefined || this.#chat !== null ? "" : oneLine(last.text, 400));
     this.#answer.hidden = this.#answer.textContent === "";
     const hasOpenQuestion = calls.some((call) => questionOf(this.model, call)?.status === "pending");
-    if (hasOpenQuestion && this.#chat === null) this.#toggle(open); // what waits for a person must be seen
+    if (hasOpenQuestion && this.#chat === null) this.#toggle(open); // a question that waits for a person must be visible
   }
 
   #toggle(open: HTMLElement): void {

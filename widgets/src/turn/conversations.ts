@@ -1,34 +1,35 @@
-// Conversations of agents' turns as sent by the kernel, requested again while they are visible and grow.
+// Conversations of agents' turns, requested from the kernel again while they are visible and grow.
 
 import type { Conversation, ConversationCall, ConversationRequest, QuestionView as Question } from "../protocol";
 import type { Connection } from "../shared/connection";
 import type { Model } from "../shared/model";
 
-const MIN_INTERVAL = 250; // milliseconds, at least
-const INTERVAL_FACTOR = 5; // how much longer than an answer takes it is waited before the next
-const ANSWER_TIMEOUT = 3_000; // a question of which nothing came is asked again
+const MIN_INTERVAL = 250; // milliseconds
+const INTERVAL_FACTOR = 5; // the next request waits this many times as long as the last one took
+const ANSWER_TIMEOUT = 3_000; // milliseconds after which an unanswered request is sent again
 
-/** What was said in one turn. */
+/** Messages of one turn. */
 export interface TurnConversation {
   agent: string;
   thread: string;
   requests: ConversationRequest[];
   calls: ConversationCall[];
   error: string;
-  /** Whether anything has come yet. */
+  /** True once the kernel has answered. */
   isLoaded: boolean;
 }
 
+/** Conversation with the state of its requests to the kernel. */
 interface PolledTurn extends TurnConversation {
   last: number;
   requestedAt: number;
-  /** From when on it may be asked for again. */
+  /** Earliest time of the next request. */
   nextRequestAt: number;
   timer: ReturnType<typeof setTimeout> | undefined;
   listeners: Set<() => void>;
 }
 
-/** The conversations of one execution. */
+/** Conversations of one execution. */
 export class Conversations {
   readonly #turns = new Map<number, PolledTurn>();
   readonly #undo: () => void;
@@ -47,7 +48,7 @@ export class Conversations {
     for (const { timer } of this.#turns.values()) clearTimeout(timer);
   }
 
-  /** Calls `changed` whenever more of a turn is known, until what is returned is called. */
+  /** Call `onChange` after each update of a turn, until the returned function is called. */
   follow(id: number, onChange: () => void): () => void {
     const turn = this.#turn(id);
     turn.listeners.add(onChange);
@@ -55,35 +56,54 @@ export class Conversations {
     return () => turn.listeners.delete(onChange);
   }
 
-  /** Returns what is known of a turn. */
+  /** Return the conversation of a turn, as far as it is loaded. */
   of(id: number): TurnConversation {
     return this.#turn(id);
   }
 
-  /** Returns the questions about some calls, and about those of the agents that were given work by them. */
+  /** Return the questions about some calls, including those of delegated turns. */
   questionsOf(calls: readonly ConversationCall[]): Question[] {
-    return calls.flatMap((call) => [...questionsOf(this.model, call), ...(call.turn < 0 ? [] : this.questionsOf(this.of(call.turn).calls))]);
+    return calls.flatMap((call) => {
+      const delegated = call.turn < 0 ? [] : this.questionsOf(this.of(call.turn).calls);
+      return [...questionsOf(this.model, call), ...delegated];
+    });
   }
 
   #turn(id: number): PolledTurn {
     let turn = this.#turns.get(id);
     if (turn === undefined) {
-      turn = { agent: "", thread: "", requests: [], calls: [], error: "", isLoaded: false, last: 0, requestedAt: -Infinity, nextRequestAt: -Infinity, timer: undefined, listeners: new Set() };
+      turn = {
+        agent: "",
+        thread: "",
+        requests: [],
+        calls: [],
+        error: "",
+        isLoaded: false,
+        last: 0,
+        requestedAt: -Infinity,
+        nextRequestAt: -Infinity,
+        timer: undefined,
+        listeners: new Set(),
+      };
       this.#turns.set(id, turn);
     }
     return turn;
   }
 
-  /** Asks now or soon, if somebody looks and there may be more. */
+  /**
+   * Schedule a request, if a view follows the turn and the log has grown since the last answer.
+   * While a request is pending, the timer repeats it in case the answer is lost.
+   */
   #schedule(id: number): void {
     const turn = this.#turn(id);
     if (turn.timer !== undefined || turn.listeners.size === 0 || turn.last >= this.model.last) return;
     const now = performance.now();
     const isPending = now - turn.requestedAt < ANSWER_TIMEOUT;
+    const delay = isPending ? ANSWER_TIMEOUT : Math.max(0, turn.nextRequestAt - now);
     turn.timer = setTimeout(() => {
       turn.timer = undefined;
       this.#request(id, turn);
-    }, isPending ? ANSWER_TIMEOUT : Math.max(0, turn.nextRequestAt - now));
+    }, delay);
   }
 
   #request(id: number, turn: PolledTurn): void {
@@ -101,25 +121,28 @@ export class Conversations {
   }
 }
 
-/** Returns the questions about a call. */
+/** Return the questions about a call. */
 export function questionsOf({ questions }: Model, call: ConversationCall): Question[] {
   return call.questions.map((id) => questions.get(id)).filter((question) => question !== undefined);
 }
 
-/** Returns the latest question about a call. */
+/** Return the newest question about a call. */
 export function questionOf(model: Model, call: ConversationCall): Question | undefined {
   return questionsOf(model, call).at(-1);
 }
 
 function merge(turn: PolledTurn, answer: Conversation): void {
-  [turn.agent, turn.thread, turn.error, turn.isLoaded] = [answer.agent, answer.thread, answer.error, true];
+  turn.agent = answer.agent;
+  turn.thread = answer.thread;
+  turn.error = answer.error;
+  turn.isLoaded = true;
   turn.last = Math.max(turn.last, answer.last);
   turn.requests = mergeByKey(turn.requests, answer.requests, ({ number }) => String(number));
   turn.calls = mergeByKey(turn.calls, answer.calls, ({ request, call }) => `${request} ${call}`);
   turn.requests.sort((entry, other) => entry.number - other.number);
 }
 
-/** Replaces what is known already and appends what is new. */
+/** Replace entries with equal keys and append the new ones. */
 function mergeByKey<T>(current: readonly T[], updates: readonly T[], keyOf: (entry: T) => string): T[] {
   const all = new Map(current.map((entry) => [keyOf(entry), entry]));
   for (const entry of updates) all.set(keyOf(entry), entry);

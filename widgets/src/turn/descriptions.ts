@@ -7,7 +7,7 @@ import { valueText } from "../shared/values";
 
 const MAX_WIDTH = 200;
 
-/** Returns the arguments of a call on one line: a single text as it is. */
+/** Return the arguments of a call on one line. A single string is shown without its name. */
 export function argumentsText(callArguments: unknown, tool = ""): string {
   if (typeof callArguments !== "object" || callArguments === null || Array.isArray(callArguments)) return oneLine(valueText(callArguments, MAX_WIDTH), MAX_WIDTH);
   const entries = Object.entries(callArguments);
@@ -20,7 +20,7 @@ export function argumentsText(callArguments: unknown, tool = ""): string {
 
 const BY_RULE = "A rule denies"; // divebook/engine/approvals.py
 
-/** Returns that a call was denied, by whom, and why. */
+/** Return that a call was denied, by whom, and why. */
 function denial({ result }: ConversationCall): string {
   const [, reason = ""] = /^[^:]*: (.*)$/s.exec(result) ?? [];
   const author = result.startsWith(BY_RULE) ? "denied by a rule" : "denied";
@@ -29,7 +29,7 @@ function denial({ result }: ConversationCall): string {
 
 const OUTCOMES = { failed: "failed", denied: "denied", retry: "tried again", unknown: "not known", returned: "", "": "" } as const;
 
-/** Returns what came of a call: short results as they are, long ones by their size. */
+/** Return the outcome of a call: a short result itself, a long one by its size. */
 export function outcomeText(call: ConversationCall): string {
   if (call.outcome === "failed" && !call.result.includes("\n")) return oneLine(call.result, 60) || "failed";
   if (call.outcome === "denied") return denial(call);
@@ -41,7 +41,7 @@ export function outcomeText(call: ConversationCall): string {
   return call.result.length <= 40 ? oneLine(call.result, 40) : plural(call.result.length, "character");
 }
 
-/** Returns what a request did, for the list of all: a single call with its arguments. */
+/** Return what a request did, for the list of requests: a single call with its arguments, several calls by name. */
 export function requestSummary(request: ConversationRequest, isRunning: boolean, calls: readonly ConversationCall[]): string {
   const names = request.answer.filter(({ kind }) => kind === "call").map(({ text }) => text);
   const [only] = calls;

@@ -10,22 +10,22 @@ import { CallLine } from "./calls";
 import { streamedCall, fold, message, answerPart, streamedParts, thinkingPart } from "./parts";
 import { type RequestSent, SentPanel } from "./sentmessages";
 
-/** What an exchange needs of the chat around it. */
+/** Parts of the chat that an exchange uses. */
 export interface ExchangeContext {
   model: Model;
   agent: () => string;
-  /** Who speaks to the agent: a person, or the agent that gave it work. */
+  /** Name of the sender: a person, or the agent that delegated the work. */
   sender: string;
-  /** The question that holds a call up. */
+  /** Return the question that a call waits for, if there is one. */
   questionOf: (call: ConversationCall) => Question | undefined;
-  /** Where the card of a question stands, as long as this exchange is on the page. */
+  /** Place the card of a question in an element, as long as this exchange is on the page. */
   placeCard: (question: Question, place: HTMLElement) => void;
-  /** Makes what shows the turn of an agent that was given work. */
+  /** Make the view of the turn that a call delegates to. */
   delegatedTurn: (call: ConversationCall) => HTMLElement;
   sent: RequestSent | undefined;
 }
 
-/** A request on the page; what is unfolded stays so while it grows. */
+/** Request on the page. Its elements are kept while it grows, so that unfolded parts stay unfolded. */
 export class Exchange {
   readonly element = h("section", { class: "exchange" });
   readonly #facts = h("span", { class: "facts" });
@@ -45,7 +45,8 @@ export class Exchange {
     private readonly context: ExchangeContext,
   ) {
     const sentPanel = context.sent === undefined ? undefined : new SentPanel(context.sent, context.sender);
-    const sentButton: HTMLButtonElement = button("What was sent", () => { setAttribute(sentButton, "aria-expanded", String(sentPanel?.toggle())); }, { class: "small quiet", "aria-expanded": "false" });
+    const toggleSent = (): void => { setAttribute(sentButton, "aria-expanded", String(sentPanel?.toggle())); };
+    const sentButton: HTMLButtonElement = button("What was sent", toggleSent, { class: "small quiet", "aria-expanded": "false" });
     this.#sentPanel = sentPanel;
     this.element.append(
       h("div", { class: "req" }, h("b", {}, `Request ${number}`), this.#facts, sentPanel !== undefined && sentButton),
@@ -55,7 +56,7 @@ export class Exchange {
     );
   }
 
-  /** Shows how the request stands; what it is made with only where that is not as `before`. */
+  /** Show the current state of a request. Instructions, tools and output type are shown only if they differ from the previous request. */
   update(request: ConversationRequest, calls: readonly ConversationCall[], previous: ConversationRequest | undefined): void {
     this.#sentPanel?.setRequests(request, previous);
     setText(this.#facts, this.#factsOf(request));
@@ -73,14 +74,22 @@ export class Exchange {
     const { model } = this.context;
     const status = model.spans.text(request.id, "status");
     const cached = request.cached_tokens > 0 ? ` (${request.cached_tokens.toLocaleString("en")} cached)` : "";
-    const tokens = request.input_tokens + request.output_tokens > 0 ? `${request.input_tokens.toLocaleString("en")} in${cached}, ${request.output_tokens.toLocaleString("en")} out` : "";
+    let tokens = "";
+    if (request.input_tokens + request.output_tokens > 0) {
+      tokens = `${request.input_tokens.toLocaleString("en")} in${cached}, ${request.output_tokens.toLocaleString("en")} out`;
+    }
     const time = duration(model.spans.endOf(request.id, model.now()) - model.spans.startOf(request.id));
     const note = model.spans.text(request.id, "note");
     const attempt = model.spans.number(request.id, "attempts");
-    const end = status === "failed" ? `✕ ${note}` : status === "running" ? "▸ running" : status === "cancelled" ? "◼ cancelled" : finishText(request);
-    return [request.model, tokens, price(request.cost), request.is_cached ? "from the cache" : time, attempt > 1 ? `attempt ${attempt}` : "", end].filter(Boolean).join(" · ");
+    let end = finishText(request);
+    if (status === "failed") end = `✕ ${note}`;
+    else if (status === "running") end = "▸ running";
+    else if (status === "cancelled") end = "◼ cancelled";
+    const source = request.is_cached ? "from the cache" : time;
+    return [request.model, tokens, price(request.cost), source, attempt > 1 ? `attempt ${attempt}` : "", end].filter(Boolean).join(" · ");
   }
 
+  /** Show the response, or the streamed parts until it is complete. */
   #showAnswer(request: ConversationRequest): void {
     const { model, agent } = this.context;
     const stream = model.streams.get(request.id);
@@ -91,9 +100,14 @@ export class Exchange {
     const wasOpen = this.#answer.querySelector("details")?.open ?? false;
     this.#answerKey = answerKey;
     this.#answer.classList.toggle("live", isLive && parts.length > 0);
-    this.#answer.replaceChildren(...parts.map((part) => (part.kind === "thinking" ? thinkingPart(part.text, wasOpen || isLive, isLive) : part.kind === "call" ? streamedCall(part) : answerPart(agent(), part))));
+    const elementOf = (part: (typeof parts)[number]): HTMLElement => {
+      if (part.kind === "thinking") return thinkingPart(part.text, wasOpen || isLive, isLive);
+      return part.kind === "call" ? streamedCall(part) : answerPart(agent(), part);
+    };
+    this.#answer.replaceChildren(...parts.map(elementOf));
   }
 
+  /** Show the calls, and once for each delegating call the turn of the other agent. */
   #showCalls(request: ConversationRequest, calls: readonly ConversationCall[]): void {
     const { model } = this.context;
     const stream = model.streams.get(request.id);
@@ -116,24 +130,34 @@ export class Exchange {
   }
 }
 
-/** What a person, a system or a refused answer said that the model had not been told before. */
-function newMessages(request: ConversationRequest, hasNewSettings: boolean, asker: string): HTMLElement[] {
+/** Return the messages that are new for the model, and its settings if they have changed. */
+function newMessages(request: ConversationRequest, hasNewSettings: boolean, sender: string): HTMLElement[] {
   const tools = request.tools.length > 0 ? plural(request.tools.length, "tool") : "";
   const output = request.output === "" ? "" : `answers with ${request.output}`;
   const summary = [request.instructions === "" ? "" : "instructions", tools, output].filter(Boolean).join(", ");
-  const systemMessage = hasNewSettings && summary !== "" && fold("m", "sys", h("span", {}, h("b", {}, "System"), ` · ${summary}`), [
+  const messages = request.sent.map((part) => message(part, sender));
+  if (!hasNewSettings || summary === "") return messages;
+  const details = [
     ...(request.instructions === "" ? [] : [longText(request.instructions)]),
     ...(tools === "" ? [] : [h("p", { class: "soft" }, `Tools: ${request.tools.join(", ")}`)]),
-  ]);
-  return [...(systemMessage === false ? [] : [systemMessage]), ...request.sent.map((part) => message(part, asker))];
+  ];
+  return [fold("m", "sys", h("span", {}, h("b", {}, "System"), ` · ${summary}`), details), ...messages];
 }
 
+/** Return a key that is equal for requests with the same settings. */
 function settingsKey({ instructions, tools, output }: ConversationRequest): string {
   return JSON.stringify([instructions, tools, output]);
 }
 
-const FINISH_TEXTS: Record<string, string> = { stop: "", tool_call: "ended with tool calls", tool_calls: "ended with tool calls", length: "! cut at the limit of tokens", content_filter: "! stopped by a filter" };
+const FINISH_TEXTS: Record<string, string> = {
+  stop: "",
+  tool_call: "ended with tool calls",
+  tool_calls: "ended with tool calls",
+  length: "! cut at the limit of tokens",
+  content_filter: "! stopped by a filter",
+};
 
+/** Return why the model stopped. Some models give no reason; then it is derived from the calls. */
 function finishText({ finish: word, answer }: ConversationRequest): string {
   if (word === "") return answer.some(({ kind }) => kind === "call") ? "ended with tool calls" : "";
   return FINISH_TEXTS[word] ?? oneLine(word, 40);

@@ -1,4 +1,4 @@
-// Bundle of the chat of a run: choice of the turn, the list of requests beside it, and the visible parts.
+// Bundle of the chat of a run: choice of the turn, list of its requests, and switches for the visible parts.
 
 import { copyButton } from "../shared/copy";
 import { h, setText, type View } from "../shared/dom";
@@ -16,9 +16,9 @@ import { Conversations } from "./conversations";
 import { questionsOfStep, turnTimes } from "./times";
 import style from "./turn.css";
 
-const MAX_TURNS = 200; // to choose from, the newest
+const MAX_TURNS = 200; // the newest ones, in the choice
 
-/** Shows the conversations of a run, one at a time. */
+/** View of a run's conversations, one at a time. */
 function conversationView(model: Model, host: Host): View {
   const conversations = new Conversations(model, host);
   const about = h("span", { class: "soft", hidden: true });
@@ -39,7 +39,7 @@ function conversationView(model: Model, host: Host): View {
     return h("label", {}, box, ` ${label}`);
   }
 
-  /** Shows the line that gives these messages as a frame, to be copied. */
+  /** Show the Python line that returns these messages as a frame, with a button to copy it. */
   function showFrame(): void {
     frame.hidden = !frame.hidden;
     setAttribute(asFrame, "aria-expanded", String(!frame.hidden));
@@ -54,8 +54,11 @@ function conversationView(model: Model, host: Host): View {
     chat = new Chat(id, model, conversations, host, YOU, (conversation) => {
       requestList.update(conversation);
       setText(times, turnTimes(model, id, questionsOfStep(model, id)).replace(/^(?=\d)/, "requests and calls "));
-      const messages = conversation.requests.reduce((sum, { sent, answer }) => sum + sent.length + Math.min(1, answer.length), 0) + conversation.calls.filter(({ outcome }) => outcome !== "").length;
-      setText(count, conversation.isLoaded ? `${plural(messages, "message")}${(conversation.requests[0]?.number ?? 1) > 1 ? " here" : ""}` : "");
+      const requestMessages = conversation.requests.reduce((sum, { sent, answer }) => sum + sent.length + Math.min(1, answer.length), 0);
+      const results = conversation.calls.filter(({ outcome }) => outcome !== "").length;
+      const isPartial = (conversation.requests[0]?.number ?? 1) > 1;
+      const countText = `${plural(requestMessages + results, "message")}${isPartial ? " here" : ""}`;
+      setText(count, conversation.isLoaded ? countText : "");
       setText(about, conversation.thread === "" ? "" : `thread ${oneLine(conversation.thread, 60)}`);
       about.hidden = conversation.thread === "";
     });
@@ -63,6 +66,7 @@ function conversationView(model: Model, host: Host): View {
     choice.value = String(id);
   }
 
+  /** Update the choice of the turn. Show the selected or newest turn first. */
   function updateChoice(): void {
     const roots = rootsOf(model.spans).slice(-MAX_TURNS);
     const texts = roots.map((id) => `${SIGNS[model.spans.text(id, "status")] ?? ""} ${model.spans.nameOf(id)} › ${model.spans.text(id, "label")}`);
@@ -76,6 +80,7 @@ function conversationView(model: Model, host: Host): View {
     if (chat === null && first !== undefined) show(selectedRoot(roots) ?? first);
   }
 
+  /** Return the turn that is selected, or that contains the selected request or call. */
   function selectedRoot(roots: readonly number[]): number | undefined {
     const { selected, spans } = model;
     const parent = selected === null ? -1 : spans.number(selected, "within");
@@ -99,7 +104,7 @@ function conversationView(model: Model, host: Host): View {
   return { element, destroy };
 }
 
-/** Returns what to type for the messages of a run, or of one of its agents. */
+/** Return the Python line for the messages of a run, or of one of its agents. */
 export function frameLine(execution: string, agent: string): string {
   const filter = agent === "" ? "" : `.loc[lambda said: said.agent == ${JSON.stringify(agent)}]`;
   return `import divebook; divebook.show(${JSON.stringify(execution)}).messages${filter}`;

@@ -9,7 +9,17 @@ import { questionOf, type TurnConversation, type Conversations } from "./convers
 import { callsWithin, timesText, turnTimes } from "./times";
 import { requestSummary, outcomeText } from "./descriptions";
 
-/** Lists the requests of a turn, and those who were given work below the request that gave it. */
+/** Entry of a request or of a delegated turn; `number` is the request to show. */
+interface Entry {
+  number: number;
+  mark: string;
+  words: string;
+  cost: number | null;
+  facts: string;
+  kind: string;
+}
+
+/** List of the requests of a turn. Delegated turns are listed below the request that delegates. */
 export class RequestList implements View {
   readonly element = h("nav", { class: "rail", "aria-label": "Requests" });
   #drawnKey = "";
@@ -32,10 +42,23 @@ export class RequestList implements View {
       const hasOpenQuestion = calls.some((call) => questionOf(model, call)?.status === "pending");
       const ids = calls.flatMap((call) => (call.turn < 0 ? [call.id] : callsWithin(model.spans, call.turn)));
       const times = timesText(model, [request.id, ...ids], this.conversations.questionsOf(calls));
-      const failures = calls.filter(({ outcome }) => outcome === "failed" || outcome === "denied").map((call) => `✕ ${calls.length > 1 ? `${oneLine(call.tool, 40)} ` : ""}${outcomeText(call)}`);
-      const facts = hasOpenQuestion ? "? waits for you" : [...failures.slice(0, 2), calls.length > 0 ? plural(calls.length, "call") : "", times].filter(Boolean).join(" · ");
-      const requestEntry = { number: request.number, mark: String(request.number), words: requestSummary(request, isRunning, calls), cost: request.cost, facts, kind: hasOpenQuestion ? "waits" : "" };
-      return [requestEntry, ...calls.filter((call) => call.turn >= 0).map((call) => this.#delegatedEntry(call, request.number))];
+      const failedCalls = calls.filter(({ outcome }) => outcome === "failed" || outcome === "denied");
+      const failures = failedCalls.map((call) => {
+        const tool = calls.length > 1 ? `${oneLine(call.tool, 40)} ` : "";
+        return `✕ ${tool}${outcomeText(call)}`;
+      });
+      const callCount = calls.length > 0 ? plural(calls.length, "call") : "";
+      const facts = hasOpenQuestion ? "? waits for you" : [...failures.slice(0, 2), callCount, times].filter(Boolean).join(" · ");
+      const requestEntry: Entry = {
+        number: request.number,
+        mark: String(request.number),
+        words: requestSummary(request, isRunning, calls),
+        cost: request.cost,
+        facts,
+        kind: hasOpenQuestion ? "waits" : "",
+      };
+      const delegating = calls.filter((call) => call.turn >= 0);
+      return [requestEntry, ...delegating.map((call) => this.#delegatedEntry(call, request.number))];
     });
     const drawnKey = JSON.stringify(entries);
     if (drawnKey === this.#drawnKey) return;
@@ -49,13 +72,22 @@ export class RequestList implements View {
     )));
   }
 
-  #delegatedEntry(call: ConversationCall, number: number): { number: number; mark: string; words: string; cost: number | null; facts: string; kind: string } {
+  #delegatedEntry(call: ConversationCall, number: number): Entry {
     const { spans } = this.model;
     const { requests, calls } = this.conversations.of(call.turn);
     const costs = requests.map(({ cost }) => cost).filter((cost) => cost !== null);
     const questions = this.conversations.questionsOf(calls);
     const hasOpenQuestion = questions.some(({ status }) => status === "pending");
-    const facts = hasOpenQuestion ? "? waits for you" : [requests.length > 0 ? plural(requests.length, "request") : "", turnTimes(this.model, call.turn, questions)].filter(Boolean).join(" · ");
-    return { number, mark: "↳", words: oneLine(spans.text(call.turn, "label"), 40), cost: costs.reduce((sum, cost) => sum + cost, 0), facts, kind: hasOpenQuestion ? "given waits" : "given" };
+    const requestCount = requests.length > 0 ? plural(requests.length, "request") : "";
+    const times = turnTimes(this.model, call.turn, questions);
+    const facts = hasOpenQuestion ? "? waits for you" : [requestCount, times].filter(Boolean).join(" · ");
+    return {
+      number,
+      mark: "↳",
+      words: oneLine(spans.text(call.turn, "label"), 40),
+      cost: costs.reduce((sum, cost) => sum + cost, 0),
+      facts,
+      kind: hasOpenQuestion ? "given waits" : "given",
+    };
   }
 }

@@ -7,23 +7,33 @@ import { plural } from "../shared/format";
 import { oneLine } from "../shared/text";
 import { message } from "./parts";
 
+/** Request all messages of a request from the kernel. */
 export type RequestSent = (id: number, receive: (answer: Sent) => void) => void;
 
-/** A part of one request, or a line of a part, that the other does not have. */
+/** Messages that are equal in two requests, or that differ. */
 export interface Difference {
   kind: "same" | "added" | "removed" | "changed";
   parts: ConversationPart[];
 }
 
-/** Returns what differs between the messages of two requests: what stands between their common beginning and end. */
+/**
+ * Return the differences between the messages of two requests.
+ * The equal beginning and end are cut off. If the rest has the same roles in both requests, its messages are compared
+ * in pairs.
+ */
 export function differences(previous: readonly ConversationPart[], now: readonly ConversationPart[]): Difference[] {
   const [start, end] = commonEnds(previous.map(partKey), now.map(partKey));
-  const [removed, added] = [previous.slice(start, previous.length - end), now.slice(start, now.length - end)];
+  const removed = previous.slice(start, previous.length - end);
+  const added = now.slice(start, now.length - end);
   const isReplaced = JSON.stringify(removed.map(roleOf)) === JSON.stringify(added.map(roleOf));
   const middle: Difference[] = isReplaced
     ? removed.map((part, place) => ({ kind: "changed", parts: [part, added[place] ?? part] }))
     : [{ kind: "removed", parts: removed }, { kind: "added", parts: added }];
-  const all: Difference[] = [{ kind: "same", parts: now.slice(0, start) }, ...middle, { kind: "same", parts: now.slice(now.length - end) }];
+  const all: Difference[] = [
+    { kind: "same", parts: now.slice(0, start) },
+    ...middle,
+    { kind: "same", parts: now.slice(now.length - end) },
+  ];
   return all.filter(({ parts }) => parts.length > 0);
 }
 
@@ -35,16 +45,17 @@ function roleOf({ kind, call }: ConversationPart): string[] {
   return [kind, call];
 }
 
-/** Returns how many entries two lists have in common at their beginning, and then at their end. */
+/** Return the lengths of the longest common beginning of two lists, and of the common end of the rest. */
 function commonEnds(one: readonly string[], other: readonly string[]): [start: number, end: number] {
   const most = Math.min(one.length, other.length);
-  let [start, end] = [0, 0];
+  let start = 0;
+  let end = 0;
   while (start < most && one[start] === other[start]) start++;
   while (end < most - start && one[one.length - 1 - end] === other[other.length - 1 - end]) end++;
   return [start, end];
 }
 
-/** The panel below a request that shows what was sent with it. */
+/** Panel below a request with the messages that were sent. */
 export class SentPanel {
   readonly element = h("div", { class: "all", hidden: true });
   readonly #body = h("div");
@@ -61,20 +72,23 @@ export class SentPanel {
     this.element.append(h("div", { class: "row", role: "group", "aria-label": "What to show of it" }, this.#whole, this.#changes), this.#body);
   }
 
-  /** Says which request it is about, and which one came before it. */
+  /** Set the request of the panel and the previous one. */
   setRequests(request: ConversationRequest, previous: ConversationRequest | undefined): void {
-    [this.#request, this.#previous] = [request, previous];
+    this.#request = request;
+    this.#previous = previous;
   }
 
-  /** Shows or hides it; returns whether it is shown. */
+  /** Show or hide the panel. Return whether it is visible. */
   toggle(): boolean {
     this.element.hidden = !this.element.hidden;
     if (!this.element.hidden) this.#load(this.#isDifference);
     return !this.element.hidden;
   }
 
+  /** Request the messages from the kernel, and those of the previous request for a comparison. */
   #load(isDifference: boolean): void {
-    const [request, previous] = [this.#request, this.#previous];
+    const request = this.#request;
+    const previous = this.#previous;
     if (request === undefined) return;
     this.#isDifference = isDifference && previous !== undefined;
     this.#whole.textContent = "All messages";
@@ -84,8 +98,14 @@ export class SentPanel {
     setAttribute(this.#changes, "aria-pressed", String(this.#isDifference));
     this.#body.replaceChildren(h("p", { class: "soft" }, "loading …"));
     this.requestSent(request.id, (now) => {
-      if (previous === undefined || !this.#isDifference) this.#show(now.error, now.parts.map((part) => message(part, this.sender)));
-      else this.requestSent(previous.id, (old) => { this.#show(now.error || old.error, [...settingChanges(previous, request), ...differences(old.parts, now.parts).map((one) => difference(one, this.sender))]); });
+      if (previous === undefined || !this.#isDifference) {
+        this.#show(now.error, now.parts.map((part) => message(part, this.sender)));
+        return;
+      }
+      this.requestSent(previous.id, (old) => {
+        const messageChanges = differences(old.parts, now.parts).map((item) => difference(item, this.sender));
+        this.#show(now.error || old.error, [...settingChanges(previous, request), ...messageChanges]);
+      });
     });
   }
 
@@ -104,13 +124,15 @@ function difference({ kind, parts }: Difference, sender: string): HTMLElement {
     return unfold;
   }
   const [previous, now] = parts;
-  const body = kind === "changed" && previous !== undefined && now !== undefined ? [changedLines(previous, now, sender)] : parts.map((part) => message(part, sender));
+  const isPair = kind === "changed" && previous !== undefined && now !== undefined;
+  const body = isPair ? [changedLines(previous, now, sender)] : parts.map((part) => message(part, sender));
   return h("div", { class: `diff ${kind}` }, h("span", { class: "sign", title: WORDS[kind] }, SIGNS[kind]), h("div", {}, h("span", { class: "db-hidden" }, `${WORDS[kind]}: `), ...body));
 }
 
-/** Shows a message of which only some lines are others. */
+/** Show the changed lines of a message, and the number of the equal lines around them. */
 function changedLines(previous: ConversationPart, now: ConversationPart, sender: string): HTMLElement {
-  const [old, fresh] = [previous.text.split("\n"), now.text.split("\n")];
+  const old = previous.text.split("\n");
+  const fresh = now.text.split("\n");
   const [start, end] = commonEnds(old, fresh);
   const row = (kind: "added" | "removed", text: string): HTMLElement => h("div", { class: `line ${kind}`, dir: "auto" }, `${SIGNS[kind]} ${text}`);
   const same = plural(start + end, "line");
@@ -122,7 +144,7 @@ function changedLines(previous: ConversationPart, now: ConversationPart, sender:
   );
 }
 
-/** What the model was told besides messages, where it is not as it was. */
+/** Return the changes of model, tools and output type between two requests. */
 function settingChanges(previous: ConversationRequest, now: ConversationRequest): HTMLElement[] {
   const removedTools = previous.tools.filter((tool) => !now.tools.includes(tool));
   const addedTools = now.tools.filter((tool) => !previous.tools.includes(tool));
