@@ -1,4 +1,4 @@
-// A card of one failure: step, arguments, source line, recovery options, and the reused results.
+// Card of one failure: step, arguments, source line, and the reused results.
 
 import type { ArgumentView, FailureView } from "../protocol";
 import { copyButton } from "../shared/copy";
@@ -20,13 +20,13 @@ const HANDLED = {
 
 const SIGNS = { same: "", removed: "−", added: "+" } as const;
 
-/** Names a failure as Python does; a message may begin with the class already. */
+/** Return a failure as Python prints it. Some messages already start with the class. */
 export function headline({ error_type: type, message }: FailureView): string {
   if (type === "" || message.startsWith(type)) return message;
   return message === "" ? type : `${type}: ${message}`;
 }
 
-/** Returns the two columns of a failure's card. */
+/** Return the two columns of a failure's card. */
 export function card(failure: FailureView, reusedText: string, model: Model, root: HTMLElement): HTMLElement[] {
   const rows: [string, Node | string | false][] = [
     ["Means", failure.means],
@@ -50,11 +50,18 @@ function where({ step, item, path, called, attempt, failed_us: moment_us, id }: 
   return h("div", { class: "row" }, h("span", {}, ...parts), id >= 0 && show);
 }
 
+/** Return the arguments as assignments. Further lines of a value are indented to its first line. */
 function argumentList(values: readonly ArgumentView[]): HTMLElement {
-  const text = values.map(({ name, text }) => `${name} = ${text.replaceAll("\n", `\n${" ".repeat(name.length + 3)}`)}`).join("\n");
-  return h("div", {}, h("pre", { class: "args", dir: "auto", tabindex: 0, "aria-label": "Arguments" }, text), copyButton(() => text, { class: "quiet small", title: "Copy the arguments as Python", "aria-label": "Copy the arguments as Python" }));
+  const lines = values.map(({ name, text }) => {
+    const indent = " ".repeat(name.length + 3);
+    return `${name} = ${text.replaceAll("\n", `\n${indent}`)}`;
+  });
+  const text = lines.join("\n");
+  const copy = copyButton(() => text, { class: "quiet small", title: "Copy the arguments as Python", "aria-label": "Copy the arguments as Python" });
+  return h("div", {}, h("pre", { class: "args", dir: "auto", tabindex: 0, "aria-label": "Arguments" }, text), copy);
 }
 
+/** Return the source lines around a failure. If the cell was edited meanwhile, the edits are marked instead of the failed line. */
 function source(failure: FailureView, root: HTMLElement): HTMLElement[] {
   const { place, source: lines, line } = failure;
   if (place === "" && lines.length === 0) return [];
@@ -72,10 +79,10 @@ function row(className: string, number: number, sign: string, text: string): HTM
   return h("div", { class: className === "" ? null : className }, h("i", {}, String(number)), h("span", {}, sign), h("span", {}, text));
 }
 
-/** Returns how many lines are others now. */
+/** Return the number of changed lines. A replaced line counts once. */
 function changedLines(edits: readonly EditedLine[]): number {
-  const of = (wantedKind: string): number => edits.filter(({ kind }) => kind === wantedKind).length;
-  return Math.max(of("removed"), of("added"));
+  const countOf = (wantedKind: string): number => edits.filter(({ kind }) => kind === wantedKind).length;
+  return Math.max(countOf("removed"), countOf("added"));
 }
 
 function traceback({ traceback: text }: FailureView): HTMLElement[] {

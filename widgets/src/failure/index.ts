@@ -1,4 +1,4 @@
-// Bundle of the failures of a run: one card, with navigation between failures.
+// Bundle of the failures of a run: a card for one failure, and navigation between failures.
 
 import type { FailureView } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
@@ -11,13 +11,17 @@ import { card, headline } from "./card";
 import style from "./failure.css";
 import { recoveryOptions } from "./recovery";
 
-/** Shows the failures of a run, one at a time. */
+/** View of a run's failures, one at a time. */
 function failureView(model: Model, host: Host): View {
   const title = h("span", { class: "err" });
   const same = h("span", { class: "soft" });
   const place = h("span", { class: "place", role: "status" });
-  const step = (sign: string, label: string, key: string, by: number): HTMLButtonElement => button(sign, () => { go(position + by); }, { "aria-label": label, title: label, "aria-keyshortcuts": key });
-  const [previousButton, nextButton] = [step("‹", "Failure before", "P", -1), step("›", "Next failure", "N", 1)];
+  const step = (sign: string, label: string, key: string, by: number): HTMLButtonElement => {
+    const attributes = { "aria-label": label, title: label, "aria-keyshortcuts": key };
+    return button(sign, () => { go(position + by); }, attributes);
+  };
+  const previousButton = step("‹", "Failure before", "P", -1);
+  const nextButton = step("›", "Next failure", "N", 1);
   const navigation = h("span", { class: "seg", role: "group", "aria-label": "Failures" }, previousButton, place, nextButton);
   const body = h("div", { class: "body" });
   const recovery = recoveryOptions(model, host, () => failures[position]);
@@ -31,6 +35,7 @@ function failureView(model: Model, host: Host): View {
   let drawnKey = "";
   let wasFailed: boolean | null = null;
 
+  /** Go to a failure, around the ends, and select it in the other views. */
   function go(index: number): void {
     position = (index + failures.length) % failures.length;
     details.open = true;
@@ -39,6 +44,7 @@ function failureView(model: Model, host: Host): View {
     if (id >= 0) model.select(id);
   }
 
+  /** Show the current failure. The card is replaced only if it has changed. */
   function show(): void {
     const { total, kept } = model.failures;
     failures = model.failures.shown;
@@ -59,19 +65,20 @@ function failureView(model: Model, host: Host): View {
     setText(title, `✕ ${headline(failure)}`);
     setText(same, failure.same > 1 ? `the same error ${failure.same.toLocaleString("en")} times` : "");
     navigation.hidden = total < 2;
-    for (const each of [previousButton, nextButton]) setAttribute(each, "disabled", failures.length < 2);
+    for (const stepButton of [previousButton, nextButton]) setAttribute(stepButton, "disabled", failures.length < 2);
     const missing = total > failures.length ? `, ${plural(failures.length, "error")} shown` : "";
     setText(place, `${(position + 1).toLocaleString("en")} of ${total.toLocaleString("en")}${missing}`);
     recovery.update();
   }
 
-  /** What the run went on from stands folded; what ended it does not. */
+  /** Unfold the card of a failure that ended the run; fold it if the run continued. Only a change of the status has this effect. */
   function updateFold(): void {
     const isFailed = model.header?.status === "failed";
     if (isFailed !== wasFailed) details.open = isFailed;
     wasFailed = isFailed;
   }
 
+  /** Go to the failure that is selected in another view. */
   function followSelection(): void {
     const index = failures.findIndex(({ id }) => id === model.selected);
     if (index < 0 || index === position) return;

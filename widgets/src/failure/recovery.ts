@@ -8,15 +8,22 @@ import type { Host } from "../shared/later";
 import type { Model } from "../shared/model";
 import { canGo, goTo } from "../shared/place";
 
-/** Makes the ways on; `update` shows those that there are now. */
+/** Make the list of options; `update` shows the current ones. */
 export function recoveryOptions(model: Model, host: Host, failureNow: () => FailureView | undefined): { element: HTMLElement; update: () => void } {
   const rows = h("div", { class: "ways" });
   const notice = h("p", { class: "notice", role: "status", hidden: true });
   const planText = h("p", { class: "told" });
-  const confirmButton = button("Continue", () => { fold(); send("fix"); }, { class: "primary" });
+  const confirm = (): void => {
+    fold();
+    send("fix");
+  };
+  const confirmButton = button("Continue", confirm, { class: "primary" });
+  const onKey = (event: KeyboardEvent): void => {
+    if (event.key === "Escape") fold();
+  };
   const confirmation = h(
     "div",
-    { class: "sure", role: "group", "aria-label": "Continue with this plan?", hidden: true, onkeydown: (event: KeyboardEvent) => { if (event.key === "Escape") fold(); } },
+    { class: "sure", role: "group", "aria-label": "Continue with this plan?", hidden: true, onkeydown: onKey },
     planText, h("div", { class: "choice" }, confirmButton, button("Not now", fold)),
   );
   const element = h("div", { class: "todo" }, rows, confirmation, notice);
@@ -27,6 +34,7 @@ export function recoveryOptions(model: Model, host: Host, failureNow: () => Fail
     notice.hidden = text === "";
   }
 
+  /** Run an option. A fix is planned first; a plan without a text needs no confirmation. */
   function choose(way: Way): void {
     const failure = failureNow();
     if (way.name === "replay") {
@@ -34,11 +42,17 @@ export function recoveryOptions(model: Model, host: Host, failureNow: () => Fail
       return;
     }
     showNotice(`${way.label} …`);
-    if (way.name === "again") send("again");
-    else void host.control("plan").then((ack) => { if (ack.accepted && ack.text === "") send("fix"); else onPlan(ack); });
+    if (way.name === "again") {
+      send("again");
+      return;
+    }
+    void host.control("plan").then((ack) => {
+      if (ack.accepted && ack.text === "") send("fix");
+      else onPlan(ack);
+    });
   }
 
-  /** Shows a plan, which a person may agree to, or why there is none. */
+  /** Show a plan for confirmation, or the reason why there is none. */
   function onPlan({ accepted, text }: Ack): void {
     showNotice(accepted ? "" : text);
     if (!accepted) return;
@@ -47,6 +61,7 @@ export function recoveryOptions(model: Model, host: Host, failureNow: () => Fail
     confirmButton.focus();
   }
 
+  /** Hide the confirmation, and move the focus back to the options. */
   function fold(): void {
     if (confirmation.contains(document.activeElement)) rows.querySelector("button")?.focus();
     confirmation.hidden = true;
@@ -56,12 +71,15 @@ export function recoveryOptions(model: Model, host: Host, failureNow: () => Fail
     void host.control(command).then((ack) => { showNotice(ack.accepted ? "" : ack.text); });
   }
 
+  /** Return an option with its button. A fix that needs an edit first leads to the line to edit. */
   function row(way: Way, isFirst: boolean): HTMLElement {
     const failure = failureNow();
-    const editableFailure = way.name === "fix" && !way.ready && failure !== undefined && canGo(failure) ? failure : undefined;
+    const needsEdit = way.name === "fix" && !way.ready && failure !== undefined && canGo(failure);
+    const editableFailure = needsEdit ? failure : undefined;
+    const buttonClass = { class: isFirst ? "primary" : null };
     const optionButton = editableFailure === undefined
-      ? button(way.label, () => { choose(way); }, { class: isFirst ? "primary" : null })
-      : button(`Edit ${editableFailure.place.split(",")[0] ?? ""}`, () => { goTo(host.root, editableFailure); }, { class: isFirst ? "primary" : null });
+      ? button(way.label, () => { choose(way); }, buttonClass)
+      : button(`Edit ${editableFailure.place.split(",")[0] ?? ""}`, () => { goTo(host.root, editableFailure); }, buttonClass);
     optionButton.disabled = editableFailure === undefined && (!way.ready || model.connected !== "connected");
     return h("div", { class: "row" }, optionButton, h("span", { class: "plan" }, ...planParts(way)));
   }
@@ -72,8 +90,8 @@ export function recoveryOptions(model: Model, host: Host, failureNow: () => Fail
     const key = JSON.stringify([options, model.connected, failureNow()?.sequence]);
     if (key === drawnKey) return;
     drawnKey = key;
-    fold(); // it may be another one by now
-    const focusedIndex = rows.contains(document.activeElement) ? [...rows.querySelectorAll("button")].findIndex((one) => one === document.activeElement) : -1;
+    fold(); // the plan may be out of date
+    const focusedIndex = [...rows.querySelectorAll("button")].findIndex((element) => element === document.activeElement);
     rows.replaceChildren(...options.map((way, place) => row(way, place === 0)));
     rows.querySelectorAll("button")[focusedIndex]?.focus();
   }
@@ -82,7 +100,9 @@ export function recoveryOptions(model: Model, host: Host, failureNow: () => Fail
 }
 
 function planParts({ told: description, reused, live, cost, took_us: runTime }: Way): (Node | string)[] {
-  const price = [cost !== null && cost > 0 ? dollars(cost) : "", runTime === null ? "" : duration(runTime)].filter(Boolean).join(" and ");
+  const costText = cost !== null && cost > 0 ? dollars(cost) : "";
+  const timeText = runTime === null ? "" : duration(runTime);
+  const price = [costText, timeText].filter(Boolean).join(" and ");
   const parts: (Node | string)[] = [description];
   if (reused !== "") parts.push(" ", h("strong", {}, "Reused:"), ` ${reused}.`);
   if (live !== "") parts.push(" ", h("strong", {}, "Live:"), ` ${live}${price === "" ? "" : `, about ${price}`}.`);

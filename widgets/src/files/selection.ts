@@ -1,4 +1,4 @@
-// Selection of the changed files that are applied to the original folder: a checkbox for each, and a button.
+// Selection of the changed files to take over into the original folder: a checkbox for each file, and a button.
 
 import type { FileView, WorkspaceView } from "../protocol";
 import { h, setText } from "../shared/dom";
@@ -9,13 +9,13 @@ import type { Model } from "../shared/model";
 
 type TakeOverHost = Pick<Host, "takeOver">;
 
-/** What is chosen in each workspace; it stays chosen while files come and change. */
+/** Selections of all workspaces. They are kept while files change. */
 export class FileSelections {
   readonly #selections = new Map<string, FileSelection>();
 
   constructor(private readonly model: Model, private readonly host: TakeOverHost) {}
 
-  /** Returns the choice among the files of a workspace as they were at an event, 0 for now. */
+  /** Return the selection among the files of a workspace at an event; 0 means the current files. */
   of(workspace: WorkspaceView, at: number): FileSelection {
     const selection = this.#selections.get(workspace.name) ?? new FileSelection(this.model, this.host);
     this.#selections.set(workspace.name, selection);
@@ -23,19 +23,19 @@ export class FileSelections {
     return selection;
   }
 
-  /** Shows whether anything can be asked for now. */
+  /** Update the buttons after a change of the connection. */
   refresh(): void {
     for (const selection of this.#selections.values()) selection.refresh();
   }
 }
 
-/** The choice among the files of one workspace. */
+/** Selection among the files of one workspace. Files are selected by default, protected files are not. */
 export class FileSelection {
   readonly element: HTMLElement;
   readonly #button: HTMLButtonElement;
   readonly #result = h("span", { class: "soft", role: "status" });
-  readonly #deselected = new Set<string>(); // visible files that are not to be taken over
-  readonly #selectedProtected = new Set<string>(); // protected files that are
+  readonly #deselected = new Set<string>(); // unprotected files that are not selected
+  readonly #selectedProtected = new Set<string>(); // protected files that are selected
   #workspace: WorkspaceView | null = null;
   #at = 0;
   #isAsking = false;
@@ -45,19 +45,22 @@ export class FileSelection {
     this.element = h("p", { class: "at" }, this.#button, this.#result);
   }
 
-  /** Takes up which files there are, and from which event. */
+  /** Set the files to select from, and their event. */
   setWorkspace(workspace: WorkspaceView, at: number): void {
     if (at !== this.#at) setText(this.#result, "");
-    [this.#workspace, this.#at] = [workspace, at];
+    this.#workspace = workspace;
+    this.#at = at;
     this.refresh();
   }
 
-  /** Returns the tick of a file. */
+  /** Return the checkbox of a file. */
   checkbox(file: FileView): HTMLElement {
     const { path } = file;
     const change = (): void => {
+      // The sets hold the files whose state differs from the default.
       const exceptions = file.protected ? this.#selectedProtected : this.#deselected;
-      if (file.protected ? box.checked : !box.checked) exceptions.add(path);
+      const isException = file.protected ? box.checked : !box.checked;
+      if (isException) exceptions.add(path);
       else exceptions.delete(path);
       this.refresh();
     };
@@ -70,7 +73,7 @@ export class FileSelection {
     return file.protected ? this.#selectedProtected.has(file.path) : !this.#deselected.has(file.path);
   }
 
-  /** Says what the button does now. */
+  /** Update the text and state of the button. */
   refresh(): void {
     const count = this.#selectedFiles().length;
     setText(this.#button, `Take over ${plural(count, "file")}`);
@@ -82,6 +85,7 @@ export class FileSelection {
     return (this.#workspace?.files ?? []).filter((file) => this.#isSelected(file));
   }
 
+  /** Take over the selected files, and show the result. */
   async #takeOver(): Promise<void> {
     this.#isAsking = true;
     this.refresh();

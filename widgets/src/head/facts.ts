@@ -1,12 +1,12 @@
-// Consumption of a run, always in the same order, each value with its bound if there is one.
+// Consumption of a run. The facts are always in the same order, each with its limit if there is one.
 
 import type { Doing, Gauge, Header, Spender } from "../protocol";
 import { h } from "../shared/dom";
 import { dollars, duration, plural, price } from "../shared/format";
 import type { Model } from "../shared/model";
 
-const NEAR_LIMIT = 0.8;
-const GAUGES_OF_FACTS = ["cost", "model calls", "tokens"]; // gauges that stand with their fact
+const NEAR_LIMIT = 0.8; // share of a limit from which a warning sign is shown
+const GAUGES_OF_FACTS = ["cost", "model calls", "tokens"]; // gauges that are shown together with a fact
 
 interface Fact {
   name: string;
@@ -15,7 +15,7 @@ interface Fact {
   title?: string;
 }
 
-/** Makes the facts; `update` shows them as they are now. */
+/** Make the facts; `update` shows the current values. */
 export function facts(model: Model): { element: HTMLElement; update: () => void } {
   const list = h("dl", { class: "db-facts" });
   const spenders = h("div", { class: "db-faint db-spenders", hidden: true });
@@ -35,8 +35,9 @@ export function facts(model: Model): { element: HTMLElement; update: () => void 
   return { element: h("div", {}, list, spenders), update };
 }
 
+/** Return the facts of a run: cost, calls, tokens, times, and the remaining limits. */
 function factsOf(header: Header, now: number): Fact[] {
-  const gauge = (name: string): Gauge | undefined => header.gauges.find((each) => each.name === name);
+  const gauge = (name: string): Gauge | undefined => header.gauges.find((candidate) => candidate.name === name);
   const tokens = header.input_tokens + header.output_tokens;
   const split = `${plural(header.input_tokens, "token")} in, ${plural(header.output_tokens, "token")} out`;
   const rows: (Fact | false)[] = [
@@ -47,11 +48,15 @@ function factsOf(header: Header, now: number): Fact[] {
     ...times(header, now),
   ];
   const ownFacts = rows.filter((row) => row !== false);
-  const otherGauges = header.gauges.filter((each) => !GAUGES_OF_FACTS.includes(each.name) || (each.name === "cost" && header.cost === null));
-  return [...ownFacts, ...otherGauges.map((each) => ({ name: each.name.replace(/^./, (first) => first.toUpperCase()), value: amount(each.spent, each.unit), gauge: each }))];
+  const otherGauges = header.gauges.filter(({ name }) => !GAUGES_OF_FACTS.includes(name) || (name === "cost" && header.cost === null));
+  const gaugeFacts = otherGauges.map((other) => {
+    const name = other.name.replace(/^./, (first) => first.toUpperCase());
+    return { name, value: amount(other.spent, other.unit), gauge: other };
+  });
+  return [...ownFacts, ...gaugeFacts];
 }
 
-/** How long it worked, and apart from that how long a person let it wait or had it paused. */
+/** Return the working time, the time of waiting for a person, and the time of being paused. The current period is added to its sum. */
 function times(header: Header, now: number): Fact[] {
   const since = header.since_us === null ? 0 : Math.max(0, now - header.since_us);
   const timeSpent = (doing: Doing, until: number): number => until + (header.doing === doing ? since : 0);
@@ -78,8 +83,14 @@ function spenderText({ agent, requests, cost }: Spender): string {
 }
 
 function factRow({ name, value, gauge, title }: Fact): HTMLElement {
-  const share = gauge === undefined ? 0 : gauge.limit > 0 ? gauge.spent / gauge.limit : 1;
-  const level = gauge === undefined ? null : share >= 1 ? "spent" : share >= NEAR_LIMIT ? "near" : "fine";
+  let share = 0;
+  let level: "spent" | "near" | "fine" | null = null;
+  if (gauge !== undefined) {
+    share = gauge.limit > 0 ? gauge.spent / gauge.limit : 1;
+    level = "fine";
+    if (share >= 1) level = "spent";
+    else if (share >= NEAR_LIMIT) level = "near";
+  }
   const sign = { spent: "✕ ", near: "▲ ", fine: "" }[level ?? "fine"];
   const bound = gauge === undefined ? "" : ` of ${amount(gauge.limit, gauge.unit)}`;
   const bar = gauge !== undefined && track(gauge, share, `${gauge.name} ${value}${bound}`);

@@ -21,13 +21,15 @@ const DURABILITY = {
   relaxed: ["relaxed", "Events survive a crash of this process; a power failure may take the latest."],
   memory: ["memory only", "Events are kept in memory and end with this process."],
 } as const;
-const [TICK, MIN_TICK] = [500, 200]; // milliseconds; numbers that change faster than that nobody reads
+const TICK = 500; // milliseconds between two updates of the numbers
+const MIN_TICK = 200; // milliseconds; nobody can read numbers that change faster
 
-/** Makes the head; `root` is the view whose keys it lists, and `spread` what stands under the bars. */
+/** Make the head. `root` is the view whose keys are listed; `spread` is shown below the progress bars. */
 export function header(root: HTMLElement, model: Model, connection: Pick<Connection, "control">, spread: View): View {
   const name = h("h2", { class: "db-name" });
   const status = h("span", { class: "db-status" });
-  const questionButton = button("", () => { root.querySelector(".divebook-prompt .card")?.scrollIntoView({ block: "center" }); }, { class: "quiet small db-asks", hidden: true });
+  const toQuestions = (): void => { root.querySelector(".divebook-prompt .card")?.scrollIntoView({ block: "center" }); };
+  const questionButton = button("", toQuestions, { class: "quiet small db-asks", hidden: true });
   const when = h("span", { class: "db-when" });
   const durability = h("span", { class: "db-badge", tabindex: 0 });
   const dashboards = h("span", { class: "db-dashboards", hidden: true });
@@ -37,20 +39,24 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   const keys = keysList(root);
   const copy = copyButton(() => pythonOf(model.header), { class: "quiet small", title: "Copy the line that opens this run in any notebook", "aria-label": "Copy the line that opens this run" });
   const actionBar = actions(model, connection, showNotice);
-  const [progressBars, consumption] = [progress(model), facts(model)];
+  const progressBars = progress(model);
+  const consumption = facts(model);
 
   let message = "";
-  let hasFailed = false; // and with it the cell of this view
+  let hasFailed = false; // true if the run has failed while this view existed; the view's cell has then failed too
   let lastTick = 0;
   let linkKey = "";
 
+  /** Show a message about a command, or what follows from the state of the connection and the run. */
   function showNotice(text: string): void {
     message = text;
-    const shown = { connecting: "connecting to the kernel …", connected: message, detached: stoppedText(model) }[model.connected] || pausedText(model) || completedText(model, hasFailed);
+    const connectionText = { connecting: "connecting to the kernel …", connected: message, detached: stoppedText(model) }[model.connected];
+    const shown = connectionText || pausedText(model) || completedText(model, hasFailed);
     setText(notice, shown);
     notice.hidden = shown === "";
   }
 
+  /** Show the header of the model. The numbers are updated at most every MIN_TICK milliseconds while the run is live. */
   function show(): void {
     const header = model.header;
     if (header === null) return;
@@ -72,12 +78,13 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
     waits.hidden = header.waits === "";
     setText(error, header.error);
     error.dataset["status"] = displayStatus;
-    error.hidden = header.error === "" || model.failures.total > 0; // its card says it
+    error.hidden = header.error === "" || model.failures.total > 0; // the failure's card shows the error
     showNotice(message);
     showQuestions();
     if (!header.live || Date.now() - lastTick > MIN_TICK) tick();
   }
 
+  /** Show links to the dashboards of clusters. They are replaced only if they change, so that a link keeps the focus. */
   function showLinks({ dashboards: addresses, live }: Header): void {
     const links = live ? addresses.filter(isWebAddress) : [];
     if (links.join(" ") === linkKey) return;
@@ -117,7 +124,7 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   return { element, destroy };
 }
 
-/** Tells whether an address is one of pages, and no script. */
+/** Return whether an address is a web page (and not, for example, a script). */
 function isWebAddress(address: string): boolean {
   return /^https?:\/\//i.test(address);
 }
@@ -134,12 +141,12 @@ function pausedText({ header }: Model): string {
   return header !== null && displayStatusOf(header) === "paused" ? "paused. Run the cell again to continue." : "";
 }
 
-/** Says how a notebook comes by what a run has come to after its cell had ended with the error. */
+/** Return how to use the result of a run that was fixed after its cell had failed. */
 function completedText({ header }: Model, hasFailed: boolean): string {
   return hasFailed && header?.status === "completed" ? "The run has completed, after its cell had failed. Run the cell again to use the result: it is taken from the log." : "";
 }
 
-/** Returns how a run stands. For its log one that somebody paused is running, and one that lets time pass is waiting. */
+/** Return the status to display. In the log, a paused run is still "running", and a run that waits for a time is "waiting". */
 function displayStatusOf({ status, doing, live, ended_us: ended }: Header): string {
   if (ended !== null) return status;
   if (doing === "asleep" && status === "waiting") return "asleep";

@@ -1,5 +1,5 @@
-// How far the steps with items are: a bar and words for each that runs, or is not whole. Where it is told what the rows
-// gave (src/spread), the bar stays when the run has ended.
+// Progress of the steps with items: a bar and words for each step that runs or is incomplete. A step whose results have
+// distributions (src/spread) keeps its bar after the run has ended.
 
 import type { Header, StepProgress } from "../protocol";
 import { h } from "../shared/dom";
@@ -9,7 +9,7 @@ import type { Model } from "../shared/model";
 const MAX_BARS = 3;
 const number = (count: number): string => count.toLocaleString("en");
 
-/** Makes the bars; `update` shows them as they are now. */
+/** Make the bars; `update` shows the current numbers. */
 export function progress(model: Model): { element: HTMLElement; update: () => void } {
   const element = h("div", { class: "db-progress", hidden: true });
   let shown = "";
@@ -28,7 +28,7 @@ export function progress(model: Model): { element: HTMLElement; update: () => vo
   return { element, update };
 }
 
-/** Returns the steps that are worth a bar: those that run, or the last that is not whole and those of which is told what they gave. */
+/** Return the steps that get a bar: the running ones; if there are none, the last incomplete step and those with distributions. */
 export function rowsOf(header: Header | null): StepProgress[] {
   const current = currentOf(header);
   const steps = stepsWithItems(header);
@@ -37,16 +37,17 @@ export function rowsOf(header: Header | null): StepProgress[] {
   return steps.filter((step) => step === current || step.spread.length > 0).slice(-MAX_BARS);
 }
 
-/** Returns the step of which people want to know how far it is. */
+/** Return the step to show progress for: the last running one, else the last incomplete one. */
 export function currentOf(header: Header | null): StepProgress | undefined {
-  return stepsWithItems(header).findLast((step) => step.running) ?? stepsWithItems(header).findLast((step) => step.done < step.total);
+  const steps = stepsWithItems(header);
+  return steps.findLast((step) => step.running) ?? steps.findLast((step) => step.done < step.total);
 }
 
 function stepsWithItems(header: Header | null): StepProgress[] {
   return (header?.progress ?? []).filter((step) => step.total > 0);
 }
 
-/** Says what is safe whatever happens. */
+/** Return the text about the results that are kept if the run is cancelled. */
 export function keptText(step: StepProgress | undefined): string {
   return step === undefined ? "What is done is kept." : `${number(step.done)} of ${number(step.total)} are kept.`;
 }
@@ -55,6 +56,7 @@ function wordsOf({ step, done, total }: StepProgress): string {
   return `${step}: ${number(done)} of ${number(total)}`;
 }
 
+/** Return the estimated remaining time as text. The estimate of the kernel is reduced by its age. */
 function leftText({ running, left_us: left, at_us: at }: StepProgress, now: number): string {
   return running && left !== null && left > 0 ? `, about ${duration(Math.max(1e6, left - (now - at)))} left` : "";
 }
@@ -62,8 +64,12 @@ function leftText({ running, left_us: left, at_us: at }: StepProgress, now: numb
 function rowOf(row: StepProgress, left: string): HTMLElement {
   const { done, total, failed, running } = row;
   const missing = running ? 0 : total - done;
-  const notes = [failed > 0 && h("span", { class: "db-bad" }, ` · ${number(failed)} failed`), missing > 0 && h("span", { class: "db-faint" }, ` · ${number(missing)} not done`)];
-  const bar = h("span", { class: "db-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": total, "aria-valuenow": done, "aria-label": `${wordsOf(row)} done, ${number(failed)} failed` });
+  const notes = [
+    failed > 0 && h("span", { class: "db-bad" }, ` · ${number(failed)} failed`),
+    missing > 0 && h("span", { class: "db-faint" }, ` · ${number(missing)} not done`),
+  ];
+  const label = `${wordsOf(row)} done, ${number(failed)} failed`;
+  const bar = h("span", { class: "db-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": total, "aria-valuenow": done, "aria-label": label });
   const part = (count: number, className: string): HTMLElement => {
     const fill = h("span", { class: className });
     fill.style.width = `${(count / total) * 100}%`;

@@ -1,27 +1,27 @@
-// State of the open questions as sent by the kernel, and the messages about them.
+// State of the open questions as sent by the kernel, and the channel that updates it.
 
 import type { Asked, Inbox, InboxDelta } from "../protocol";
 import { Channel, type Follower, type Wire } from "../shared/channel";
 import type { Connected } from "../shared/model";
 import type { Question } from "../prompt/types";
 
-/** The state, which one view draws. */
+/** State of an inbox, which one view draws. */
 export class InboxState implements Follower {
   readonly questions = new Map<string, Question>();
   connected: Connected = "connecting";
-  /** Number of the last delta that is in here. */
+  /** Number of the last delta that the state contains. */
   last = 0;
-  /** Open questions that are too many to be shown. */
+  /** Number of open questions that the kernel has left out because there are too many. */
   hidden = 0;
   #updatedAt = 0;
   #nowUs = 0;
 
-  /** Told after each change. */
+  /** Called after each change. */
   onChange: () => void = () => undefined;
 
   constructor(private readonly clock: () => number = () => performance.now()) {}
 
-  /** Returns the kernel's clock, in microseconds since 1970. */
+  /** Return the kernel's clock, in microseconds since 1970. Its last message is extrapolated by the local clock. */
   now(): number {
     return this.#nowUs + (this.clock() - this.#updatedAt) * 1000;
   }
@@ -31,13 +31,19 @@ export class InboxState implements Follower {
     this.onChange();
   }
 
+  /** Apply a message of the kernel. */
   take({ asked, hidden, last, now_us }: Inbox | InboxDelta): void {
-    for (const { question, workflow, execution_id, cell } of asked) this.questions.set(question.interrupt_id, { ...question, asker: [workflow, execution_id], cell });
-    [this.hidden, this.last, this.#nowUs, this.#updatedAt] = [hidden, last, now_us, this.clock()];
+    for (const { question, workflow, execution_id, cell } of asked) {
+      this.questions.set(question.interrupt_id, { ...question, asker: [workflow, execution_id], cell });
+    }
+    this.hidden = hidden;
+    this.last = last;
+    this.#nowUs = now_us;
+    this.#updatedAt = this.clock();
     this.onChange();
   }
 
-  /** Marks what a kernel that was asked anew knows nothing of as over. */
+  /** Close the open questions that are missing from a complete list, for example because the kernel was restarted. */
   withdrawMissing(asked: readonly Asked[]): void {
     const openIds = new Set(asked.map(({ question }) => question.interrupt_id));
     for (const [id, question] of this.questions) {
@@ -46,7 +52,7 @@ export class InboxState implements Follower {
   }
 }
 
-/** Keeps the state up to date, and brings answers to the kernel. */
+/** Channel that keeps the state up to date and sends answers to the kernel. */
 export class InboxChannel extends Channel<Inbox | InboxDelta> {
   readonly #state: InboxState;
 
@@ -55,6 +61,7 @@ export class InboxChannel extends Channel<Inbox | InboxDelta> {
     this.#state = state;
   }
 
+  /** Receive a complete list, which starts the conversation, or a delta. If deltas are missing, the list is requested again. */
   protected override take(message: Inbox | InboxDelta): void {
     if (message.type === "inbox") {
       if (message.view !== this.view) return;

@@ -1,4 +1,4 @@
-// Widget with the questions of all executions of a store, which anywidget renders for `%dive inbox`.
+// Widget with the questions of all executions of a store, rendered by anywidget for `%dive inbox`.
 
 import type { RenderProps } from "@anywidget/types";
 import { away, drafts } from "../prompt/host";

@@ -13,7 +13,7 @@ import "./offer.css";
 
 const DISCONNECTED_NOTICE = kernelStopped("choose here.");
 
-/** What is known of the kernel. */
+/** State of the connection to the kernel. */
 class ConnectionState implements Follower {
   readonly last = 0;
   connected: Connected = "connecting";
@@ -26,12 +26,13 @@ class ConnectionState implements Follower {
   }
 }
 
-/** Hears the offer, and says what is chosen. */
+/** Channel that receives the offer and sends the choice. */
 class OfferChannel extends Channel<Offer> {
   constructor(wire: Wire<Offer>, connection: ConnectionState, private readonly onOffer: (offer: Offer) => void) {
     super(wire, connection);
   }
 
+  /** Receive the offer, the answer to the greeting. Repeated offers are ignored. */
   protected override take(offer: Offer): void {
     if (offer.view !== this.view || !this.isGreeting) return;
     this.greeted();
@@ -44,32 +45,38 @@ function render({ model: wire, el }: RenderProps): () => void {
   const buttonList = h("div", { class: "ways" });
   const status = h("p", { class: "status", role: "status" });
   const root = h("section", { class: "divebook divebook-offer", "aria-label": "The code has changed" }, text, buttonList, status);
-  let [isChosen, notice] = [false, ""];
+  let isChosen = false; // true while the answer is sent and after it was accepted
+  let notice = "";
   const connection = new ConnectionState(show);
   const channel = new OfferChannel(wire, connection, showOffer);
 
   function showOffer({ id, text: question, choices }: Offer): void {
     setText(text, question);
     buttonList.replaceChildren(...choices.map((choice, place) => {
-      const choiceButton = button(choice.label, () => { choose(id, choice.name, choice.label); }, { class: place === 0 ? "primary" : null });
+      const send = (): void => { choose(id, choice.name, choice.label); };
+      const choiceButton = button(choice.label, send, { class: place === 0 ? "primary" : null });
       return h("div", { class: "row" }, choiceButton, h("span", { class: "told" }, choice.told));
     }));
     show();
   }
 
+  /** Send the choice, once. If the kernel refuses it, show the reason and enable the buttons again. */
   function choose(id: string, name: string, label: string): void {
     if (isChosen) return;
-    [isChosen, notice] = [true, `${label} …`];
+    isChosen = true;
+    notice = `${label} …`;
     show();
     void channel.answer(id, name).then((ack) => {
-      [isChosen, notice] = [ack.accepted, ack.accepted ? notice : ack.text];
+      isChosen = ack.accepted;
+      if (!ack.accepted) notice = ack.text;
       show();
     });
   }
 
   function show(): void {
     const isDetached = connection.connected === "detached";
-    for (const choiceButton of buttonList.querySelectorAll("button")) choiceButton.disabled = isChosen || connection.connected !== "connected";
+    const canChoose = !isChosen && connection.connected === "connected";
+    for (const choiceButton of buttonList.querySelectorAll("button")) choiceButton.disabled = !canChoose;
     setText(status, isDetached ? DISCONNECTED_NOTICE : notice);
   }
 

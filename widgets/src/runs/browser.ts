@@ -1,4 +1,4 @@
-// Run browser: filters, the list with its commands, and the inbox beside it.
+// Run browser: filters, the list of runs with its commands, and the inbox beside it.
 
 import { InboxState } from "../inbox/inbox";
 import { away, drafts } from "../prompt/host";
@@ -19,17 +19,17 @@ import { Filters } from "./filters";
 import { Rows } from "./rows";
 import "./runs.css";
 
-const PAGE_SIZE = 50;
+const PAGE_SIZE = 50; // runs per request
 const WORDS = {
   connecting: "connecting to the kernel …",
   connected: "",
   detached: kernelStopped("go on."),
 };
 
-/** How the browser opens a run, where not the kernel does. */
+/** Callback that opens a run, if the page opens runs itself instead of the kernel. */
 export type OpenRun = (run: RunView) => void;
 
-/** Shows the runs of a store until it is destroyed. */
+/** View of the runs of a store. */
 export class Browser implements View {
   readonly element = h("section", { class: "divebook divebook-runs", "aria-label": "Runs" });
   readonly #inbox = new InboxState();
@@ -54,9 +54,18 @@ export class Browser implements View {
   constructor(wire: Wire<RunsMessage>, open?: OpenRun) {
     this.#open = open;
     this.#channel = new RunsChannel(wire, this.#inbox, (page) => { this.#setPage(page); });
-    this.#prompt = new Prompt({ answer: (id, response) => this.#channel.answer(id, response), away: away(this.#inbox), now: () => this.#inbox.now(), drafts });
+    this.#prompt = new Prompt({
+      answer: (id, response) => this.#channel.answer(id, response),
+      away: away(this.#inbox),
+      now: () => this.#inbox.now(),
+      drafts,
+    });
     this.#filters = new Filters((part) => { this.#requestList({ limit: PAGE_SIZE, ...part }); });
-    this.#bulk = new Bulk((command, runs, tags) => { this.#sendCommand(command, runs, tags); }, () => { this.#choose(null); }, () => this.#page?.tags ?? []);
+    this.#bulk = new Bulk(
+      (command, runs, tags) => { this.#sendCommand(command, runs, tags); },
+      () => { this.#choose(null); },
+      () => this.#page?.tags ?? [],
+    );
     this.#rows = new Rows({
       act: (command, run) => { this.#runCommand(command, run); },
       choose: (run, isChosen) => { this.#choose(run, isChosen); },
@@ -75,7 +84,7 @@ export class Browser implements View {
     this.#showQuestions();
   }
 
-  /** Brings a person to the questions. */
+  /** Scroll to the inbox and focus it. */
   toInbox(): void {
     this.#inboxSection.scrollIntoView({ block: "nearest" });
     this.#prompt.element.focus();
@@ -89,8 +98,9 @@ export class Browser implements View {
     this.element.remove();
   }
 
-  // --- what the kernel says
+  // --- messages from the kernel
 
+  /** Show a list of runs. Runs that have left the list are no longer selected. */
   #setPage(page: RunsPage): void {
     this.#page = page;
     const now = performance.now();
@@ -105,19 +115,27 @@ export class Browser implements View {
   }
 
   #showSums({ total, running, week_cost: cost, is_whole: isWhole, runs, matching, query }: RunsPage): void {
-    const parts = [`${total.toLocaleString("en")}${isWhole ? "" : "+"} in the store`, running > 0 && `${running} running`, cost !== null && cost > 0 && `${dollars(cost)} this week`];
+    const parts = [
+      `${total.toLocaleString("en")}${isWhole ? "" : "+"} in the store`,
+      running > 0 && `${running} running`,
+      cost !== null && cost > 0 && `${dollars(cost)} this week`,
+    ];
     setText(this.#summary, total === 0 ? "" : parts.filter((part) => part !== false).join(" · "));
     const remaining = matching - runs.length;
     const more = button(`Show ${Math.min(remaining, PAGE_SIZE)} more`, () => { this.#requestList({ limit: query.limit + PAGE_SIZE }); }, { class: "quiet" });
-    this.#footer.replaceChildren(...(remaining > 0 ? [`${runs.length.toLocaleString("en")} of ${matching.toLocaleString("en")} shown. `, more] : []));
+    const shown = `${runs.length.toLocaleString("en")} of ${matching.toLocaleString("en")} shown. `;
+    this.#footer.replaceChildren(...(remaining > 0 ? [shown, more] : []));
   }
 
+  /** Explain an empty list. While the kernel still reads the store (`isWhole` is false), the list may fill up, so nothing is explained. */
   #showEmptyState({ total, matching, is_whole: isWhole, near, query }: RunsPage): void {
     this.#emptyState.hidden = matching > 0 || !isWhole;
     this.#rows.element.hidden = matching === 0;
     if (this.#emptyState.hidden) return;
     if (total === 0) {
-      this.#emptyState.replaceChildren(h("h3", {}, "No runs yet"), h("p", {}, "Define a workflow in a cell, then run it. Every run is kept here: look at it again or go on with it, also after the kernel has stopped."), h("pre", {}, "%%dive workflow hello      # a cell that defines one\n%dive run hello            # a cell that runs it"));
+      const text = "Define a workflow in a cell, then run it. Every run is kept here: look at it again or go on with it, also after the kernel has stopped.";
+      const example = "%%dive workflow hello      # a cell that defines one\n%dive run hello            # a cell that runs it";
+      this.#emptyState.replaceChildren(h("h3", {}, "No runs yet"), h("p", {}, text), h("pre", {}, example));
       return;
     }
     const clearFilters = button("Drop the filters", () => { this.#requestList({ text: "", workflow: "", tag: "", status: "", days: 0 }); });
@@ -137,12 +155,13 @@ export class Browser implements View {
     setText(this.#notice, WORDS[connected] || this.#error);
   }
 
-  // --- what a person wants
+  // --- requests of a person
 
+  /** Request a list with changed filters. */
   #requestList(part: Partial<ListQuery>): void {
     if (this.#page === undefined) return;
     const { text, workflow, tag, status, days, by, limit } = { ...this.#page.query, ...part };
-    this.#page.query = { ...this.#page.query, ...part }; // two that follow each other quickly are both asked for
+    this.#page.query = { ...this.#page.query, ...part }; // two quick changes are combined, before the first answer arrives
     this.#channel.list({ text, workflow, tag, status, days, by, limit });
   }
 
@@ -152,8 +171,10 @@ export class Browser implements View {
     else this.#sendCommand(command, [run]);
   }
 
+  /** Send a command for some runs, and show the reason if the kernel refuses it. */
   #sendCommand(command: Command, runs: RunView[], tags: string[] = []): void {
-    void this.#channel.command(command, runs.map(({ execution_id: id }) => id), tags).then(({ accepted, text }) => {
+    const ids = runs.map(({ execution_id: id }) => id);
+    void this.#channel.command(command, ids, tags).then(({ accepted, text }) => {
       this.#error = accepted ? "" : text;
       this.#notice.classList.toggle("wrong", !accepted);
       this.#showQuestions();

@@ -9,7 +9,7 @@ import type { Command } from "./channel";
 
 export type SendCommand = (command: Command, runs: RunView[], tags?: string[]) => void;
 
-/** The bar above the list. */
+/** Bar with commands above the list. */
 export class Bulk {
   readonly element = h("div", { class: "bulk row", role: "group", "aria-label": "With those that are chosen" });
   readonly #sendCommand: SendCommand;
@@ -19,11 +19,13 @@ export class Bulk {
   #isAsking = false;
 
   constructor(sendCommand: SendCommand, clearSelection: () => void, allTags: () => string[]) {
-    [this.#sendCommand, this.#clearSelection, this.#allTags] = [sendCommand, clearSelection, allTags];
+    this.#sendCommand = sendCommand;
+    this.#clearSelection = clearSelection;
+    this.#allTags = allTags;
     this.#showCommands();
   }
 
-  /** Shows what can be done with these; what is being asked stays as long as any of them is there. */
+  /** Show the commands for the selected runs. An open confirmation stays as long as any run is selected. */
   update(runs: RunView[]): void {
     const isSame = JSON.stringify(runs.map(identity)) === JSON.stringify(this.#runs.map(identity));
     const isGone = runs.length === 0 && this.#runs.length > 0;
@@ -32,10 +34,11 @@ export class Bulk {
     else if (!this.#isAsking && !isSame) this.#showCommands();
   }
 
-  /** Asks before runs are cancelled. */
+  /** Ask for confirmation before runs are cancelled. */
   cancel(runs: RunView[]): void {
     const [only] = runs.length === 1 ? runs : [];
-    const reassurance = only !== undefined && only.stand !== "" && only.total > 0 ? ` ${only.stand} are kept.` : " What is done is kept.";
+    const hasProgress = only !== undefined && only.stand !== "" && only.total > 0;
+    const reassurance = hasProgress ? ` ${only.stand} are kept.` : " What is done is kept.";
     const target = only === undefined ? plural(runs.length, "run") : `the run of ${oneLine(only.workflow, 40)}`;
     this.#ask(`Cancel ${target}?${reassurance}`, [
       button(only === undefined ? `Cancel ${plural(runs.length, "run")}` : "Cancel the run", () => { this.#finish("cancel", runs); }),
@@ -45,7 +48,8 @@ export class Bulk {
 
   #showCommands(): void {
     const runsWith = (command: "resume" | "cancel"): RunView[] => this.#runs.filter(({ commands }) => commands.includes(command));
-    const [resumable, cancellable] = [runsWith("resume"), runsWith("cancel")];
+    const resumable = runsWith("resume");
+    const cancellable = runsWith("cancel");
     this.element.hidden = this.#runs.length === 0;
     this.element.replaceChildren(
       h("b", {}, `${this.#runs.length.toLocaleString("en")} chosen`),
@@ -68,10 +72,14 @@ export class Bulk {
     word.addEventListener("keydown", ({ key }) => {
       if (key === "Enter") send("tag");
     });
-    this.#ask(`Tag ${plural(runs.length, "run")}:`, [list, word, button("Add", () => { send("tag"); }), button("Take away", () => { send("untag"); }), button("Back", () => { this.#back(); }, { class: "quiet" })]);
+    const add = button("Add", () => { send("tag"); });
+    const remove = button("Take away", () => { send("untag"); });
+    const back = button("Back", () => { this.#back(); }, { class: "quiet" });
+    this.#ask(`Tag ${plural(runs.length, "run")}:`, [list, word, add, remove, back]);
     word.focus();
   }
 
+  /** Replace the commands by a question and its buttons. Escape returns to the commands. */
   #ask(text: string, parts: HTMLElement[]): void {
     const message = h("span");
     setText(message, text);
@@ -96,6 +104,7 @@ export class Bulk {
   }
 }
 
+/** Return the properties of a run that the bar depends on. */
 function identity({ execution_id: id, commands }: RunView): unknown {
   return [id, commands];
 }

@@ -1,4 +1,4 @@
-// The latest list of runs from the kernel, and the messages about it and about the questions beside it.
+// Channel of the run browser: the list of runs from the kernel, commands for runs, and the questions of the inbox.
 
 import type { Ack, Inbox, InboxDelta, RunsPage, RunsQuery, RunsWish } from "../protocol";
 import { type InboxState, InboxChannel } from "../inbox/inbox";
@@ -8,7 +8,7 @@ export type ListQuery = Omit<RunsQuery, "type" | "view">;
 export type Command = RunsWish["command"];
 export type RunsMessage = Inbox | InboxDelta | RunsPage;
 
-/** Keeps the list and the questions up to date, and brings a person's wishes to the kernel. */
+/** Channel that keeps the list and the inbox up to date and sends requests and commands to the kernel. */
 export class RunsChannel extends InboxChannel {
   readonly #onList: (page: RunsPage) => void;
 
@@ -17,16 +17,17 @@ export class RunsChannel extends InboxChannel {
     this.#onList = onList;
   }
 
-  /** Asks for another list. */
+  /** Request a list with other filters. */
   list(query: ListQuery): void {
     this.send({ ...query, type: "list", view: this.view });
   }
 
-  /** Asks to do something with runs; resolves when the kernel has done or refused it. */
+  /** Send a command for runs. Resolve when the kernel has run or refused it. */
   command(command: Command, executions: string[], tags: string[] = []): Promise<Ack> {
     return this.insist({ type: "wish", id: freshId(), command, executions, tags });
   }
 
+  /** Receive a list (a list for another view is ignored) or a message about questions. */
   protected override take(message: RunsMessage): void {
     if (message.type !== "runs") super.take(message);
     else if (message.view === "" || message.view === this.view) this.#onList(message);

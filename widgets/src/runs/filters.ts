@@ -1,4 +1,4 @@
-// Filters: a text, a workflow, a time, a tag and a status. The counts of statuses respect all other filters.
+// Filters: text, workflow, time, tag and status. The counts of the statuses respect all other filters.
 
 import type { RunsPage } from "../protocol";
 import { h } from "../shared/dom";
@@ -7,10 +7,10 @@ import { oneLine } from "../shared/text";
 import type { ListQuery } from "./channel";
 import { statusSign } from "./texts";
 
-const TYPING_DELAY = 200; // milliseconds after which a text is asked for
+const TYPING_DELAY = 200; // milliseconds from the last key press to the request
 const DAYS: [number, string][] = [[0, "ever"], [1, "last 24 hours"], [7, "last 7 days"], [30, "last 30 days"]];
 
-/** The controls above the list. */
+/** Filter controls above the list. */
 export class Filters {
   readonly element: HTMLElement;
   readonly #requestList: (part: Partial<ListQuery>) => void;
@@ -27,7 +27,7 @@ export class Filters {
     fillSelect(this.#days, DAYS.map(([days, name]) => [String(days), name]));
   }
 
-  /** Shows what a page answers; a field that is being typed into is left alone. */
+  /** Show the filters of a list. The text field is left alone while it has the focus. */
   update({ query, counts, workflows, tags, total }: RunsPage): void {
     if (document.activeElement !== this.#text) this.#text.value = query.text;
     fillSelect(this.#workflow, [["", "every workflow"], ...namedChoices(workflows, query.workflow)], query.workflow);
@@ -38,11 +38,17 @@ export class Filters {
     this.#count(counts, query.status);
   }
 
+  /** Show a button with a count for each status. The chosen status has a button even if its count is 0. */
   #count(counts: RunsPage["counts"], chosen: string): void {
     const all = counts.reduce((sum, { count }) => sum + count, 0);
-    const allCounts = counts.some(({ status }) => status === chosen) || chosen === "" ? counts : [...counts, { status: chosen, count: 0 }];
+    const isMissing = chosen !== "" && !counts.some(({ status }) => status === chosen);
+    const allCounts = isMissing ? [...counts, { status: chosen, count: 0 }] : counts;
     const focused = [...this.#statuses.children].indexOf(document.activeElement as Element);
-    const buttons = [this.#status("", `All ${all.toLocaleString("en")}`, chosen), ...allCounts.map(({ status, count }) => this.#status(status, `${status[0]?.toUpperCase() ?? ""}${status.slice(1).replaceAll("_", " ")} ${count.toLocaleString("en")}`, chosen))];
+    const statusButtons = allCounts.map(({ status, count }) => {
+      const word = `${status[0]?.toUpperCase() ?? ""}${status.slice(1).replaceAll("_", " ")}`;
+      return this.#status(status, `${word} ${count.toLocaleString("en")}`, chosen);
+    });
+    const buttons = [this.#status("", `All ${all.toLocaleString("en")}`, chosen), ...statusButtons];
     this.#statuses.replaceChildren(...buttons);
     if (focused >= 0) buttons[Math.min(focused, buttons.length - 1)]?.focus();
   }
@@ -64,12 +70,13 @@ export class Filters {
   }
 }
 
+/** Return the options of a choice, including the chosen one if the store has no such entry. */
 function namedChoices(names: string[], chosen: string): [string, string][] {
   const all = chosen === "" || names.includes(chosen) ? names : [...names, chosen];
   return all.map((name) => [name, oneLine(name, 60)]);
 }
 
-/** Fills a choice, if it offers something else by now. */
+/** Fill a select element, unless it has these options already: replacing them would close an open list. */
 function fillSelect(select: HTMLSelectElement, choices: [string, string][], chosen = ""): void {
   const content = JSON.stringify(choices);
   if (select.dataset["said"] !== content) {

@@ -1,4 +1,4 @@
-// Widget with the runs of a store, which anywidget renders for `%dive runs`.
+// Widget with the runs of a store, rendered by anywidget for `%dive runs`.
 
 import type { RenderProps } from "@anywidget/types";
 import { Browser } from "./browser";

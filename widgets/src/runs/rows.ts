@@ -1,4 +1,4 @@
-// Rows of the list: one for each run, which keeps its element while its text is unchanged.
+// Rows of the list of runs. A run keeps its element while its content is unchanged.
 
 import type { Micros, RunsPage, RunView } from "../protocol";
 import { h, setText } from "../shared/dom";
@@ -9,9 +9,9 @@ import type { ListQuery, Command } from "./channel";
 import { clockOf, dayOf } from "../shared/times";
 import { statusSign, workedText } from "./texts";
 
-const TICK = 1_000;
+const TICK = 1_000; // milliseconds between two updates of the working times
 
-/** What a row asks of the view around it. */
+/** Actions of a row, which the run browser provides. */
 export interface RowActions {
   act: (command: Command, run: RunView) => void;
   choose: (run: RunView, isChosen: boolean) => void;
@@ -28,7 +28,7 @@ interface Row {
   box: HTMLInputElement;
 }
 
-/** The table of runs. */
+/** Table of runs. */
 export class Rows {
   readonly element: HTMLElement;
   readonly #actions: RowActions;
@@ -41,21 +41,37 @@ export class Rows {
 
   constructor(actions: RowActions) {
     this.#actions = actions;
-    const sortHeader = (by: ListQuery["by"], name: string, kind = ""): HTMLTableCellElement => h("th", { class: kind, scope: "col" }, button(name, () => { actions.sort(by); }));
-    this.#sorts = [["began", sortHeader("began", "Began", "when")], ["worked", sortHeader("worked", "Worked", "num wide")], ["cost", sortHeader("cost", "Cost", "num")]];
-    const head = h("tr", {}, h("th", {}, this.#all), h("th", { scope: "col" }, "Run"), h("th", { scope: "col" }, "Status"), ...this.#sorts.map(([, cell]) => cell), h("th", {}, h("span", { class: "db-hidden" }, "Actions")));
+    const sortHeader = (by: ListQuery["by"], name: string, kind = ""): HTMLTableCellElement => {
+      const sortButton = button(name, () => { actions.sort(by); });
+      return h("th", { class: kind, scope: "col" }, sortButton);
+    };
+    this.#sorts = [
+      ["began", sortHeader("began", "Began", "when")],
+      ["worked", sortHeader("worked", "Worked", "num wide")],
+      ["cost", sortHeader("cost", "Cost", "num")],
+    ];
+    const columns = [
+      h("th", {}, this.#all),
+      h("th", { scope: "col" }, "Run"),
+      h("th", { scope: "col" }, "Status"),
+      ...this.#sorts.map(([, cell]) => cell),
+      h("th", {}, h("span", { class: "db-hidden" }, "Actions")),
+    ];
+    const head = h("tr", {}, ...columns);
     const table = h("table", {}, h("thead", {}, head), this.#body);
     this.element = h("div", { class: "scroll", role: "region", "aria-label": "List of runs", "data-keys": "↑ ↓: run to run | Space: choose | Enter: open", onkeydown: (event: KeyboardEvent) => { this.#onKey(event); } }, table);
     this.#timer = setInterval(() => { this.#tick(); }, TICK);
   }
 
-  /** Shows a page. */
+  /** Show a list. Elements are moved only if the rows have changed, and the focus is restored afterwards. */
   update(page: RunsPage, chosen: ReadonlySet<string>, now: () => Micros): void {
     this.#now = now;
     const position = this.#focusedPart();
     const rows = page.runs.map((run) => this.#row(run, now()));
     const elements = rows.map(({ element }) => element);
-    if (elements.length !== this.#body.children.length || elements.some((element, place) => element !== this.#body.children[place])) this.#body.replaceChildren(...elements);
+    const children = this.#body.children;
+    const hasChanged = elements.length !== children.length || elements.some((element, place) => element !== children[place]);
+    if (hasChanged) this.#body.replaceChildren(...elements);
     this.#rows = new Map(rows.map((row) => [row.run.execution_id, row]));
     for (const [by, cell] of this.#sorts) {
       if (by === page.query.by) cell.setAttribute("aria-sort", "descending");
@@ -66,7 +82,7 @@ export class Rows {
     this.#tick();
   }
 
-  /** Shows which are chosen. */
+  /** Show which runs are selected. */
   mark(chosen: ReadonlySet<string>): void {
     for (const [id, { element, box }] of this.#rows) {
       box.checked = chosen.has(id);
@@ -81,29 +97,37 @@ export class Rows {
     clearInterval(this.#timer);
   }
 
+  /** Return the row of a run: the present one if its content is unchanged, else a new one. */
   #row(run: RunView, now: Micros): Row {
     const previous = this.#rows.get(run.execution_id);
     const content = JSON.stringify([run, dayOf(run.began_us, now)]);
     if (previous?.content === content) return previous;
     const name = oneLine(run.workflow, 80);
     const worked = h("td", { class: "num wide" });
-    const box = h("input", { type: "checkbox", "data-part": "box", "aria-label": `Choose ${name}, ${clockOf(run.began_us)} ${dayOf(run.began_us, now)}`, onchange: () => { this.#actions.choose(run, box.checked); } });
+    const day = dayOf(run.began_us, now);
+    const box = h("input", {
+      type: "checkbox",
+      "data-part": "box",
+      "aria-label": `Choose ${name}, ${clockOf(run.began_us)} ${day}`,
+      onchange: () => { this.#actions.choose(run, box.checked); },
+    });
     const element = h("tr", { "data-run": run.execution_id, class: run.is_open ? "open" : "" },
       h("td", {}, box),
       this.#nameCell(run, name),
       this.#statusCell(run),
-      h("td", { class: "when" }, clockOf(run.began_us), h("div", { class: "soft small" }, dayOf(run.began_us, now))),
+      h("td", { class: "when" }, clockOf(run.began_us), h("div", { class: "soft small" }, day)),
       worked,
       h("td", { class: "num" }, price(run.cost)),
       h("td", { class: "acts" }, h("span", { class: "bs" }, ...this.#buttons(run, name))),
     );
-    return { run, content: content, element, worked, box };
+    return { run, content, element, worked, box };
   }
 
   #nameCell(run: RunView, name: string): HTMLElement {
     const badge = run.badge === "" ? [] : [" ", h("span", { class: "badge" }, oneLine(run.badge, 20))];
     const tags = run.tags.flatMap((tag) => [" ", h("span", { class: "tag" }, oneLine(tag, 40))]);
-    const link = h("a", { class: "name", role: "link", tabindex: 0, "data-part": "name", title: run.execution_id, onclick: () => { this.#actions.act(run.is_open ? "close" : "open", run); } }, name);
+    const open = (): void => { this.#actions.act(run.is_open ? "close" : "open", run); };
+    const link = h("a", { class: "name", role: "link", tabindex: 0, "data-part": "name", title: run.execution_id, onclick: open }, name);
     const about = h("div", { class: run.is_error ? "small error" : "small soft" }, oneLine(run.about, 200));
     return h("td", { class: "what" }, link, ...badge, ...tags, about);
   }
@@ -114,7 +138,10 @@ export class Rows {
   }
 
   #progressParts(run: RunView): (Node | string)[] {
-    if (run.questions > 0) return [button(run.stand, () => { this.#actions.toQuestions(); }, { class: "quiet link", "data-part": "ask" })];
+    if (run.questions > 0) {
+      const toQuestions = button(run.stand, () => { this.#actions.toQuestions(); }, { class: "quiet link", "data-part": "ask" });
+      return [toQuestions];
+    }
     if (run.total === 0 || run.status !== "running") return [oneLine(run.stand, 120)];
     const bar = h("span");
     bar.style.width = `${Math.round((100 * run.done) / run.total)}%`;
@@ -122,7 +149,10 @@ export class Rows {
   }
 
   #buttons(run: RunView, name: string): HTMLElement[] {
-    const commandButton = (command: Command, label: string): HTMLElement => button(label, () => { this.#actions.act(command, run); }, { "data-part": command, "aria-label": `${label.replace(" …", "")} ${name}` });
+    const commandButton = (command: Command, label: string): HTMLElement => {
+      const attributes = { "data-part": command, "aria-label": `${label.replace(" …", "")} ${name}` };
+      return button(label, () => { this.#actions.act(command, run); }, attributes);
+    };
     const buttons = [run.is_open ? commandButton("close", "Close") : commandButton("open", "Open")];
     if (run.commands.includes("resume")) buttons.push(commandButton("resume", "Resume"));
     if (run.commands.includes("cancel")) buttons.push(commandButton("cancel", "Cancel …"));
@@ -133,12 +163,15 @@ export class Rows {
     for (const { run, worked } of this.#rows.values()) setText(worked, workedText(run, this.#now()));
   }
 
+  /** Return the run and the part of its row that have the focus. */
   #focusedPart(): [string, string] | undefined {
     const focused = document.activeElement;
     const row = focused?.closest<HTMLElement>("tr[data-run]");
-    return focused instanceof HTMLElement && row && this.#body.contains(row) ? [row.dataset["run"] ?? "", focused.dataset["part"] ?? ""] : undefined;
+    if (!(focused instanceof HTMLElement) || !row || !this.#body.contains(row)) return undefined;
+    return [row.dataset["run"] ?? "", focused.dataset["part"] ?? ""];
   }
 
+  /** Focus the same part of a run's row again, after its element was replaced. */
   #restoreFocus(position: [string, string] | undefined): void {
     if (position === undefined || this.#focusedPart() !== undefined) return;
     const element = this.#rows.get(position[0])?.element;
@@ -146,7 +179,7 @@ export class Rows {
     part?.focus();
   }
 
-  /** Arrow keys go from one run to the next. */
+  /** Handle the keys of the list: arrows, Home and End move between runs, Space selects, Enter opens. */
   #onKey(event: KeyboardEvent): void {
     const row = (event.target as Element).closest<HTMLElement>("tr[data-run]");
     if (row === null) return;

@@ -1,4 +1,4 @@
-// Bundle of the current variables: a row for each, and the chosen one beside them.
+// Bundle of the current variables: a row for each, and the details of the selected one beside them.
 
 import type { Variables, VariableView } from "../protocol";
 import { h, longText, setText, type View } from "../shared/dom";
@@ -9,11 +9,11 @@ import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import style from "./variables.css";
 
-const POLL_INTERVAL = 1_000; // milliseconds between two looks
-const ANSWER_TIMEOUT = 5_000; // after which an answer is taken for lost
-const MAX_VALUE_LENGTH = 60;
+const POLL_INTERVAL = 1_000; // milliseconds between an answer and the next request
+const ANSWER_TIMEOUT = 5_000; // milliseconds after which an answer is considered lost
+const MAX_VALUE_LENGTH = 60; // characters of a value in its row
 
-/** Shows variables while it is unfolded, and asks for them only then. */
+/** View of the variables. It requests them only while it is unfolded. */
 export function variables(model: Model, host: Host): View {
   const summary = h("summary", {}, "Variables");
   const body = h("tbody");
@@ -21,17 +21,25 @@ export function variables(model: Model, host: Host): View {
   const list = h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body);
   const aside = h("div", { class: "aside" });
   const element = h("details", { class: "db-workflow divebook-variables", open: true }, summary, h("div", { class: "split" }, h("div", { class: "all" }, list), aside));
-  let [views, selectedKey]: [VariableView[], string | null] = [[], null];
-  let [version, generation, askedAt]: [number, number, number | null] = [0, model.generation, null];
+  let views: VariableView[] = [];
+  let selectedKey: string | null = null;
+  let version = 0;
+  let generation = model.generation;
+  let askedAt: number | null = null;
   let isBehind = true;
   let timer: ReturnType<typeof setTimeout> | undefined;
 
+  /** Request the variables, unless a request is pending or the last answer is too recent. */
   function poll(): void {
     isBehind = true;
     const isWaiting = askedAt !== null && Date.now() - askedAt < ANSWER_TIMEOUT;
     if (timer !== undefined || isWaiting || !element.open) return;
-    if (generation !== model.generation) [generation, version] = [model.generation, 0]; // another kernel counts anew
-    [isBehind, askedAt] = [false, Date.now()];
+    if (generation !== model.generation) {
+      generation = model.generation;
+      version = 0; // another kernel counts versions anew
+    }
+    isBehind = false;
+    askedAt = Date.now();
     host.variables(version, onVariables);
   }
 
@@ -50,32 +58,37 @@ export function variables(model: Model, host: Host): View {
   function show(): void {
     element.hidden = views.length === 0;
     setText(summary, `Variables (${views.length.toLocaleString("en")})`);
-    selectedKey = views.some((one) => keyOf(one) === selectedKey) ? selectedKey : null;
+    selectedKey = views.some((view) => keyOf(view) === selectedKey) ? selectedKey : null;
     body.replaceChildren(...views.map(row));
     showSelected();
   }
 
   function row(view: VariableView): HTMLElement {
     const key = keyOf(view);
-    if (view.type === "") return h("tr", {}, h("th", { scope: "row", title: view.name }, view.name), h("td", { class: "soft", colspan: 3 }, view.text));
-    const name = button(view.name, () => { choose(selectedKey === key ? null : key); }, { class: "quiet small", "aria-expanded": String(selectedKey === key), "data-variable": key });
+    if (view.type === "") { // a variable without a value; its text says "not set yet"
+      return h("tr", {}, h("th", { scope: "row", title: view.name }, view.name), h("td", { class: "soft", colspan: 3 }, view.text));
+    }
+    const toggle = (): void => { choose(selectedKey === key ? null : key); };
+    const name = button(view.name, toggle, { class: "quiet small", "aria-expanded": String(selectedKey === key), "data-variable": key });
     const isTable = view.rows.length > 0;
     const value = isTable ? h("span", { class: "soft" }, "a table: choose it") : h("code", { dir: "auto" }, oneLine(view.text, MAX_VALUE_LENGTH));
     return h("tr", { class: selectedKey === key ? "chosen" : null }, h("th", { scope: "row" }, name), h("td", {}, view.type), h("td", { class: "size" }, view.size), h("td", {}, value));
   }
 
+  /** Select a variable. The rows are kept, so that a button keeps the focus. */
   function choose(key: string | null): void {
     selectedKey = key;
-    for (const one of body.querySelectorAll<HTMLElement>("[data-variable]")) {
-      const isSelected = one.dataset["variable"] === key;
-      setAttribute(one, "aria-expanded", String(isSelected));
-      one.closest("tr")?.classList.toggle("chosen", isSelected);
+    for (const nameButton of body.querySelectorAll<HTMLElement>("[data-variable]")) {
+      const isSelected = nameButton.dataset["variable"] === key;
+      setAttribute(nameButton, "aria-expanded", String(isSelected));
+      nameButton.closest("tr")?.classList.toggle("chosen", isSelected);
     }
     showSelected();
   }
 
+  /** Show the details of the selected variable, or of the first table if none is selected. */
   function showSelected(): void {
-    const view = views.find((one) => keyOf(one) === selectedKey) ?? views.find(({ rows }) => rows.length > 0);
+    const view = views.find((candidate) => keyOf(candidate) === selectedKey) ?? views.find(({ rows }) => rows.length > 0);
     aside.hidden = view === undefined;
     if (view !== undefined) aside.replaceChildren(...detailsOf(view));
   }
@@ -94,15 +107,17 @@ export function variables(model: Model, host: Host): View {
   return { element, destroy };
 }
 
-/** Inputs and variables may have one name. */
+/** Return a key that tells an input and a variable with the same name apart. */
 function keyOf({ source, name }: VariableView): string {
   return source === "input" ? `input ${name}` : name;
 }
 
-/** All that is known of one variable: what it is, where it comes from, and its rows or its text. */
+/** Return the details of a variable: type or number of rows, origin, and its rows or its text. */
 function detailsOf(view: VariableView): HTMLElement[] {
-  const origin = view.source === "" ? "" : view.source === "input" ? "an input" : `set by ${view.source}`;
-  const rowCount = view.total > view.rows.length ? `first ${view.rows.length} of ${plural(view.total, "row")}` : plural(view.total, "row");
+  let origin = view.source === "" ? "" : `set by ${view.source}`;
+  if (view.source === "input") origin = "an input";
+  const total = plural(view.total, "row");
+  const rowCount = view.total > view.rows.length ? `first ${view.rows.length} of ${total}` : total;
   const facts = view.rows.length > 0 ? [rowCount, origin] : [view.type, origin];
   const about = h("p", {}, h("strong", {}, view.name), " ", h("span", { class: "soft" }, facts.filter((part) => part !== "").join(" · ")));
   return [about, view.rows.length > 0 ? table(view) : longText(view.text)];
