@@ -68,11 +68,11 @@ function source(failure: FailureView, root: HTMLElement): HTMLElement[] {
   const go = canGo(failure) && button("Go to line", () => { goTo(root, failure); }, { class: "quiet small" });
   const text = textOf(root, failure.cell);
   const edits = text === null ? null : editsSince(lines, text);
-  const shown = edits === null
+  const sourceRows = edits === null
     ? lines.map(({ number, text }) => row(number === line ? "at" : "", number, number === line ? "✕" : "", text))
     : edits.map(({ kind, number, text }) => row(kind, number, SIGNS[kind], text));
   const editNote = edits !== null && h("span", { class: "soft" }, `edited since: ${plural(changedLines(edits), "line")}`);
-  return [h("div", { class: "cap" }, h("strong", {}, place), editNote, go), ...(lines.length > 0 ? [h("div", { class: "src", dir: "ltr" }, ...shown)] : [])];
+  return [h("div", { class: "cap" }, h("strong", {}, place), editNote, go), ...(lines.length > 0 ? [h("div", { class: "src", dir: "ltr" }, ...sourceRows)] : [])];
 }
 
 function row(className: string, number: number, sign: string, text: string): HTMLElement {

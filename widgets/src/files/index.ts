@@ -96,7 +96,7 @@ export function files(model: Model, host: Host): View {
     for (const details of body.querySelectorAll("details")) {
       const path = details.querySelector("summary code")?.textContent ?? "";
       if (previousPaths.has(path)) details.open = openPaths.has(path);
-      else if (previousPaths.size > 0) details.open = false; // new files beside others are folded
+      else if (previousPaths.size > 0) details.open = false; // files that are new among others are folded
       details.dispatchEvent(new Event("toggle"));
     }
   }
@@ -131,21 +131,26 @@ function workspace({ name, kind, folder, total, added, removed, files, left_out:
  */
 function chooser({ name, points }: WorkspaceView, [at, since]: [number, number], run: string, chooseEvents: (at: number, since: number) => void): HTMLElement | false {
   if (points.length < 2) return false;
-  const choice = (standard: string, some: WorkspaceView["points"], chosen: number): HTMLSelectElement => {
-    const options = some.map(({ sequence, told: description }) => {
+  const choice = (standard: string, events: WorkspaceView["points"], selected: number): HTMLSelectElement => {
+    const options = events.map(({ sequence, told: description }) => {
       const suffix = description === "" ? "" : `: ${oneLine(description, 60)}`;
       return h("option", { value: String(sequence) }, `event ${sequence.toLocaleString("en")}${suffix}`);
     });
-    const select = h("select", { onchange: () => { chooseEvents(Number(atSelect.value), Number(sinceSelect.value)); } }, h("option", { value: "0" }, standard), ...options);
-    select.value = String(chosen);
+    const onchange = (): void => { chooseEvents(Number(atSelect.value), Number(sinceSelect.value)); };
+    const select = h("select", { onchange }, h("option", { value: "0" }, standard), ...options);
+    select.value = String(selected);
     return select;
   };
   const atSelect = choice("now", points, at);
   const sinceSelect = choice("the beginning", points.slice(0, -1), since);
   const labels = [h("label", { class: "soft" }, "Files as they were at ", atSelect), h("label", { class: "soft" }, "compared with ", sinceSelect)];
   if (at === 0) return h("p", { class: "at" }, ...labels);
-  const restore = copyButton(() => `%dive restore ${run} --to FOLDER --at ${at} --workspace ${name}`, { class: "db-button", title: "Puts them into a folder: copies the line to run" }, "Copy %dive restore");
-  const fork = copyButton(() => `%dive fork ${run} --at ${at}`, { class: "db-button", title: "Another run from there: copies the line to run" }, "Copy %dive fork");
+  const restoreLine = `%dive restore ${run} --to FOLDER --at ${at} --workspace ${name}`;
+  const restoreTitle = "Puts them into a folder: copies the line to run";
+  const restore = copyButton(() => restoreLine, { class: "db-button", title: restoreTitle }, "Copy %dive restore");
+  const forkLine = `%dive fork ${run} --at ${at}`;
+  const forkTitle = "Another run from there: copies the line to run";
+  const fork = copyButton(() => forkLine, { class: "db-button", title: forkTitle }, "Copy %dive fork");
   return h("p", { class: "at" }, ...labels, restore, fork);
 }
 

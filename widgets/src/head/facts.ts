@@ -19,14 +19,14 @@ interface Fact {
 export function facts(model: Model): { element: HTMLElement; update: () => void } {
   const list = h("dl", { class: "db-facts" });
   const spenders = h("div", { class: "db-faint db-spenders", hidden: true });
-  let shown = "";
+  let drawnKey = "";
 
   function update(): void {
     if (model.header === null) return;
     const rows = factsOf(model.header, model.originUs + model.clockNow());
     const spenderList = model.header.spenders.length < 2 ? "" : model.header.spenders.map(spenderText).join(" · ");
-    if (JSON.stringify([rows, spenderList]) === shown) return;
-    shown = JSON.stringify([rows, spenderList]);
+    if (JSON.stringify([rows, spenderList]) === drawnKey) return;
+    drawnKey = JSON.stringify([rows, spenderList]);
     list.replaceChildren(...rows.map(factRow));
     spenders.textContent = spenderList;
     spenders.hidden = spenderList === "";

@@ -34,10 +34,11 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   const durability = h("span", { class: "db-badge", tabindex: 0 });
   const dashboards = h("span", { class: "db-dashboards", hidden: true });
   const notice = h("div", { class: "db-notice", role: "status", hidden: true });
-  const waits = h("div", { class: "db-notice db-waits", hidden: true });
+  const waitNotice = h("div", { class: "db-notice db-waits", hidden: true });
   const error = h("div", { class: "db-error", role: "alert", hidden: true });
   const keys = keysList(root);
-  const copy = copyButton(() => pythonOf(model.header), { class: "quiet small", title: "Copy the line that opens this run in any notebook", "aria-label": "Copy the line that opens this run" });
+  const copyTitle = "Copy the line that opens this run in any notebook";
+  const copy = copyButton(() => pythonOf(model.header), { class: "quiet small", title: copyTitle, "aria-label": "Copy the line that opens this run" });
   const actionBar = actions(model, connection, showNotice);
   const progressBars = progress(model);
   const consumption = facts(model);
@@ -47,13 +48,13 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   let lastTick = 0;
   let linkKey = "";
 
-  /** Show a message about a command, or what follows from the state of the connection and the run. */
+  /** Show a message about a command, or a hint about the state of the connection or the run. */
   function showNotice(text: string): void {
     message = text;
     const connectionText = { connecting: "connecting to the kernel …", connected: message, detached: stoppedText(model) }[model.connected];
-    const shown = connectionText || pausedText(model) || completedText(model, hasFailed);
-    setText(notice, shown);
-    notice.hidden = shown === "";
+    const noticeText = connectionText || pausedText(model) || completedText(model, hasFailed);
+    setText(notice, noticeText);
+    notice.hidden = noticeText === "";
   }
 
   /** Show the header of the model. The numbers are updated at most every MIN_TICK milliseconds while the run is live. */
@@ -74,8 +75,8 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
     durability.setAttribute("aria-label", `${word}: ${meaning}`);
     durability.dataset["durability"] = header.durability;
     showLinks(header);
-    setText(waits, header.waits);
-    waits.hidden = header.waits === "";
+    setText(waitNotice, header.waits);
+    waitNotice.hidden = header.waits === "";
     setText(error, header.error);
     error.dataset["status"] = displayStatus;
     error.hidden = header.error === "" || model.failures.total > 0; // the failure's card shows the error
@@ -114,7 +115,8 @@ export function header(root: HTMLElement, model: Model, connection: Pick<Connect
   showNotice("");
   const end = h("div", { class: "db-actions", role: "group", "aria-label": "Run" }, actionBar.element, copy, keys.button);
   const line = h("div", { class: "db-top" }, name, status, questionButton, when, durability, dashboards, end);
-  const element = h("div", { class: "db-header" }, line, actionBar.question, keys.element, progressBars.element, spread.element, consumption.element, error, notice, waits);
+  const bars = [progressBars.element, spread.element, consumption.element];
+  const element = h("div", { class: "db-header" }, line, actionBar.question, keys.element, ...bars, error, notice, waitNotice);
   const destroy = (): void => {
     clearInterval(timer);
     undo();
@@ -143,7 +145,8 @@ function pausedText({ header }: Model): string {
 
 /** Return how to use the result of a run that was fixed after its cell had failed. */
 function completedText({ header }: Model, hasFailed: boolean): string {
-  return hasFailed && header?.status === "completed" ? "The run has completed, after its cell had failed. Run the cell again to use the result: it is taken from the log." : "";
+  if (!hasFailed || header?.status !== "completed") return "";
+  return "The run has completed, after its cell had failed. Run the cell again to use the result: it is taken from the log.";
 }
 
 /** Return the status to display. In the log, a paused run is still "running", and a run that waits for a time is "waiting". */

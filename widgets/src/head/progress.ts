@@ -12,17 +12,17 @@ const number = (count: number): string => count.toLocaleString("en");
 /** Make the bars; `update` shows the current numbers. */
 export function progress(model: Model): { element: HTMLElement; update: () => void } {
   const element = h("div", { class: "db-progress", hidden: true });
-  let shown = "";
+  let drawnKey = "";
 
   function update(): void {
     const rows = rowsOf(model.header);
     const now = model.originUs + model.now();
-    const left = (row: StepProgress): string => (model.rests ? "" : leftText(row, now));
-    const texts = rows.map((row) => [wordsOf(row), left(row)]);
-    if (JSON.stringify([rows, texts]) === shown) return;
-    shown = JSON.stringify([rows, texts]);
+    const timeLeft = (row: StepProgress): string => (model.rests ? "" : leftText(row, now));
+    const texts = rows.map((row) => [wordsOf(row), timeLeft(row)]);
+    if (JSON.stringify([rows, texts]) === drawnKey) return;
+    drawnKey = JSON.stringify([rows, texts]);
     element.hidden = rows.length === 0;
-    element.replaceChildren(...rows.map((row) => rowOf(row, left(row))));
+    element.replaceChildren(...rows.map((row) => rowOf(row, timeLeft(row))));
   }
 
   return { element, update };
@@ -57,11 +57,11 @@ function wordsOf({ step, done, total }: StepProgress): string {
 }
 
 /** Return the estimated remaining time as text. The estimate of the kernel is reduced by its age. */
-function leftText({ running, left_us: left, at_us: at }: StepProgress, now: number): string {
-  return running && left !== null && left > 0 ? `, about ${duration(Math.max(1e6, left - (now - at)))} left` : "";
+function leftText({ running, left_us: remaining, at_us: at }: StepProgress, now: number): string {
+  return running && remaining !== null && remaining > 0 ? `, about ${duration(Math.max(1e6, remaining - (now - at)))} left` : "";
 }
 
-function rowOf(row: StepProgress, left: string): HTMLElement {
+function rowOf(row: StepProgress, timeLeft: string): HTMLElement {
   const { done, total, failed, running } = row;
   const missing = running ? 0 : total - done;
   const notes = [
@@ -76,5 +76,5 @@ function rowOf(row: StepProgress, left: string): HTMLElement {
     return fill;
   };
   bar.append(part(done, "db-fill"), ...(failed > 0 ? [part(failed, "db-fill db-fill-failed")] : []));
-  return h("div", { class: "db-far" }, bar, h("span", {}, h("strong", {}, wordsOf(row)), left, ...notes));
+  return h("div", { class: "db-far" }, bar, h("span", {}, h("strong", {}, wordsOf(row)), timeLeft, ...notes));
 }

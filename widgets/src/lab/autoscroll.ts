@@ -4,7 +4,7 @@ import type { CellActions } from "./jupyterlab";
 import type { QuestionLocator } from "./locator";
 import type { OpenQuestions } from "./openquestions";
 
-const MIN_CELLS = 2; // whoever runs a single cell is already looking at it
+const MIN_CELLS = 2; // a person who runs a single cell is already looking at it
 const CARD = "article.card"; // using a card belongs to the run and does not count as activity
 const USER_EVENTS = ["keydown", "pointerdown", "wheel"] as const;
 

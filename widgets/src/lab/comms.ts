@@ -4,6 +4,7 @@
 import type { Ack } from "../protocol";
 import { freshId, type Told, type Wire } from "../shared/channel";
 import type { Comm, Kernel, Panel, Tracker } from "./jupyterlab";
+import { forEachNotebook } from "./notebooks";
 
 const END_STATUSES = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 
@@ -22,8 +23,7 @@ export function followComms<T extends Told>(tracker: Tracker, target: string, on
     followOnce(sessionContext.session?.kernel);
     sessionContext.kernelChanged.connect((_, { newValue }) => { followOnce(newValue); });
   };
-  tracker.forEach(followPanel);
-  tracker.widgetAdded.connect((_, panel) => { followPanel(panel); });
+  forEachNotebook(tracker, followPanel);
 }
 
 /** Follow the comms of one kernel until the kernel restarts or ends. */

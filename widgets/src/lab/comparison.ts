@@ -3,10 +3,11 @@
 // The HTML contains no script, so it looks the same without this extension. The navigation needs no kernel.
 
 import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from "./jupyterlab";
+import { forEachNotebook } from "./notebooks";
 import { h } from "../shared/dom";
 import { contain } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
-import { Differences } from "./differences";
+import { Differences, isDifference } from "./differences";
 import "./comparison.css";
 
 export const COMPARED = "application/vnd.divebook.compared+json";
@@ -19,8 +20,7 @@ export function renderComparisons(tracker: Tracker, base: PanelClass): void {
     const comparisonRenderer = comparisonClass(base, rendermime);
     rendermime.addFactory({ safe: true, mimeTypes: [COMPARED], createRenderer: () => new comparisonRenderer() }, RANK);
   };
-  tracker.forEach(register);
-  tracker.widgetAdded.connect((_, panel) => { register(panel); });
+  forEachNotebook(tracker, register);
 }
 
 /** Return the renderer class; its base class belongs to the page. */
@@ -43,7 +43,7 @@ function comparisonClass(base: PanelClass, rendermime: RenderMime): new () => Re
 /** Return the navigation for the differences inside an element (buttons, map and filters), or null if there are no differences. */
 export function addNavigation(comparison: HTMLElement): HTMLElement | null {
   const rows = [...comparison.querySelectorAll<HTMLElement>(".divebook-difference, .divebook-same")];
-  if (!rows.some((row) => row.matches(".divebook-difference"))) return null;
+  if (!rows.some(isDifference)) return null;
   const root = comparison.parentElement ?? comparison;
   const bar = h("div", { class: "divebook db-way" });
   bar.append(...new Differences(rows, root).parts);

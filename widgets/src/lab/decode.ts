@@ -14,21 +14,34 @@ const MAX_EVENTS = 5_000_000;
 
 const count = number(0);
 const counts = listOf(count);
-const spanColumns = ["id", "kind", "path", "step", "type", "label", "item", "given", "came", "status", "note", "start", "end", "iteration", "visit", "attempts", "tokens", "sequence", "within"] as const;
+const amount = number(0, 1e15, false);
+const cost = orNull(amount);
+const spanColumns = [
+  "id", "kind", "path", "step", "type", "label", "item", "given", "came", "status", "note",
+  "start", "end", "iteration", "visit", "attempts", "tokens", "sequence", "within",
+] as const;
 const eventColumns = ["sequence", "time", "type", "path", "step", "text"] as const;
 
-const SAVED = objectOf({ format: number(1), execution_id: text, workflow: text, status: text, store: text, next: text, total: count, first: count, texts: count, recording: text });
+const SAVED = objectOf({
+  format: number(1), execution_id: text, workflow: text, status: text, store: text, next: text, total: count,
+  first: count, texts: count, recording: text,
+});
 
-const GAUGE = objectOf({ name: text, spent: number(0, 1e15, false), limit: number(0, 1e15, false), unit: text });
-const SPENDER = objectOf({ agent: text, requests: count, tokens: count, cost: orNull(number(0, 1e15, false)) });
+const GAUGE = objectOf({ name: text, spent: amount, limit: amount, unit: text });
+const SPENDER = objectOf({ agent: text, requests: count, tokens: count, cost });
 const STRETCH = objectOf({ doing: text, begin_us: count, end_us: orNull(count) });
 const PART = objectOf({ name: text, count });
-const SPREAD = objectOf({ name: text, kind: text, parts: listOf(PART), others: PART, empty: count, least: text, greatest: text, words: text });
-const PROGRESS = objectOf({ step: text, done: count, total: count, failed: count, running: boolean, left_us: orNull(count), at_us: count, spread: listOf(SPREAD) });
+const SPREAD = objectOf({
+  name: text, kind: text, parts: listOf(PART), others: PART, empty: count, least: text, greatest: text, words: text,
+});
+const PROGRESS = objectOf({
+  step: text, done: count, total: count, failed: count, running: boolean, left_us: orNull(count), at_us: count,
+  spread: listOf(SPREAD),
+});
 const DEFAULT_TIMES = { doing: "stopped", since_us: null, worked_us: 0, waited_us: 0, paused_us: 0, stretches: [], progress: [] };
 const HEADER = objectOf({
   execution_id: text, workflow: text, status: text, live: boolean, error: text, started_us: orNull(count), ended_us: orNull(count), now_us: count,
-  model_calls: count, input_tokens: count, output_tokens: count, cost: orNull(number(0, 1e15, false)), tool_calls: count, spenders: listOf(SPENDER), gauges: listOf(GAUGE),
+  model_calls: count, input_tokens: count, output_tokens: count, cost, tool_calls: count, spenders: listOf(SPENDER), gauges: listOf(GAUGE),
   doing: text, since_us: orNull(count), worked_us: number(), waited_us: count, paused_us: count, stretches: listOf(STRETCH), progress: listOf(PROGRESS),
   durability: text, commands: listOf(text), failed: count, workspaces: count,
 });
@@ -39,7 +52,11 @@ const FAILURE = objectOf({
   arguments: listOf(ARGUMENT), place: text, cell: text, line: count, source: listOf(LINE), traceback: text, handled: text, same: count,
 });
 const FAILURES = objectOf({ total: count, kept: text, shown: listOf(FAILURE) });
-const QUESTION = objectOf({ interrupt_id: text, kind: text, question: text, message: text, path: text, step: text, status: text, response: anything, answered_by: orNull(text), raised_us: count, answered_us: orNull(count), became: text, fallback: text });
+const QUESTION = objectOf({
+  interrupt_id: text, kind: text, question: text, message: text, path: text, step: text, status: text,
+  response: anything, answered_by: orNull(text), raised_us: count, answered_us: orNull(count), became: text,
+  fallback: text,
+});
 const GRAPH = objectOf({
   steps: listOf(objectOf({ name: text, type: text, each: boolean })),
   edges: listOf(objectOf({ source: text, target: text, kind: text, condition: text })),
@@ -49,21 +66,31 @@ const SPANS = objectOf({ names: listOf(text), ...Object.fromEntries(spanColumns.
 const EVENTS = objectOf({ first: number(1, MAX_EVENTS), origin_us: count, names: listOf(text), ...Object.fromEntries(eventColumns.map((name) => [name, numbers])) });
 const VARIABLE = objectOf({ name: text, source: text, type: text, size: text, text, columns: listOf(text), rows: listOf(listOf(text)), total: count });
 const FILE = objectOf({ path: text, kind: text, was: text, added: orNull(count), removed: orNull(count), diff: orNull(text) });
-const WORKSPACE = objectOf({ name: text, kind: text, folder: text, total: count, added: count, removed: count, files: listOf(FILE), left_out: listOf(objectOf({ path: text, reason: text })), points: listOf(objectOf({ sequence: count, told: text })) });
+const WORKSPACE = objectOf({
+  name: text, kind: text, folder: text, total: count, added: count, removed: count, files: listOf(FILE),
+  left_out: listOf(objectOf({ path: text, reason: text })), points: listOf(objectOf({ sequence: count, told: text })),
+});
 const MESSAGES = listOf(objectOf({ kind: text, text, call: text }));
 const REQUEST = objectOf({
   id: count, number: count, model: text, finish: text, is_cached: boolean, input_tokens: count, cached_tokens: count, output_tokens: count,
-  cost: orNull(number(0, 1e15, false)), instructions: text, tools: listOf(text), output: text, sent: MESSAGES, answer: MESSAGES,
+  cost, instructions: text, tools: listOf(text), output: text, sent: MESSAGES, answer: MESSAGES,
 });
-const CALL = objectOf({ id: number(-1), call: text, request: count, tool: text, server: text, arguments: anything, result: text, lines: count, outcome: text, turn: number(-1), questions: listOf(text) });
+const CALL = objectOf({
+  id: number(-1), call: text, request: count, tool: text, server: text, arguments: anything, result: text,
+  lines: count, outcome: text, turn: number(-1), questions: listOf(text),
+});
 const CONVERSATION = objectOf({ id: count, last: count, agent: text, thread: text, requests: listOf(REQUEST), calls: listOf(CALL), error: text });
 const PATH = objectOf({ id: text, status: text, phase: text, step: text, visits: count, variables: orNull(tableOf(anything)), error: text });
 const PENDING = objectOf({ interrupt_id: text, kind: text, question: text, path: text, step: text });
 const table = tableOf(anything);
-const STATE = objectOf({ sequence: count, status: text, inputs: table, outputs: table, variables: table, paths: listOf(PATH), usage: tableOf(count), pending: listOf(PENDING), error: text });
+const STATE = objectOf({
+  sequence: count, status: text, inputs: table, outputs: table, variables: table, paths: listOf(PATH),
+  usage: tableOf(count), pending: listOf(PENDING), error: text,
+});
 const PARTS = { status: text, error: text, usage: tableOf(count), paths: PATH, pending: PENDING, inputs: anything, outputs: anything, variables: anything };
 const RECORDING = objectOf({
-  header: HEADER, failures: FAILURES, questions: listOf(QUESTION), graph: GRAPH, total: number(0, MAX_SPANS), spans: SPANS, sample: text, members: listOf(counts), conversations: listOf(CONVERSATION), variables: listOf(VARIABLE), workspaces: listOf(WORKSPACE),
+  header: HEADER, failures: FAILURES, questions: listOf(QUESTION), graph: GRAPH, total: number(0, MAX_SPANS), spans: SPANS, sample: text,
+  members: listOf(counts), conversations: listOf(CONVERSATION), variables: listOf(VARIABLE), workspaces: listOf(WORKSPACE),
   events: EVENTS, data: listOf(table), base: STATE, changes: listOf(listOf(change)),
 });
 
@@ -83,9 +110,9 @@ export function checkSaved(data: unknown): PackedRun {
 }
 
 /** Return the recording of a saved run; reject with a readable message. */
-export async function decode(saved: PackedRun): Promise<Recording> {
-  if (saved.recording === "") throw new Error("it was too large to be saved");
-  return checkRecording(JSON.parse(await unpacked(saved.recording, MAX_UNPACKED)));
+export async function decode(packedRun: PackedRun): Promise<Recording> {
+  if (packedRun.recording === "") throw new Error("it was too large to be saved");
+  return checkRecording(JSON.parse(await unpacked(packedRun.recording, MAX_UNPACKED)));
 }
 
 /** Check unpacked data and return it as a recording; throw an error with a readable message. */

@@ -22,8 +22,8 @@ export class Differences {
   #current: HTMLElement | null = null;
 
   constructor(all: HTMLElement[], root: HTMLElement) {
-    this.#rows = all.filter((row) => row.matches(".divebook-difference"));
-    this.#same = all.filter((row) => !this.#rows.includes(row));
+    this.#rows = all.filter(isDifference);
+    this.#same = all.filter((row) => !isDifference(row));
     this.#kinds = h("div", { class: "seg", role: "group", "aria-label": "Which differences" });
     const counts = KINDS.map((kind) => ({ kind, count: this.#rows.filter((row) => kindOf(row) === kind).length }));
     const present = counts.filter(({ count }) => count > 0);
@@ -44,7 +44,7 @@ export class Differences {
   /** Return the map: one mark for each difference in order. The width of an equal part grows with its length, up to a limit. */
   #map(all: HTMLElement[]): HTMLElement {
     const map = h("div", { class: "map", role: "group", "aria-label": "Map of the differences", "data-keys": "← →: difference to difference, on the map" });
-    for (const row of all) map.append(row.matches(".divebook-difference") ? this.#mark(row) : sameMark(row));
+    for (const row of all) map.append(isDifference(row) ? this.#mark(row) : sameMark(row));
     map.addEventListener("keydown", (event) => {
       const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (by === undefined) return;
@@ -55,7 +55,8 @@ export class Differences {
     });
     const kinds = KINDS.filter((kind) => this.#rows.some((row) => kindOf(row) === kind));
     const legend = kinds.map((kind) => h("span", {}, h("span", { class: `mark ${kind}`, "aria-hidden": "true" }), kind));
-    return h("div", { class: "mapped" }, map, h("div", { class: "legend" }, h("span", {}, h("span", { class: "mark", "aria-hidden": "true" }), "the same"), ...legend));
+    const same = h("span", {}, h("span", { class: "mark", "aria-hidden": "true" }), "the same");
+    return h("div", { class: "mapped" }, map, h("div", { class: "legend" }, same, ...legend));
   }
 
   #mark(row: HTMLElement): HTMLElement {
@@ -135,6 +136,11 @@ export class Differences {
     else if (this.#current !== null) text = `${(rows.indexOf(this.#current) + 1).toLocaleString("en")} of ${count}`;
     setText(this.#position, text);
   }
+}
+
+/** Return whether a row shows a difference, and not the number of equal rows. */
+export function isDifference(row: HTMLElement): boolean {
+  return row.matches(".divebook-difference");
 }
 
 /** Return the kind of a difference from the class of its row. Rows saved by an older version have no kind. */

@@ -1,6 +1,7 @@
 // YAML highlighting of cells that begin with %%dive. A cell without that line is Python.
 
 import type { CodeModel, CodePanel, Languages, Tracker } from "./jupyterlab";
+import { forEachNotebook } from "./notebooks";
 
 const YAML = "text/x-yaml";
 const MAGIC = /^\s*%%dive(?:\s|$)/;
@@ -22,8 +23,7 @@ export function highlight(tracker: Tracker<CodePanel>, languages: Languages): vo
       watchNewCells();
     });
   };
-  tracker.forEach(follow);
-  tracker.widgetAdded.connect((_, panel) => { follow(panel); });
+  forEachNotebook(tracker, follow);
 }
 
 /** Keep the language of a cell up to date with its first line. */

@@ -4,6 +4,7 @@
 // This container shows either of the two.
 
 import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from "./jupyterlab";
+import { forEachNotebook } from "./notebooks";
 
 export const VIEW = "application/vnd.divebook.view+json";
 const WIDGET = "application/vnd.jupyter.widget-view+json";
@@ -18,8 +19,7 @@ export function hostViews(tracker: Tracker, base: PanelClass): void {
     const createRenderer = (): Renderer => new Host(panel);
     panel.content.rendermime.addFactory({ safe: false, mimeTypes: [VIEW], createRenderer }, RANK);
   };
-  tracker.forEach(register);
-  tracker.widgetAdded.connect((_, panel) => { register(panel); });
+  forEachNotebook(tracker, register);
 }
 
 type HostClass = new (panel: Panel) => Renderer;
@@ -30,8 +30,8 @@ function hostClass(base: PanelClass): HostClass {
     readonly #panel: Panel;
     readonly #mutations = new MutationObserver(() => { this.#update(); });
     #id = "";
-    #live: Renderer | null = null;
-    #saved: Renderer | null = null;
+    #liveRenderer: Renderer | null = null;
+    #savedRenderer: Renderer | null = null;
     #model: MimeModel | null = null;
     #canShowSaved = false;
 
@@ -45,7 +45,7 @@ function hostClass(base: PanelClass): HostClass {
       this.#model = model;
       const id = modelId(model.data[VIEW]);
       if (id !== this.#id) await this.#load(id);
-      else if (this.#saved !== null) await this.#showSaved(model);
+      else if (this.#savedRenderer !== null) await this.#showSaved(model);
     }
 
     override dispose(): void {
@@ -60,21 +60,25 @@ function hostClass(base: PanelClass): HostClass {
       setTimeout(() => { this.#allowSaved(); }, MANAGER_TIMEOUT);
       await managerReady(this.#panel);
       if (this.isDisposed || id !== this.#id) return;
-      this.#live?.dispose();
-      this.#live = rendererOf(this.#panel.content.rendermime, WIDGET);
-      if (this.#live !== null) {
-        this.addWidget(this.#live);
+      this.#liveRenderer?.dispose();
+      this.#liveRenderer = rendererOf(this.#panel.content.rendermime, WIDGET);
+      if (this.#liveRenderer !== null) {
+        this.addWidget(this.#liveRenderer);
         this.#mutations.disconnect();
-        this.#mutations.observe(this.#live.node, { childList: true });
-        await this.#render(this.#live, id, MAX_TRIES);
+        this.#mutations.observe(this.#liveRenderer.node, { childList: true });
+        await this.#render(this.#liveRenderer, id, MAX_TRIES);
       }
       this.#allowSaved();
     }
 
-    async #render(live: Renderer, id: string, tries: number): Promise<void> {
-      await live.renderModel(mimeModel({ [WIDGET]: { version_major: 2, version_minor: 0, model_id: id } }));
-      if (tries > 1 && live.node.firstElementChild === null) {
-        setTimeout(() => { if (!this.isDisposed && live === this.#live && live.node.firstElementChild === null) void this.#render(live, id, tries - 1); }, MANAGER_TIMEOUT);
+    async #render(liveRenderer: Renderer, id: string, tries: number): Promise<void> {
+      await liveRenderer.renderModel(mimeModel({ [WIDGET]: { version_major: 2, version_minor: 0, model_id: id } }));
+      if (tries > 1 && liveRenderer.node.firstElementChild === null) {
+        const retry = (): void => {
+          const isCurrent = !this.isDisposed && liveRenderer === this.#liveRenderer;
+          if (isCurrent && liveRenderer.node.firstElementChild === null) void this.#render(liveRenderer, id, tries - 1);
+        };
+        setTimeout(retry, MANAGER_TIMEOUT);
       }
     }
 
@@ -89,12 +93,12 @@ function hostClass(base: PanelClass): HostClass {
      */
     #update(): void {
       if (this.isDisposed) return;
-      const hasView = this.#live !== null && this.#live.node.firstElementChild !== null;
-      if (this.#live !== null) this.#live.node.style.display = hasView ? "" : "none";
+      const hasView = this.#liveRenderer !== null && this.#liveRenderer.node.firstElementChild !== null;
+      if (this.#liveRenderer !== null) this.#liveRenderer.node.style.display = hasView ? "" : "none";
       if (hasView) {
-        this.#saved?.dispose();
-        this.#saved = null;
-      } else if (this.#canShowSaved && this.#saved === null && this.#model !== null) {
+        this.#savedRenderer?.dispose();
+        this.#savedRenderer = null;
+      } else if (this.#canShowSaved && this.#savedRenderer === null && this.#model !== null) {
         void this.#showSaved(this.#model);
       }
     }
@@ -103,11 +107,11 @@ function hostClass(base: PanelClass): HostClass {
     async #showSaved(model: MimeModel): Promise<void> {
       const savedData = Object.fromEntries(Object.entries(model.data).filter(([type]) => type !== VIEW && type !== WIDGET));
       const type = this.#panel.content.rendermime.preferredMimeType(savedData, model.trusted ? "any" : "ensure");
-      this.#saved?.dispose();
-      this.#saved = type === undefined ? null : rendererOf(this.#panel.content.rendermime, type);
-      if (this.#saved === null) return;
-      this.addWidget(this.#saved);
-      await this.#saved.renderModel(mimeModel(savedData, model));
+      this.#savedRenderer?.dispose();
+      this.#savedRenderer = type === undefined ? null : rendererOf(this.#panel.content.rendermime, type);
+      if (this.#savedRenderer === null) return;
+      this.addWidget(this.#savedRenderer);
+      await this.#savedRenderer.renderModel(mimeModel(savedData, model));
     }
   };
 }

@@ -112,7 +112,7 @@ export interface FrontTracker extends Tracker {
 }
 
 /** Functions that create a cell and run it. */
-export interface CellMaking {
+export interface CellCreation {
   insertBelow: (notebook: Panel["content"]) => void;
   run: (notebook: Panel["content"], session: Panel["sessionContext"]) => Promise<boolean>;
 }

@@ -21,12 +21,18 @@ export function cardOf(page: ParentNode, id: string): HTMLElement | null {
 
 /** Locations of questions in the notebooks of this page. */
 export class QuestionLocator {
-  constructor(private readonly app: App, private readonly tracker: Tracker) {}
+  readonly #app: App;
+  readonly #tracker: Tracker;
+
+  constructor(app: App, tracker: Tracker) {
+    this.#app = app;
+    this.#tracker = tracker;
+  }
 
   /** Return the location of a question: the cell that started its run, else a cell that shows its card. */
   locate({ question, kernels }: OpenQuestion): Place | undefined {
     const places: Place[] = [];
-    this.tracker.forEach((panel) => {
+    this.#tracker.forEach((panel) => {
       const { kernel } = panel.sessionContext.session ?? { kernel: null };
       if (panel.isDisposed || kernel === null || !kernels.some(({ id }) => id === kernel.id)) return;
       const { widgets } = panel.content;
@@ -47,8 +53,8 @@ export class QuestionLocator {
   async navigate(openQuestion: OpenQuestion): Promise<void> {
     const { interrupt_id: id } = openQuestion.question;
     let card = await this.#cardAt(openQuestion, SCROLL_FRAMES, () => true);
-    if (card === null && this.app.commands.hasCommand(INBOX)) {
-      await this.app.commands.execute(INBOX);
+    if (card === null && this.#app.commands.hasCommand(INBOX)) {
+      await this.#app.commands.execute(INBOX);
       card = await cardIn(document.body, id, DRAW_FRAMES, () => true);
     }
     if (card !== null) show(card);
@@ -66,7 +72,7 @@ export class QuestionLocator {
     if (place === undefined) return null;
     const { panel, cell } = place;
     if (cell >= 0) panel.content.activeCellIndex = cell; // activating a notebook focuses its active cell a moment later
-    this.app.shell.activateById(panel.id);
+    this.#app.shell.activateById(panel.id);
     await nextFrames();
     if (cell >= 0) await panel.content.scrollToItem(cell, "smart");
     return cardIn(panel.node, openQuestion.question.interrupt_id, maxFrames, isStillWanted);

@@ -16,18 +16,18 @@ const MAX_ANSWER_LENGTH = 30;
  * `isDesktopEnabled` returns whether notifications may also be shown on the desktop.
  */
 export function notify(openQuestions: OpenQuestions, notices: Notices, locator: QuestionLocator, isDesktopEnabled: () => boolean): void {
-  const shown = new Map<string, { id: string; text: string }>();
+  const noticeByRun = new Map<string, { id: string; text: string }>();
   const hide = (run: string): void => {
-    const notice = shown.get(run);
-    shown.delete(run);
+    const notice = noticeByRun.get(run);
+    noticeByRun.delete(run);
     if (notice !== undefined) notices.dismiss(notice.id);
   };
   const update = (): void => {
     const runs = byRun(openQuestions.open);
-    for (const run of shown.keys()) if (!runs.has(run)) hide(run);
+    for (const run of noticeByRun.keys()) if (!runs.has(run)) hide(run);
     for (const [run, group] of runs) {
       // A notification that a person has dismissed stays away until the run asks something new.
-      const notice = shown.get(run);
+      const notice = noticeByRun.get(run);
       if (notice !== undefined && notice.text !== textOf(group)) showNotice(run, group);
     }
   };
@@ -46,9 +46,9 @@ export function notify(openQuestions: OpenQuestions, notices: Notices, locator: 
     const actions: NoticeAction[] = [
       { label: "Go there", displayType: "accent", callback: go },
       ...(suggestion === undefined ? [] : [{ label: `Answer: ${oneLine(suggestion.label, MAX_ANSWER_LENGTH)}`, callback: answer }]),
-      { label: "Later", callback: () => { shown.delete(run); } },
+      { label: "Later", callback: () => { noticeByRun.delete(run); } },
     ];
-    shown.set(run, { text, id: notices.emit(text, "default", { autoClose: false, actions }) });
+    noticeByRun.set(run, { text, id: notices.emit(text, "default", { autoClose: false, actions }) });
   };
   openQuestions.onChange.push(update);
   openQuestions.onQuestion.push((openQuestion) => {

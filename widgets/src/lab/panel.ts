@@ -4,7 +4,7 @@ import type { Browser } from "../runs/browser";
 import type { RunsMessage } from "../runs/channel";
 import type { Wire } from "../shared/channel";
 import { h } from "../shared/dom";
-import type { CellMaking, FrontTracker, Kernel, Palette, PanelApp, SideWidget, SideWidgetClass } from "./jupyterlab";
+import type { CellCreation, FrontTracker, Kernel, Palette, PanelApp, SideWidget, SideWidgetClass } from "./jupyterlab";
 import { followComms } from "./comms";
 import "./panel.css";
 
@@ -13,16 +13,16 @@ const TARGET = "divebook.runs";
 const COMMANDS = { runs: "divebook:runs", inbox: "divebook:inbox" };
 
 /** Exports of the panel's bundle. */
-export interface PanelPart {
+export interface PanelBundle {
   style: string;
   Browser: typeof Browser;
 }
 
 /** Objects that JupyterLab provides to the panel. */
 export interface Parts {
-  actions: CellMaking;
+  actions: CellCreation;
   widget: SideWidgetClass;
-  load: () => Promise<{ default: PanelPart }>;
+  load: () => Promise<{ default: PanelBundle }>;
 }
 
 /** Add the side panel: a tab, two commands, and entries for them in the command palette if there is one. */
@@ -34,8 +34,16 @@ export function addPanel(app: PanelApp, tracker: FrontTracker, parts: Parts, pal
     app.shell.activateById(ID);
     panel.show(toInbox);
   };
-  app.commands.addCommand(COMMANDS.runs, { label: "Runs of this notebook", caption: "Show the runs and the inbox beside the notebook", execute: () => { show(false); } });
-  app.commands.addCommand(COMMANDS.inbox, { label: "Questions of runs", caption: "Show what waits for an answer beside the notebook", execute: () => { show(true); } });
+  app.commands.addCommand(COMMANDS.runs, {
+    label: "Runs of this notebook",
+    caption: "Show the runs and the inbox beside the notebook",
+    execute: () => { show(false); },
+  });
+  app.commands.addCommand(COMMANDS.inbox, {
+    label: "Questions of runs",
+    caption: "Show what waits for an answer beside the notebook",
+    execute: () => { show(true); },
+  });
   for (const command of Object.values(COMMANDS)) palette?.addItem({ command, category: "divebook" });
 }
 
@@ -52,7 +60,7 @@ class SidePanel {
   readonly #tracker: FrontTracker;
   readonly #parts: Parts;
   readonly #wires = new Map<Kernel, Wire<RunsMessage>>();
-  #part: Promise<PanelPart> | undefined;
+  #bundle: Promise<PanelBundle> | undefined;
   #current: { wire: Wire<RunsMessage>; browser: Browser } | undefined;
   #toInbox = false;
 
@@ -100,8 +108,8 @@ class SidePanel {
   }
 
   async #showBrowser(wire: Wire<RunsMessage>): Promise<void> {
-    this.#part ??= this.#parts.load().then((module) => module.default);
-    const { style, Browser: BrowserClass } = await this.#part;
+    this.#bundle ??= this.#parts.load().then((module) => module.default);
+    const { style, Browser: BrowserClass } = await this.#bundle;
     if (this.#current !== undefined || this.#wireInFront() !== wire) return;
     const browser = new BrowserClass(wire, ({ execution_id: id }) => { this.#open(id); });
     this.#current = { wire, browser };

@@ -1,6 +1,6 @@
 // View of a saved run with stepping: the parts of the live view, with a recording instead of a kernel.
 
-import type { Ack, Conversation, Detail, QuestionView as Question, Recording, PackedRun } from "../protocol";
+import type { Ack, BundleName, Conversation, Detail, QuestionView as Question, Recording, PackedRun } from "../protocol";
 import { h, longText, type View } from "../shared/dom";
 import { contain } from "../shared/keys";
 import { type Host, later, type Load } from "../shared/later";
@@ -26,8 +26,8 @@ const OPEN_BELOW = 1_500; // characters; longer results are folded
 /** Return the view of a saved run. If the run cannot be shown, return a view with the reason and the plain text. */
 export async function savedRun(data: unknown, plain: unknown, load: Load): Promise<View> {
   try {
-    const saved = checkSaved(data);
-    return recordedRun(saved, await decode(saved), load);
+    const packedRun = checkSaved(data);
+    return recordedRun(packedRun, await decode(packedRun), load);
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     return refusedView(data, reason, typeof plain === "string" ? plain : "");
@@ -44,7 +44,7 @@ function refusedView(data: unknown, reason: string, plain: string): View {
 }
 
 /** Return the view of a run from its checked recording. */
-export function recordedRun(saved: PackedRun, recording: Recording, load: Load): View {
+export function recordedRun(packedRun: PackedRun, recording: Recording, load: Load): View {
   const model = new Model();
   const recordedHost = new RecordedHost(recording);
   const root = h("div", { class: "divebook db-root db-saved" });
@@ -67,19 +67,41 @@ export function recordedRun(saved: PackedRun, recording: Recording, load: Load):
     control: connection.control,
     replay: (sequence) => { step.go(sequence); },
   };
-  const timeline = later(model, () => model.view === "timeline" && model.spans.total > 0, () => load("timeline"), host);
-  const spread = later(model, () => rowsOf(model.header).some((step) => step.spread.length > 0), () => load("spread"), host);
-  const failure = later(model, () => model.failures.total > 0, () => load("failure"), host);
-  const workflow = later(model, () => model.graph.steps.length > 1, () => load("graph"), host);
-  const chat = later(model, () => model.view === "chat", () => load("turn"), host);
-  const variables = later(model, () => recording.variables.length > 0, () => load("variables"), host);
-  const files = later(model, () => recording.workspaces.length > 0, () => load("files"), host);
+  // Parts are separate bundles. Each is loaded as soon as the recording has something for it.
+  const part = (name: BundleName, isNeeded: () => boolean): View => later(model, isNeeded, () => load(name), host);
+  const timeline = part("timeline", () => model.view === "timeline" && model.spans.total > 0);
+  const spread = part("spread", () => rowsOf(model.header).some((step) => step.spread.length > 0));
+  const failure = part("failure", () => model.failures.total > 0);
+  const workflow = part("graph", () => model.graph.steps.length > 1);
+  const chat = part("turn", () => model.view === "chat");
+  const variables = part("variables", () => recording.variables.length > 0);
+  const files = part("files", () => recording.workspaces.length > 0);
   const choice = tabs(model, { chat: [chat.element], timeline: [workflow.element, timeline.element] });
-  const views: View[] = [header(root, model, connection, spread), failure, questionList(recording.questions), results(recordedHost, recording), choice, chat, workflow, timeline, files, variables, step]; // as in the live view
+  const head = header(root, model, connection, spread);
+  const questions = questionList(recording.questions);
+  const outputs = results(recordedHost, recording);
+  const views: View[] = [head, failure, questions, outputs, choice, chat, workflow, timeline, files, variables, step]; // as in the live view
   const [top, ...rest] = views.map((view) => view.element);
-  root.append(top ?? "", h("p", { class: "db-origin", hidden: recording.sample === "" && saved.next === "" && recording.header.ended_us !== null }, originText(saved, recording), ...resumeHint(saved)), ...rest);
+  const isComplete = recording.sample === "" && packedRun.next === "" && recording.header.ended_us !== null;
+  const origin = h("p", { class: "db-origin", hidden: isComplete }, originText(packedRun, recording), ...resumeHint(packedRun));
+  root.append(top ?? "", origin, ...rest);
   model.setConnected("connected");
-  model.welcome({ type: "welcome", view: "", since: 0, last: recordedHost.last, origin_us: recording.events.origin_us, total: recording.total, spans: recording.spans, header: { ...recording.header, live: false, commands: [], waits: "", ways: recording.header.ways.filter(({ name }) => name === "replay") }, failures: recording.failures, questions: recording.questions, graph: recording.graph, streamed: [] });
+  // A saved run cannot be controlled. Of the recovery options only the replay works without a kernel.
+  const ways = recording.header.ways.filter(({ name }) => name === "replay");
+  model.welcome({
+    type: "welcome",
+    view: "",
+    since: 0,
+    last: recordedHost.last,
+    origin_us: recording.events.origin_us,
+    total: recording.total,
+    spans: recording.spans,
+    header: { ...recording.header, live: false, commands: [], waits: "", ways },
+    failures: recording.failures,
+    questions: recording.questions,
+    graph: recording.graph,
+    streamed: [],
+  });
   const destroy = (): void => {
     views.forEach((view) => { view.destroy(); });
     root.remove();
@@ -87,10 +109,10 @@ export function recordedRun(saved: PackedRun, recording: Recording, load: Load):
   return { element: root, destroy };
 }
 
-/** Return when the run was saved if it had not ended, what part of it is saved, and where its whole log is. */
-function originText(saved: PackedRun, { sample, header: { ended_us: ended, now_us: now } }: Recording): string {
+/** Return the time of saving if the run had not ended, the saved part of the run, and the place of its whole log. */
+function originText(packedRun: PackedRun, { sample, header: { ended_us: ended, now_us: now } }: Recording): string {
   const asOf = ended === null ? `As it stood at ${moment(now)}; it may have gone on since. ` : "";
-  return asOf + (sample === "" ? "" : `${oneLine(sample, 200)}. The whole log is in ${oneLine(saved.store, 200)}. `);
+  return asOf + (sample === "" ? "" : `${oneLine(sample, 200)}. The whole log is in ${oneLine(packedRun.store, 200)}. `);
 }
 
 /** Return the recorded conversation of a turn, or one with an error. */

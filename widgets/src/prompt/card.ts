@@ -195,7 +195,11 @@ export class Card {
     const questionItems = this.#similarCards.map(({ question }) => h("li", {}, shortLabel(question)));
     const visible = this.#buttons.filter(([element]) => !element.hidden);
     const buttons = visible.map(([, action]) => button(`${action.label} ${count}`, () => { this.#sendAll(action); }));
-    const back = button("Back", () => { this.#bulkPanel.hidden = true; this.#bulkButton.focus(); }, { class: "quiet" });
+    const hide = (): void => {
+      this.#bulkPanel.hidden = true;
+      this.#bulkButton.focus();
+    };
+    const back = button("Back", hide, { class: "quiet" });
     this.#bulkPanel.replaceChildren(h("p", {}, `The same answer for these ${count}:`), h("ul", {}, ...questionItems), h("div", { class: "row" }, ...buttons, back));
     this.#bulkPanel.hidden = false;
     buttons[0]?.focus();

@@ -16,7 +16,7 @@ function problemsBelow(problems: Problem[], key: string | number): Problem[] {
 /** Frame of a compound control, with a line for the problems of the whole value. */
 interface Group {
   element: HTMLElement;
-  showProblems: (problems: Problem[]) => void;
+  mark: (problems: Problem[]) => void;
 }
 
 /** Put a border and a heading around parts. The whole form and a titled alternative need neither. */
@@ -25,13 +25,13 @@ function groupFrame(request: Request, ...parts: (Node | false)[]): Group {
   const error = h("div", { id: errorId, class: "error" });
   const description = text(request.node.schema["description"]);
   const hint = description !== "" && h("div", { class: "hint" }, shown(description, 2000));
-  const isWhole = request.depth === 0 || request.hasOuterTitle === true;
+  const isWhole = request.depth === 0 || request.isTitled === true;
   const element = isWhole
     ? h("div", { class: "form" }, hint, ...parts, error)
     : h("fieldset", { "aria-describedby": errorId }, h("legend", {}, groupTitle(request)), hint, ...parts, error);
   return {
     element,
-    showProblems: (problems) => { setText(error, problems[0] === undefined ? "" : `${titleFor(request) || "It"} ${problems[0].message}.`); },
+    mark: (problems) => { setText(error, problems[0] === undefined ? "" : `${titleFor(request) || "It"} ${problems[0].message}.`); },
   };
 }
 
@@ -66,7 +66,7 @@ function wholeObject(request: Request, make: ControlFactory): Control {
     focus: () => { parts.find(({ isTag }) => !isTag)?.control.focus(); },
     mark: (problems) => {
       for (const { name, control } of parts) control.mark(problemsBelow(problems, name));
-      group.showProblems(problems.filter(({ path }) => !names.has(String(path[0]))));
+      group.mark(problems.filter(({ path }) => !names.has(String(path[0]))));
     },
   };
 }
@@ -145,7 +145,7 @@ export function array(request: Request, make: ControlFactory): Control {
     focus: () => { (rows[0]?.control ?? add).focus(); },
     mark: (problems) => {
       rows.forEach(({ control }, index) => { control.mark(problemsBelow(problems, index)); });
-      group.showProblems(problems.filter(({ path }) => typeof path[0] !== "number" || path[0] >= rows.length));
+      group.mark(problems.filter(({ path }) => typeof path[0] !== "number" || path[0] >= rows.length));
     },
   };
 }
@@ -174,7 +174,7 @@ export function union(request: Request, make: ControlFactory): Control {
     control = undefined;
     if (select.value !== "" && option !== undefined) {
       const node = nodeOf(withoutTitle(option), request.root);
-      control = make({ node, root: request.root, name: titleFor(request), required: true, value, depth: request.depth + 1, hasOuterTitle: true });
+      control = make({ node, root: request.root, name: titleFor(request), required: true, value, depth: request.depth + 1, isTitled: true });
     }
     place.replaceChildren(...(control === undefined ? [] : [control.element]));
   };
@@ -189,7 +189,7 @@ export function union(request: Request, make: ControlFactory): Control {
     mark: (problems) => {
       control?.mark(problems);
       setAttribute(select, "aria-invalid", control === undefined && problems.length > 0 ? "true" : null);
-      group.showProblems(control === undefined ? problems : []);
+      group.mark(control === undefined ? problems : []);
     },
   };
 }

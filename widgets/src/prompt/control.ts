@@ -29,7 +29,7 @@ export interface Request {
   /** Nesting depth; 0 for the whole form. */
   depth: number;
   /** True if a heading above the control already names it. */
-  hasOuterTitle?: boolean;
+  isTitled?: boolean;
 }
 
 export type ControlFactory = (request: Request) => Control;
@@ -45,7 +45,7 @@ export function titleFor({ node, name }: Request): string {
 export interface Frame {
   element: HTMLElement;
   /** Show the first problem of this control; an empty list removes it. */
-  showProblems: (problems: Problem[]) => void;
+  mark: (problems: Problem[]) => void;
 }
 
 /** Put a label, a description and an error line around one input. */
@@ -58,7 +58,8 @@ export function fieldFrame(request: Request, input: HTMLElement): Frame {
   const errorId = newId();
   input.id = inputId;
   const star = request.required && h("span", { class: "star", title: "needs an answer" }, " *");
-  const label = title === "" || request.hasOuterTitle === true ? null : h(isGroup ? "span" : "label", { id: labelId, class: "title", for: isGroup ? null : inputId }, title, star);
+  const hasLabel = title !== "" && request.isTitled !== true;
+  const label = hasLabel ? h(isGroup ? "span" : "label", { id: labelId, class: "title", for: isGroup ? null : inputId }, title, star) : null;
   const hint = h("div", { id: hintId, class: "hint" }, hintFor(request.node.schema));
   const error = h("div", { id: errorId, class: "error" });
   setAttribute(input, "aria-describedby", `${errorId} ${hintId}`);
@@ -67,7 +68,7 @@ export function fieldFrame(request: Request, input: HTMLElement): Frame {
   if (request.required && !isGroup) setAttribute(input, "aria-required", "true");
   return {
     element: h("div", { class: "field" }, label, hint.textContent !== "" && hint, input, error),
-    showProblems: (problems) => {
+    mark: (problems) => {
       setText(error, problems[0] === undefined ? "" : `${title || "It"} ${problems[0].message}.`);
       setAttribute(input, "aria-invalid", problems.length > 0 ? "true" : null);
     },

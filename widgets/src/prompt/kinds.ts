@@ -177,7 +177,9 @@ function approvalForm(question: Question, draft: Draft): AnswerForm {
     if (approved && !ruleForm.check()) return undefined;
     const rule = approved ? ruleForm.rule() : undefined;
     const data = rule === undefined ? editor.value() : { ...asSchema(editor.value()), rule };
-    return withText({ approved, ...(isReview ? { decision } : {}), ...(isChanged || rule !== undefined ? { data } : {}) }, comment);
+    const decisionPart = isReview ? { decision } : {};
+    const dataPart = isChanged || rule !== undefined ? { data } : {};
+    return withText({ approved, ...decisionPart, ...dataPart }, comment);
   };
   const changes: Action = { label: "Send changes", sign: "✎", response: () => responseFor("modify"), isHidden: () => !editor.isOpen };
   return {
@@ -201,7 +203,8 @@ function boundForm({ data }: Question, draft: Draft): AnswerForm {
   const least = Math.max(used || 0, limit || 0);
   const isWhole = bound !== "max_cost" && bound !== "max_seconds";
   const unit = { max_cost: " US dollars", max_seconds: " seconds" }[bound] ?? "";
-  const schema = { type: isWhole ? "integer" : "number", title: `New bound${unit === "" ? "" : ` in${unit}`}`, exclusiveMinimum: least };
+  const title = unit === "" ? "New bound" : `New bound in${unit}`;
+  const schema = { type: isWhole ? "integer" : "number", title, exclusiveMinimum: least };
   const form = makeForm(schema, numeric(draft["to"]) ?? Math.max(least, 1) * 2);
   const name = titleOf({}, bound.replace(/^max_/, "")) || "The bound";
   const usage = h("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} used of ${valueText(data["limit"] ?? 0, 40)}${unit}`);
@@ -220,12 +223,12 @@ function boundForm({ data }: Question, draft: Draft): AnswerForm {
 /** Form for an operation whose outcome is unknown. A person states whether it took effect. */
 function outcomeForm(_question: Question, draft: Draft): AnswerForm {
   const form = makeForm({ ...ANYTHING, title: "What it returned, if it went through", noneTitle: "Nothing" }, draft["result"], false);
-  const done = (): unknown => (form.check() ? { choice: "done", result: form.value() ?? null } : undefined);
+  const doneResponse = (): unknown => (form.check() ? { choice: "done", result: form.value() ?? null } : undefined);
   return {
     parts: [form.element],
     isNeutral: true,
     actions: [
-      { label: "It went through", sign: "✓", response: done },
+      { label: "It went through", sign: "✓", response: doneResponse },
       { label: "It did not: the step fails", sign: "✕", response: () => ({ choice: "fail" }) },
       { label: "Make the call again", sign: "↻", response: () => ({ choice: "retry" }) },
     ],

@@ -25,9 +25,9 @@ export class Prompt implements View {
   /** Ids of the cards that are placed elsewhere, for comparison with the links that are shown. */
   #placedKey = "";
   readonly #open = h("div", { class: "cards", onkeydown: (event: KeyboardEvent) => { this.#onArrowKey(event); } });
-  readonly #closed = h("ul");
+  readonly #closedList = h("ul");
   readonly #closedCount = h("summary");
-  readonly #closedPart = h("details", { class: "closed" }, this.#closedCount, this.#closed);
+  readonly #closedPart = h("details", { class: "closed" }, this.#closedCount, this.#closedList);
   readonly #announcement = h("div", { class: "db-hidden", role: "status" });
   readonly #timer: ReturnType<typeof setInterval>;
 
@@ -49,7 +49,7 @@ export class Prompt implements View {
     const ids = new Set(questions.map(({ interrupt_id: id }) => id));
     for (const [id, card] of this.#cards) if (!ids.has(id)) this.#drop(id, card);
     const isFirst = this.#questions.size === 0;
-    const added: Question[] = [];
+    const newQuestions: Question[] = [];
     for (const question of [...questions].sort((one, other) => one.raised_us - other.raised_us)) {
       const previous = this.#questions.get(question.interrupt_id);
       this.#questions.set(question.interrupt_id, question);
@@ -57,10 +57,10 @@ export class Prompt implements View {
         if (previous?.status !== question.status) this.#close(question);
       } else if (!this.#cards.has(question.interrupt_id)) {
         this.#add(question);
-        added.push(question);
+        newQuestions.push(question);
       }
     }
-    if (added.length > 0) this.#announce(added, isFirst);
+    if (newQuestions.length > 0) this.#announce(newQuestions, isFirst);
     this.#groupSimilar();
     this.#applyFilter();
     this.#refresh();
@@ -121,12 +121,12 @@ export class Prompt implements View {
   }
 
   /** Open new cards as long as there are few, and announce them to screen readers. */
-  #announce(added: Question[], isFirst: boolean): void {
+  #announce(newQuestions: Question[], isFirst: boolean): void {
     const cards = [...this.#cards.values()];
-    if (cards.length <= MAX_OPEN_CARDS) for (const { interrupt_id: id } of added) this.#cards.get(id)?.toggle(true);
+    if (cards.length <= MAX_OPEN_CARDS) for (const { interrupt_id: id } of newQuestions) this.#cards.get(id)?.toggle(true);
     else if (isFirst || !cards.some((card) => card.isOpen)) cards[0]?.toggle(true);
-    const first = added[0];
-    const text = added.length === 1 && first !== undefined ? `New question: ${oneLine(first.question, 160)}` : `${added.length} new questions`;
+    const first = newQuestions[0];
+    const text = newQuestions.length === 1 && first !== undefined ? `New question: ${oneLine(first.question, 160)}` : `${newQuestions.length} new questions`;
     setText(this.#announcement, text);
   }
 
@@ -135,7 +135,7 @@ export class Prompt implements View {
     const card = this.#cards.get(question.interrupt_id);
     if (card !== undefined) this.#drop(question.interrupt_id, card);
     this.#host.drafts.delete(question.interrupt_id);
-    this.#closed.prepend(closedLine(question));
+    this.#closedList.prepend(closedLine(question));
   }
 
   #drop(id: string, card: Card): void {
@@ -175,17 +175,17 @@ export class Prompt implements View {
   }
 
   #refresh(): void {
-    const open = this.#cards.size;
-    const shown = this.#visible().length;
-    const closed = this.#closed.childElementCount;
-    const openText = open === 0 ? "No open question" : plural(open, "open question");
-    setText(this.#count, shown < open ? `${shown} of ${openText}` : openText);
+    const openCount = this.#cards.size;
+    const visibleCount = this.#visible().length;
+    const closedCount = this.#closedList.childElementCount;
+    const openText = openCount === 0 ? "No open question" : plural(openCount, "open question");
+    setText(this.#count, visibleCount < openCount ? `${visibleCount} of ${openText}` : openText);
     this.#showLinks();
-    this.#filter.hidden = open <= FILTER_ABOVE && this.#filter.value === "";
-    setText(this.#closedCount, `${closed} closed`);
-    this.#closedPart.hidden = closed === 0;
-    if (open === 0) this.#closedPart.open = true;
-    this.element.hidden = open === 0 && closed === 0;
+    this.#filter.hidden = openCount <= FILTER_ABOVE && this.#filter.value === "";
+    setText(this.#closedCount, `${closedCount} closed`);
+    this.#closedPart.hidden = closedCount === 0;
+    if (openCount === 0) this.#closedPart.open = true;
+    this.element.hidden = openCount === 0 && closedCount === 0;
   }
 
   /** Move the focus between questions with the arrow keys, Home and End. */

@@ -154,7 +154,7 @@ function omit(schema: Schema, ...names: string[]): Schema {
   return Object.fromEntries(Object.entries(schema).filter(([name]) => !names.includes(name)));
 }
 
-/** Returns a name as people read it, where the schema has no title. */
+/** Return the title of a schema, or else the name of its property in readable form. */
 export function titleOf(schema: Schema, name: string): string {
   const words = name.replaceAll(/[_-]+/g, " ").trim();
   return text(schema["title"]) || (words.charAt(0).toUpperCase() + words.slice(1));

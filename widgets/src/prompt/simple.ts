@@ -4,7 +4,7 @@ import { h } from "../shared/dom";
 import { newId, setAttribute } from "../shared/element";
 import { two } from "../shared/format";
 import { valueText } from "../shared/values";
-import { fieldFrame, titleFor, type Control, type Request } from "./control";
+import { fieldFrame, titleFor, type Control, type Frame, type Request } from "./control";
 import { isBlank, list, numeric, text, type Schema } from "./schema";
 import { parseJson, isEqual, InvalidJson } from "./validate";
 
@@ -19,12 +19,17 @@ const INPUT_TYPES: Record<string, string> = {
   password: "password",
 };
 
+/** Return the control of a frame whose value is entered in one element. */
+function inputControl({ element, mark }: Frame, input: HTMLElement | undefined, value: () => unknown): Control {
+  return { element, value, focus: () => { input?.focus(); }, mark };
+}
+
 /** Value with only one possibility. */
 export function constant(request: Request): Control {
   const value = request.node.schema["const"] ?? null;
   const output = h("output", {}, value === null ? "nothing" : valueText(value, SHORT_LENGTH));
   const frame = fieldFrame({ ...request, required: false }, output);
-  return { element: frame.element, value: () => value, focus: () => undefined, mark: frame.showProblems };
+  return { element: frame.element, value: () => value, focus: () => undefined, mark: frame.mark };
 }
 
 /** Number, with the browser's step buttons. */
@@ -45,7 +50,7 @@ export function number(request: Request): Control {
     if (input.validity.badInput) return NaN;
     return input.value.trim() === "" ? emptyValue(request) : Number(input.value);
   };
-  return { element: frame.element, value, focus: () => { input.focus(); }, mark: frame.showProblems };
+  return inputControl(frame, input, value);
 }
 
 /** Text: a line if it is known to be short, else an area. Dates, addresses and passwords use the browser's input types. */
@@ -53,9 +58,11 @@ export function textControl(request: Request): Control {
   const { schema } = request.node;
   const format = text(schema["format"]);
   const type = schema["writeOnly"] === true ? "password" : INPUT_TYPES[format];
-  const input = isShort(schema) || type !== undefined ? h("input", { type: type ?? "text", step: type === "time" ? 1 : null }) : textArea();
+  const isLine = isShort(schema) || type !== undefined;
+  const input = isLine ? h("input", { type: type ?? "text", step: type === "time" ? 1 : null }) : textArea();
   setAttribute(input, "autocomplete", type === "password" ? "new-password" : "off");
-  const initial = isBlank(request.value) ? "" : typeof request.value === "string" ? request.value : JSON.stringify(request.value);
+  const present = isBlank(request.value) ? "" : request.value;
+  const initial = typeof present === "string" ? present : JSON.stringify(present);
   input.value = type === "datetime-local" ? localTime(initial) : initial;
   if (input instanceof HTMLTextAreaElement) growRows(input);
   const frame = fieldFrame(request, input);
@@ -63,7 +70,7 @@ export function textControl(request: Request): Control {
     if (input.value === "") return typeof schema["default"] === "string" && !request.node.nullable ? "" : emptyValue(request);
     return type === "datetime-local" ? zonedTime(input.value) : input.value;
   };
-  return { element: frame.element, value, focus: () => { input.focus(); }, mark: frame.showProblems };
+  return inputControl(frame, input, value);
 }
 
 function isShort(schema: Schema): boolean {
@@ -135,7 +142,7 @@ function radios(request: Request, options: unknown[], labels: string[]): Control
     return index < 0 || index >= options.length ? emptyValue(request) : options[index];
   };
   const focus = (): void => { (inputs.find((input) => input.checked) ?? inputs[0])?.focus(); };
-  return { element: frame.element, value, focus, mark: frame.showProblems };
+  return { element: frame.element, value, focus, mark: frame.mark };
 }
 
 /** Select element. It has an empty option unless an answer is required and given. */
@@ -148,7 +155,7 @@ function select(request: Request, options: unknown[], labels: string[]): Control
   input.value = selected < 0 ? "" : String(selected);
   const frame = fieldFrame({ ...request, required: request.required && !isAnswered }, input);
   const value = (): unknown => (input.value === "" ? emptyValue(request) : options[Number(input.value)]);
-  return { element: frame.element, value, focus: () => { input.focus(); }, mark: frame.showProblems };
+  return inputControl(frame, input, value);
 }
 
 /** Several of a few values. */
@@ -163,20 +170,21 @@ export function checks(request: Request, options: unknown[]): Control {
   const group = h("div", { role: "group", class: "row" }, ...labels);
   const frame = fieldFrame(request, group);
   const value = (): unknown => options.filter((_, index) => inputs[index]?.checked === true);
-  return { element: frame.element, value, focus: () => { inputs[0]?.focus(); }, mark: frame.showProblems };
+  return inputControl(frame, inputs[0], value);
 }
 
 /** Any JSON value, typed as JSON. */
 export function json(request: Request): Control {
   const input = h("textarea", { rows: 3, spellcheck: "false", class: "code" });
-  input.value = request.value instanceof InvalidJson ? request.value.text : isBlank(request.value) ? "" : JSON.stringify(request.value, null, 2);
+  if (request.value instanceof InvalidJson) input.value = request.value.text; // a draft
+  else if (!isBlank(request.value)) input.value = JSON.stringify(request.value, null, 2);
   growRows(input);
   const kind = request.node.schema["type"] === "object" ? "A JSON object" : "JSON; a text goes in quotes";
   const description = text(request.node.schema["description"]) || kind;
   const frame = fieldFrame({ ...request, node: { ...request.node, schema: { ...request.node.schema, description } } }, input);
   const value = (): unknown => parseJson(input.value) ?? emptyValue(request);
   const mark: Control["mark"] = (problems) => {
-    frame.showProblems(problems.map(({ path, message }) => ({ path, message: path.length === 0 ? message : `does not fit: ${path.join(".")} ${message}` })));
+    frame.mark(problems.map(({ path, message }) => ({ path, message: path.length === 0 ? message : `does not fit: ${path.join(".")} ${message}` })));
   };
   return { element: frame.element, value, focus: () => { input.focus(); }, mark };
 }

@@ -39,7 +39,7 @@ export class Browser implements View {
   readonly #bulk: Bulk;
   readonly #filters: Filters;
   readonly #open: OpenRun | undefined;
-  readonly #chosen = new Set<string>();
+  readonly #selectedIds = new Set<string>();
   readonly #summary = h("span", { class: "soft" });
   readonly #questionCount = button("", () => { this.toInbox(); }, { class: "quiet link foryou" });
   readonly #notice = h("p", { class: "notice", role: "status" });
@@ -63,19 +63,20 @@ export class Browser implements View {
     this.#filters = new Filters((part) => { this.#requestList({ limit: PAGE_SIZE, ...part }); });
     this.#bulk = new Bulk(
       (command, runs, tags) => { this.#sendCommand(command, runs, tags); },
-      () => { this.#choose(null); },
+      () => { this.#select(null); },
       () => this.#page?.tags ?? [],
     );
     this.#rows = new Rows({
       act: (command, run) => { this.#runCommand(command, run); },
-      choose: (run, isChosen) => { this.#choose(run, isChosen); },
-      chooseAll: (isChosen) => { this.#chooseAll(isChosen); },
+      select: (run, isSelected) => { this.#select(run, isSelected); },
+      selectAll: (isSelected) => { this.#selectAll(isSelected); },
       sort: (by) => { this.#requestList({ by }); },
       toQuestions: () => { this.toInbox(); },
     });
     this.#inboxSection = h("section", { class: "box", "aria-label": "Inbox" }, h("h3", {}, "Inbox"), this.#prompt.element, this.#noQuestions);
     const frame = copyButton(() => this.#page?.frame ?? "", { title: "Copies the code that gives this list as a DataFrame" }, "As a frame");
-    const head = h("div", { class: "row head" }, h("h2", {}, "Runs"), this.#summary, this.#questionCount, h("span", { class: "grow" }), h("span", { class: "soft small" }, `live · times in ${zone()}`), frame);
+    const zoneText = h("span", { class: "soft small" }, `live · times in ${zone()}`);
+    const head = h("div", { class: "row head" }, h("h2", {}, "Runs"), this.#summary, this.#questionCount, h("span", { class: "grow" }), zoneText, frame);
     const list = h("div", { class: "list" }, this.#bulk.element, this.#rows.element, this.#emptyState, this.#footer);
     this.element.append(head, this.#notice, this.#filters.element, h("div", { class: "lay" }, list, this.#inboxSection));
     contain(this.element);
@@ -104,12 +105,12 @@ export class Browser implements View {
   #setPage(page: RunsPage): void {
     this.#page = page;
     const now = performance.now();
-    for (const id of this.#chosen) {
-      if (!page.runs.some(({ execution_id: shown }) => shown === id)) this.#chosen.delete(id);
+    for (const id of this.#selectedIds) {
+      if (!page.runs.some(({ execution_id: shown }) => shown === id)) this.#selectedIds.delete(id);
     }
     this.#filters.update(page);
-    this.#rows.update(page, this.#chosen, () => page.now_us + (performance.now() - now) * 1000);
-    this.#showChosen();
+    this.#rows.update(page, this.#selectedIds, () => page.now_us + (performance.now() - now) * 1000);
+    this.#showSelected();
     this.#showSums(page);
     this.#showEmptyState(page);
   }
@@ -123,8 +124,8 @@ export class Browser implements View {
     setText(this.#summary, total === 0 ? "" : parts.filter((part) => part !== false).join(" · "));
     const remaining = matching - runs.length;
     const more = button(`Show ${Math.min(remaining, PAGE_SIZE)} more`, () => { this.#requestList({ limit: query.limit + PAGE_SIZE }); }, { class: "quiet" });
-    const shown = `${runs.length.toLocaleString("en")} of ${matching.toLocaleString("en")} shown. `;
-    this.#footer.replaceChildren(...(remaining > 0 ? [shown, more] : []));
+    const countText = `${runs.length.toLocaleString("en")} of ${matching.toLocaleString("en")} shown. `;
+    this.#footer.replaceChildren(...(remaining > 0 ? [countText, more] : []));
   }
 
   /** Explain an empty list. While the kernel still reads the store (`isWhole` is false), the list may fill up, so nothing is explained. */
@@ -178,27 +179,27 @@ export class Browser implements View {
       this.#error = accepted ? "" : text;
       this.#notice.classList.toggle("wrong", !accepted);
       this.#showQuestions();
-      if (accepted && (command === "tag" || command === "untag")) this.#choose(null);
+      if (accepted && (command === "tag" || command === "untag")) this.#select(null);
     });
   }
 
-  #choose(run: RunView | null, isChosen = false): void {
-    if (run === null) this.#chosen.clear();
-    else if (isChosen) this.#chosen.add(run.execution_id);
-    else this.#chosen.delete(run.execution_id);
-    this.#showChosen();
+  #select(run: RunView | null, isSelected = false): void {
+    if (run === null) this.#selectedIds.clear();
+    else if (isSelected) this.#selectedIds.add(run.execution_id);
+    else this.#selectedIds.delete(run.execution_id);
+    this.#showSelected();
   }
 
-  #chooseAll(isChosen: boolean): void {
+  #selectAll(isSelected: boolean): void {
     for (const { execution_id: id } of this.#page?.runs ?? []) {
-      if (isChosen) this.#chosen.add(id);
-      else this.#chosen.delete(id);
+      if (isSelected) this.#selectedIds.add(id);
+      else this.#selectedIds.delete(id);
     }
-    this.#showChosen();
+    this.#showSelected();
   }
 
-  #showChosen(): void {
-    this.#rows.mark(this.#chosen);
-    this.#bulk.update((this.#page?.runs ?? []).filter(({ execution_id: id }) => this.#chosen.has(id)));
+  #showSelected(): void {
+    this.#rows.mark(this.#selectedIds);
+    this.#bulk.update((this.#page?.runs ?? []).filter(({ execution_id: id }) => this.#selectedIds.has(id)));
   }
 }

@@ -39,22 +39,22 @@ export class Filters {
   }
 
   /** Show a button with a count for each status. The chosen status has a button even if its count is 0. */
-  #count(counts: RunsPage["counts"], chosen: string): void {
+  #count(counts: RunsPage["counts"], selected: string): void {
     const all = counts.reduce((sum, { count }) => sum + count, 0);
-    const isMissing = chosen !== "" && !counts.some(({ status }) => status === chosen);
-    const allCounts = isMissing ? [...counts, { status: chosen, count: 0 }] : counts;
+    const isMissing = selected !== "" && !counts.some(({ status }) => status === selected);
+    const allCounts = isMissing ? [...counts, { status: selected, count: 0 }] : counts;
     const focused = [...this.#statuses.children].indexOf(document.activeElement as Element);
     const statusButtons = allCounts.map(({ status, count }) => {
       const word = `${status[0]?.toUpperCase() ?? ""}${status.slice(1).replaceAll("_", " ")}`;
-      return this.#status(status, `${word} ${count.toLocaleString("en")}`, chosen);
+      return this.#status(status, `${word} ${count.toLocaleString("en")}`, selected);
     });
-    const buttons = [this.#status("", `All ${all.toLocaleString("en")}`, chosen), ...statusButtons];
+    const buttons = [this.#status("", `All ${all.toLocaleString("en")}`, selected), ...statusButtons];
     this.#statuses.replaceChildren(...buttons);
     if (focused >= 0) buttons[Math.min(focused, buttons.length - 1)]?.focus();
   }
 
-  #status(status: string, label: string, chosen: string): HTMLElement {
-    const element = button("", () => { this.#requestList({ status }); }, { "aria-pressed": String(status === chosen) });
+  #status(status: string, label: string, selected: string): HTMLElement {
+    const element = button("", () => { this.#requestList({ status }); }, { "aria-pressed": String(status === selected) });
     element.append(...(status === "" ? [] : [h("span", { "aria-hidden": "true" }, `${statusSign(status)} `)]), label);
     return element;
   }
@@ -71,17 +71,17 @@ export class Filters {
 }
 
 /** Return the options of a choice, including the chosen one if the store has no such entry. */
-function namedChoices(names: string[], chosen: string): [string, string][] {
-  const all = chosen === "" || names.includes(chosen) ? names : [...names, chosen];
+function namedChoices(names: string[], selected: string): [string, string][] {
+  const all = selected === "" || names.includes(selected) ? names : [...names, selected];
   return all.map((name) => [name, oneLine(name, 60)]);
 }
 
 /** Fill a select element, unless it has these options already: replacing them would close an open list. */
-function fillSelect(select: HTMLSelectElement, choices: [string, string][], chosen = ""): void {
+function fillSelect(select: HTMLSelectElement, choices: [string, string][], selected = ""): void {
   const content = JSON.stringify(choices);
   if (select.dataset["said"] !== content) {
     select.replaceChildren(...choices.map(([value, name]) => h("option", { value }, name)));
     setAttribute(select, "data-said", content);
   }
-  select.value = chosen === "" ? (choices[0]?.[0] ?? "") : chosen;
+  select.value = selected === "" ? (choices[0]?.[0] ?? "") : selected;
 }

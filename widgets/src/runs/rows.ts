@@ -14,8 +14,8 @@ const TICK = 1_000; // milliseconds between two updates of the working times
 /** Actions of a row, which the run browser provides. */
 export interface RowActions {
   act: (command: Command, run: RunView) => void;
-  choose: (run: RunView, isChosen: boolean) => void;
-  chooseAll: (isChosen: boolean) => void;
+  select: (run: RunView, isSelected: boolean) => void;
+  selectAll: (isSelected: boolean) => void;
   sort: (by: ListQuery["by"]) => void;
   toQuestions: () => void;
 }
@@ -33,7 +33,7 @@ export class Rows {
   readonly element: HTMLElement;
   readonly #actions: RowActions;
   readonly #body = h("tbody");
-  readonly #all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", onchange: () => { this.#actions.chooseAll(this.#all.checked); } });
+  readonly #all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", onchange: () => { this.#actions.selectAll(this.#all.checked); } });
   readonly #sorts: [ListQuery["by"], HTMLTableCellElement][];
   #rows = new Map<string, Row>();
   #now: () => Micros = () => 0;
@@ -59,12 +59,14 @@ export class Rows {
     ];
     const head = h("tr", {}, ...columns);
     const table = h("table", {}, h("thead", {}, head), this.#body);
-    this.element = h("div", { class: "scroll", role: "region", "aria-label": "List of runs", "data-keys": "↑ ↓: run to run | Space: choose | Enter: open", onkeydown: (event: KeyboardEvent) => { this.#onKey(event); } }, table);
+    const keys = "↑ ↓: run to run | Space: choose | Enter: open";
+    const onkeydown = (event: KeyboardEvent): void => { this.#onKey(event); };
+    this.element = h("div", { class: "scroll", role: "region", "aria-label": "List of runs", "data-keys": keys, onkeydown }, table);
     this.#timer = setInterval(() => { this.#tick(); }, TICK);
   }
 
   /** Show a list. Elements are moved only if the rows have changed, and the focus is restored afterwards. */
-  update(page: RunsPage, chosen: ReadonlySet<string>, now: () => Micros): void {
+  update(page: RunsPage, selectedIds: ReadonlySet<string>, now: () => Micros): void {
     this.#now = now;
     const position = this.#focusedPart();
     const rows = page.runs.map((run) => this.#row(run, now()));
@@ -77,18 +79,18 @@ export class Rows {
       if (by === page.query.by) cell.setAttribute("aria-sort", "descending");
       else cell.removeAttribute("aria-sort");
     }
-    this.mark(chosen);
+    this.mark(selectedIds);
     this.#restoreFocus(position);
     this.#tick();
   }
 
   /** Show which runs are selected. */
-  mark(chosen: ReadonlySet<string>): void {
+  mark(selectedIds: ReadonlySet<string>): void {
     for (const [id, { element, box }] of this.#rows) {
-      box.checked = chosen.has(id);
+      box.checked = selectedIds.has(id);
       element.classList.toggle("chosen", box.checked);
     }
-    const count = [...this.#rows.keys()].filter((id) => chosen.has(id)).length;
+    const count = [...this.#rows.keys()].filter((id) => selectedIds.has(id)).length;
     this.#all.checked = count > 0 && count === this.#rows.size;
     this.#all.indeterminate = count > 0 && count < this.#rows.size;
   }
@@ -109,7 +111,7 @@ export class Rows {
       type: "checkbox",
       "data-part": "box",
       "aria-label": `Choose ${name}, ${clockOf(run.began_us)} ${day}`,
-      onchange: () => { this.#actions.choose(run, box.checked); },
+      onchange: () => { this.#actions.select(run, box.checked); },
     });
     const element = h("tr", { "data-run": run.execution_id, class: run.is_open ? "open" : "" },
       h("td", {}, box),

@@ -130,7 +130,8 @@ function foldedText(value: string, count: number): HTMLElement {
   if (lines.length <= MAX_LINES) return text(value);
   const whole = h("div", {});
   const foldedLines = Math.max(count, lines.length) - 2 * EDGE_LINES;
-  const open = h("button", { type: "button", class: "db-more fold", onclick: () => { whole.replaceChildren(longText(value)); } }, `${foldedLines.toLocaleString("en")} lines folded`);
+  const unfold = (): void => { whole.replaceChildren(longText(value)); };
+  const open = h("button", { type: "button", class: "db-more fold", onclick: unfold }, `${foldedLines.toLocaleString("en")} lines folded`);
   whole.append(longText(lines.slice(0, EDGE_LINES).join("\n")), open, longText(lines.slice(-EDGE_LINES).join("\n")));
   return whole;
 }

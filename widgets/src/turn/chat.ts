@@ -68,8 +68,8 @@ export class Chat implements View {
     const conversation = this.conversations.of(this.id);
     setText(this.#error, conversation.error || (conversation.isLoaded ? "" : "loading …"));
     this.#error.hidden = this.#error.textContent === "";
-    const shown = conversation.requests.slice(-MAX_EXCHANGES);
-    for (const request of shown) {
+    const requests = conversation.requests.slice(-MAX_EXCHANGES);
+    for (const request of requests) {
       let exchange = this.#exchanges.get(request.number);
       if (exchange === undefined) {
         exchange = new Exchange(request.number, this.#context());

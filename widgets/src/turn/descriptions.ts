@@ -41,7 +41,7 @@ export function outcomeText(call: ConversationCall): string {
   return call.result.length <= 40 ? oneLine(call.result, 40) : plural(call.result.length, "character");
 }
 
-/** Return what a request did, for the list of requests: a single call with its arguments, several calls by name. */
+/** Return the action of a request, for the list of requests: a single call with its arguments, several calls by name. */
 export function requestSummary(request: ConversationRequest, isRunning: boolean, calls: readonly ConversationCall[]): string {
   const names = request.answer.filter(({ kind }) => kind === "call").map(({ text }) => text);
   const [only] = calls;

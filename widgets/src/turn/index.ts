@@ -27,7 +27,8 @@ function conversationView(model: Model, host: Host): View {
   const count = h("span", { class: "soft" });
   const frame = h("div", { class: "frame row", hidden: true });
   const asFrame: HTMLButtonElement = button("As a frame", () => { showFrame(); }, { class: "small quiet", "aria-expanded": "false" });
-  const bar = h("div", { class: "bar row" }, choice, about, toggle("tool calls", "no-calls"), toggle("thinking", "no-thinking"), times, h("div", { class: "row end" }, count, asFrame));
+  const switches = [toggle("tool calls", "no-calls"), toggle("thinking", "no-thinking")];
+  const bar = h("div", { class: "bar row" }, choice, about, ...switches, times, h("div", { class: "row end" }, count, asFrame));
   const requestList = new RequestList(model, conversations, (number) => { chat?.show(number); });
   const wrap = h("div", { class: "wrap" }, requestList.element);
   const element = h("section", { class: "divebook-turn", "aria-label": "Conversation" }, bar, frame, wrap);

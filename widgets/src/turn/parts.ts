@@ -38,7 +38,8 @@ export function answerPart(agent: string, part: ConversationPart): HTMLElement {
 
 /** Return a call whose arguments the model is still writing. */
 export function streamedCall({ call, text }: ConversationPart): HTMLElement {
-  return h("div", { class: "calling" }, h("span", { class: "db-swatch tool", "aria-hidden": "true" }, "T"), h("b", {}, oneLine(call, 60)), h("code", {}, text.slice(-400)));
+  const swatch = h("span", { class: "db-swatch tool", "aria-hidden": "true" }, "T");
+  return h("div", { class: "calling" }, swatch, h("b", {}, oneLine(call, 60)), h("code", {}, text.slice(-400)));
 }
 
 /** Show text between backticks as code. */
@@ -51,8 +52,8 @@ export function streamedParts(stream: Model["streams"] extends Map<number, infer
   const part = (kind: ConversationPart["kind"], name: string): ConversationPart[] => {
     const text = stream?.get(name)?.text ?? "";
     if (text === "") return [];
-    const shown = text.length > MAX_STREAMED_LENGTH ? `… ${text.slice(-MAX_STREAMED_LENGTH)}` : text;
-    return [{ kind, text: shown, call: "" }];
+    const visibleText = text.length > MAX_STREAMED_LENGTH ? `… ${text.slice(-MAX_STREAMED_LENGTH)}` : text;
+    return [{ kind, text: visibleText, call: "" }];
   };
   const callNames = [...(stream?.keys() ?? [])].filter((name) => name.startsWith("arguments:"));
   const calls = callNames.flatMap((name) => part("call", name).map((call) => ({ ...call, call: name.split(":")[1] ?? "" })));

@@ -126,7 +126,9 @@ function difference({ kind, parts }: Difference, sender: string): HTMLElement {
   const [previous, now] = parts;
   const isPair = kind === "changed" && previous !== undefined && now !== undefined;
   const body = isPair ? [changedLines(previous, now, sender)] : parts.map((part) => message(part, sender));
-  return h("div", { class: `diff ${kind}` }, h("span", { class: "sign", title: WORDS[kind] }, SIGNS[kind]), h("div", {}, h("span", { class: "db-hidden" }, `${WORDS[kind]}: `), ...body));
+  const sign = h("span", { class: "sign", title: WORDS[kind] }, SIGNS[kind]);
+  const word = h("span", { class: "db-hidden" }, `${WORDS[kind]}: `); // for screen readers
+  return h("div", { class: `diff ${kind}` }, sign, h("div", {}, word, ...body));
 }
 
 /** Show the changed lines of a message, and the number of the equal lines around them. */

@@ -20,7 +20,8 @@ export function variables(model: Model, host: Host): View {
   const heads = ["Name", "Type", "Size", "Value"].map((name) => h("th", { scope: "col", class: name === "Size" ? "size" : null }, name));
   const list = h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body);
   const aside = h("div", { class: "aside" });
-  const element = h("details", { class: "db-workflow divebook-variables", open: true }, summary, h("div", { class: "split" }, h("div", { class: "all" }, list), aside));
+  const split = h("div", { class: "split" }, h("div", { class: "all" }, list), aside);
+  const element = h("details", { class: "db-workflow divebook-variables", open: true }, summary, split);
   let views: VariableView[] = [];
   let selectedKey: string | null = null;
   let version = 0;
@@ -72,7 +73,8 @@ export function variables(model: Model, host: Host): View {
     const name = button(view.name, toggle, { class: "quiet small", "aria-expanded": String(selectedKey === key), "data-variable": key });
     const isTable = view.rows.length > 0;
     const value = isTable ? h("span", { class: "soft" }, "a table: choose it") : h("code", { dir: "auto" }, oneLine(view.text, MAX_VALUE_LENGTH));
-    return h("tr", { class: selectedKey === key ? "chosen" : null }, h("th", { scope: "row" }, name), h("td", {}, view.type), h("td", { class: "size" }, view.size), h("td", {}, value));
+    const cells = [h("th", { scope: "row" }, name), h("td", {}, view.type), h("td", { class: "size" }, view.size), h("td", {}, value)];
+    return h("tr", { class: selectedKey === key ? "chosen" : null }, ...cells);
   }
 
   /** Select a variable. The rows are kept, so that a button keeps the focus. */
@@ -126,7 +128,8 @@ function detailsOf(view: VariableView): HTMLElement[] {
 function table({ name, columns, rows }: VariableView): HTMLElement {
   const head = h("tr", {}, ...columns.map((column) => h("th", { scope: "col", dir: "auto" }, column)));
   const body = rows.map((cells) => h("tr", {}, ...cells.map((cell) => h("td", { dir: "auto" }, cell))));
-  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `First rows of ${name}` }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...body)));
+  const element = h("table", {}, h("thead", {}, head), h("tbody", {}, ...body));
+  return h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `First rows of ${name}` }, element);
 }
 
 const part: Part = { style, make: variables };
