@@ -1,7 +1,7 @@
 // Widget with the questions of all executions of a store, rendered by anywidget for `%dive inbox`.
 
 import type { RenderProps } from "@anywidget/types";
-import { away, drafts } from "../prompt/host";
+import { blockedReason, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
 import { isHosted } from "../shared/channel";
 import { h, setText } from "../shared/dom";
@@ -21,7 +21,7 @@ function render({ model: wire, el }: RenderProps): () => void {
   const state = new InboxState();
   const channel = new InboxChannel(wire, state, () => isHosted(el));
   const answer = (id: string, response: unknown): ReturnType<InboxChannel["answer"]> => channel.answer(id, response);
-  const prompt = new Prompt({ answer, away: away(state), now: () => state.now(), drafts });
+  const prompt = new Prompt({ answer, blockedReason: blockedReason(state), now: () => state.now(), drafts });
   const notice = h("p", { class: "notice", role: "status" });
   const root = h("div", { class: "divebook divebook-inbox" }, notice, prompt.element);
   contain(root);
@@ -30,7 +30,7 @@ function render({ model: wire, el }: RenderProps): () => void {
 
   function show(): void {
     prompt.update([...state.questions.values()]);
-    prompt.reach();
+    prompt.showStatus();
     const more = state.hidden > 0 ? `${state.hidden.toLocaleString("en")} more open questions: answer these first` : "";
     const empty = state.questions.size === 0 ? "No open question" : "";
     setText(notice, WORDS[state.connected] || more || empty);

@@ -105,7 +105,7 @@ export class Card {
   }
 
   /** Show the notice of the form, or the reason why no answer can be sent now. */
-  reach(): void {
+  showStatus(): void {
     const [words, isWrong] = this.#notice;
     const reason = this.#blockedReason();
     setText(this.#status, shown(reason || words, 2000));
@@ -115,7 +115,7 @@ export class Card {
 
   /** Return why no answer can be sent now, or an empty string. A question that is answered needs no reason. */
   #blockedReason(): string {
-    return this.#state === "open" || this.#state === "sending" ? this.#host.away(this.question) : "";
+    return this.#state === "open" || this.#state === "sending" ? this.#host.blockedReason(this.question) : "";
   }
 
   /** Build the form and the facts of the question, once. */
@@ -135,7 +135,7 @@ export class Card {
     const message = question.message === "" ? [] : [paragraph("message", question.message)];
     this.#body.append(h("div", { class: "ask" }, ...askerOf(question), paragraph("question", question.question), ...message), context ?? "", form);
     this.#body.classList.toggle("beside", context !== null);
-    this.reach();
+    this.showStatus();
   }
 
   #button(action: Action): HTMLButtonElement {
@@ -250,7 +250,7 @@ export class Card {
 
   #showNotice(words: string, isWrong: boolean): void {
     this.#notice = [words, isWrong];
-    this.reach();
+    this.showStatus();
   }
 }
 

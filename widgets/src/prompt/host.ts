@@ -8,7 +8,7 @@ import type { Draft, PromptHost } from "./types";
 export const drafts = new Map<string, Draft>();
 
 /** Return a function that explains why no answer can be sent and how to continue; its result is empty while the kernel may answer. */
-export function away(follower: Pick<Follower, "connected">): PromptHost["away"] {
+export function blockedReason(follower: Pick<Follower, "connected">): PromptHost["blockedReason"] {
   return ({ interrupt_id: id }) => follower.connected === "detached"
     ? kernelStopped(`answer here, or %dive answer ${id} ANSWER`)
     : "";

@@ -16,7 +16,7 @@ export interface Action {
   sign: string;
   /** Return the response; undefined if the form is invalid, in which case the form shows the problems. */
   response: () => unknown;
-  /** True if Enter triggers the action. Only for actions that release nothing. */
+  /** True if Enter triggers the action. Only for actions that approve nothing. */
   isDefault?: boolean;
   isHidden?: () => boolean;
 }

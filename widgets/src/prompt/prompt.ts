@@ -67,8 +67,8 @@ export class Prompt implements View {
   }
 
   /** Update all cards after the connection to the kernel has changed. */
-  reach(): void {
-    for (const card of this.#cards.values()) card.reach();
+  showStatus(): void {
+    for (const card of this.#cards.values()) card.showStatus();
   }
 
   /**

@@ -23,7 +23,7 @@ export interface PromptHost {
   /** Send an answer, repeatedly until it is acknowledged. Resolve with the result. */
   answer: (interruptId: string, response: unknown) => Promise<AnswerResult>;
   /** Return why no answer can be sent now and how to continue; empty if one can be sent. */
-  away: (question: Question) => string;
+  blockedReason: (question: Question) => string;
   /** Return the execution that asks, if all questions belong to one. */
   execution?: () => string;
   /** Return the kernel's clock. */

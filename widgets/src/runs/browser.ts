@@ -1,7 +1,7 @@
 // Run browser: filters, the list of runs with its commands, and the inbox beside it.
 
 import { InboxState } from "../inbox/inbox";
-import { away, drafts } from "../prompt/host";
+import { blockedReason, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
 import type { RunsPage, RunView } from "../protocol";
 import type { Wire } from "../shared/channel";
@@ -56,7 +56,7 @@ export class Browser implements View {
     this.#channel = new RunsChannel(wire, this.#inbox, (page) => { this.#setPage(page); });
     this.#prompt = new Prompt({
       answer: (id, response) => this.#channel.answer(id, response),
-      away: away(this.#inbox),
+      blockedReason: blockedReason(this.#inbox),
       now: () => this.#inbox.now(),
       drafts,
     });
@@ -148,7 +148,7 @@ export class Browser implements View {
   #showQuestions(): void {
     const { questions, connected, hidden } = this.#inbox;
     this.#prompt.update([...questions.values()]);
-    this.#prompt.reach();
+    this.#prompt.showStatus();
     const open = [...questions.values()].filter(({ status }) => status === "pending").length + hidden;
     this.#questionCount.hidden = open === 0;
     setText(this.#questionCount, `? ${open.toLocaleString("en")} for you`);

@@ -15,7 +15,7 @@ function shownWith(...questions: Partial<Question>[]): Prompt {
     sent.push([id, response]);
     return new Promise((resolve) => { settle = resolve; });
   };
-  const prompt = new Prompt({ answer, away: () => away, now: () => now, drafts });
+  const prompt = new Prompt({ answer, blockedReason: () => away, now: () => now, drafts });
   document.body.replaceChildren(prompt.element);
   prompt.update(questions.map((given, index) => question({ interrupt_id: `int_${index + 1}`, raised_us: index, ...given })));
   return prompt;
@@ -358,13 +358,13 @@ test("where nothing can be sent buttons are off, and the sentence how to go on s
   const prompt = shownWith({ kind: "confirmation" });
   type(document.querySelector("textarea"), "only once");
   away = "Detached: run the cell again.";
-  prompt.reach();
+  prompt.showStatus();
   expect(buttonOf(document.body, "Approve").getAttribute("aria-disabled")).toBe("true");
   expect(document.querySelector(".status")?.textContent).toBe(away);
   buttonOf(document.body, "Approve").click();
   expect(sent).toEqual([]);
   away = "";
-  prompt.reach();
+  prompt.showStatus();
   expect(document.querySelector(".status")?.textContent).toBe("");
   buttonOf(document.body, "Approve").click();
   expect(sent).toEqual([["int_1", { approved: true, text: "only once" }]]);
