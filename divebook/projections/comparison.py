@@ -113,7 +113,7 @@ class Comparison:
         return "".join(map(page_of, self.pairs))
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        """Return the data that JupyterLab's extension needs to navigate the HTML (``widgets/src/lab/comparison.ts``)."""
+        """Return the data with which JupyterLab's extension navigates the HTML (``widgets/src/lab/comparison.ts``)."""
         return {MIME: {"runs": [self.pairs[0].a.id, *(pair.b.id for pair in self.pairs)]}}
 
 

@@ -39,6 +39,7 @@ export function card(failure: FailureView, reusedText: string, model: Model, roo
   return [h("dl", {}, ...facts), h("div", { class: "code" }, ...source(failure, root), ...traceback(failure))];
 }
 
+/** Return the place of a failure: step, item, function, branch, attempt and time. */
 function where({ step, item, path, called, attempt, failed_us: moment_us, id }: FailureView, model: Model): HTMLElement {
   const parts: (HTMLElement | string)[] = ["step ", h("strong", {}, step)];
   if (item !== "") parts.push(", item ", h("strong", {}, item));
@@ -75,6 +76,7 @@ function source(failure: FailureView, root: HTMLElement): HTMLElement[] {
   return [h("div", { class: "cap" }, h("strong", {}, place), editNote, go), ...(lines.length > 0 ? [h("div", { class: "src", dir: "ltr" }, ...sourceRows)] : [])];
 }
 
+/** Return one source line with its number and a sign. */
 function row(className: string, number: number, sign: string, text: string): HTMLElement {
   return h("div", { class: className === "" ? null : className }, h("i", {}, String(number)), h("span", {}, sign), h("span", {}, text));
 }
@@ -85,6 +87,7 @@ function changedLines(edits: readonly EditedLine[]): number {
   return Math.max(countOf("removed"), countOf("added"));
 }
 
+/** Return the traceback, folded, with a button to copy it. */
 function traceback({ traceback: text }: FailureView): HTMLElement[] {
   if (text === "") return [];
   const copy = copyButton(() => text, { class: "quiet small", "aria-label": "Copy the traceback" });

@@ -99,6 +99,7 @@ export function recoveryOptions(model: Model, host: Host, failureNow: () => Fail
   return { element, update };
 }
 
+/** Return the description of an option with its reused results, its new calls and their cost. */
 function planParts({ told: description, reused, live, cost, took_us: runTime }: Way): (Node | string)[] {
   const costText = cost !== null && cost > 0 ? dollars(cost) : "";
   const timeText = runTime === null ? "" : duration(runTime);

@@ -115,6 +115,7 @@ export function files(model: Model, host: Host): View {
   return { element, destroy };
 }
 
+/** Return the files of one workspace. `selection` adds a checkbox to each file. */
 function workspace({ name, kind, folder, total, added, removed, files, left_out: leftOut }: WorkspaceView, selection?: FileSelection): HTMLElement {
   const origin = folder === "" ? "" : `, a copy of ${folder}`;
   const lines = h("span", { class: "lines" }, h("b", {}, `+${added.toLocaleString("en")}`), " ", h("i", {}, `−${removed.toLocaleString("en")}`));

@@ -68,10 +68,12 @@ function times(header: Header, now: number): Fact[] {
   return rows.filter(([, micros]) => micros > 0).map(([name, micros]) => ({ name, value: duration(micros) }));
 }
 
+/** Return a count as text; millions are abbreviated. */
 function count(value: number): string {
   return value < 1e6 ? value.toLocaleString("en") : `${(value / 1e6).toFixed(2)} M`;
 }
 
+/** Return an amount with its unit. Costs and times have formats of their own. */
 function amount(value: number, unit: string): string {
   if (unit === "$") return dollars(value);
   if (unit === "s") return duration(value * 1e6);
@@ -82,6 +84,7 @@ function spenderText({ agent, requests, cost }: Spender): string {
   return [`${agent}: ${plural(requests, "model call")}`, price(cost)].filter(Boolean).join(", ");
 }
 
+/** Return the element of a fact. The sign and the bar show how close its limit is. */
 function factRow({ name, value, gauge, title }: Fact): HTMLElement {
   let share = 0;
   let level: "spent" | "near" | "fine" | null = null;
@@ -97,6 +100,7 @@ function factRow({ name, value, gauge, title }: Fact): HTMLElement {
   return h("div", { class: "db-fact", "data-level": level, title: title ?? null }, h("dt", {}, `${sign}${name}`), h("dd", {}, bar, h("strong", {}, value), bound));
 }
 
+/** Return a bar that shows the used share of a limit. */
 function track(gauge: Gauge, share: number, text: string): HTMLElement {
   const fill = h("span", { class: "db-fill" });
   fill.style.width = `${Math.min(1, share) * 100}%`;

@@ -131,6 +131,7 @@ function isWebAddress(address: string): boolean {
   return /^https?:\/\//i.test(address);
 }
 
+/** Return the Python line that opens a run. */
 function pythonOf(header: Header | null): string {
   return `import divebook; run = divebook.show(${JSON.stringify(header?.execution_id ?? "")})`;
 }

@@ -43,6 +43,7 @@ export function currentOf(header: Header | null): StepProgress | undefined {
   return steps.findLast((step) => step.running) ?? steps.findLast((step) => step.done < step.total);
 }
 
+/** Return the steps that process items. */
 function stepsWithItems(header: Header | null): StepProgress[] {
   return (header?.progress ?? []).filter((step) => step.total > 0);
 }
@@ -61,6 +62,7 @@ function leftText({ running, left_us: remaining, at_us: at }: StepProgress, now:
   return running && remaining !== null && remaining > 0 ? `, about ${duration(Math.max(1e6, remaining - (now - at)))} left` : "";
 }
 
+/** Return the bar of a step: done and failed items, remaining time, and missing items. */
 function rowOf(row: StepProgress, timeLeft: string): HTMLElement {
   const { done, total, failed, running } = row;
   const missing = running ? 0 : total - done;

@@ -17,6 +17,7 @@ const WORDS = {
   detached: kernelStopped("go on."),
 };
 
+/** Render the inbox. The returned function removes it. */
 function render({ model: wire, el }: RenderProps): () => void {
   const state = new InboxState();
   const channel = new InboxChannel(wire, state, () => isHosted(el));

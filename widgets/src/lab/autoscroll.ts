@@ -31,6 +31,7 @@ export function scrollToNewQuestions(openQuestions: OpenQuestions, locator: Ques
   });
 }
 
+/** Return whether an element belongs to the card of a question. */
 function isInCard(target: EventTarget | null): boolean {
   return target instanceof Element && target.closest(CARD) !== null;
 }

@@ -7,6 +7,7 @@ export type Check = (value: unknown, where: string) => void;
 const MAX_TEXT_LENGTH = 40_000_000;
 const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
 
+/** Throw the error of a failed check. */
 function refuse(where: string, expected: string): never {
   throw new Error(`${where} is not ${expected}`);
 }
@@ -34,6 +35,7 @@ export function number(least = -MAX_NUMBER, most = MAX_NUMBER, whole = true): Ch
   };
 }
 
+/** A list whose entries all pass one check. */
 export function listOf(check: Check): Check {
   return (value, where) => {
     if (!Array.isArray(value)) refuse(where, "a list");
@@ -41,6 +43,7 @@ export function listOf(check: Check): Check {
   };
 }
 
+/** A value that passes a check, or null. */
 export function orNull(check: Check): Check {
   return (value, where) => { if (value !== null) check(value, where); };
 }

@@ -148,10 +148,12 @@ function kindOf(row: HTMLElement): Kind {
   return KINDS.find((kind) => row.classList.contains(`divebook-${kind}`)) ?? "";
 }
 
+/** Return the name of a difference, from the cells of its row. */
 function nameOf(row: HTMLElement): string {
   return [...(row.firstElementChild?.children ?? [])].map((part) => part.textContent.trim()).join(" ") || "a difference";
 }
 
+/** Return the mark of equal rows. Its width grows with the square root of their number, which the row contains. */
 function sameMark(row: HTMLElement): HTMLElement {
   const count = Number((/\d[\d,]*/.exec(row.textContent)?.[0] ?? "1").replaceAll(",", ""));
   const mark = h("span", { class: "mark", title: row.textContent.trim() });

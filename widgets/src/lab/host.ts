@@ -122,6 +122,7 @@ async function managerReady({ sessionContext }: Panel): Promise<void> {
   await new Promise((resolve) => { setTimeout(resolve, 0); });
 }
 
+/** Create the renderer of a MIME type; null if the page has none. */
 function rendererOf(rendermime: RenderMime, type: string): Renderer | null {
   return rendermime.getFactory(type) === undefined ? null : rendermime.createRenderer(type);
 }
@@ -130,6 +131,7 @@ function modelId(value: unknown): string {
   return typeof value === "object" && value !== null && "model_id" in value && typeof value.model_id === "string" ? value.model_id : "";
 }
 
+/** Return a model for a renderer, with the metadata and trust of another model. */
 function mimeModel(data: Record<string, unknown>, like?: MimeModel): MimeModel {
   return { data, metadata: like?.metadata ?? {}, trusted: like?.trusted ?? true, setData: () => undefined };
 }

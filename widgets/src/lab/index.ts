@@ -63,6 +63,7 @@ async function extension(): Promise<unknown> {
   return [highlighting, await views(), await questions(), await panel()];
 }
 
+/** Return the plugin that shows live views and compared runs. */
 async function views(): Promise<unknown> {
   const { INotebookTracker } = await shared<{ INotebookTracker: unknown }>(NOTEBOOK);
   const { Panel } = await shared<{ Panel: PanelClass }>(WIDGETS);
@@ -74,6 +75,7 @@ async function views(): Promise<unknown> {
   return plugin("divebook:views", description, { requires: [INotebookTracker] }, activate);
 }
 
+/** Return the plugin that notifies people of questions. */
 async function questions(): Promise<unknown> {
   const { INotebookTracker, NotebookActions } = await shared<{ INotebookTracker: unknown; NotebookActions: CellActions }>(NOTEBOOK);
   const { Notification: notices } = await shared<{ Notification: Notices }>(APPUTILS);
@@ -87,6 +89,7 @@ async function questions(): Promise<unknown> {
   return plugin(PLUGIN, "Tells of questions.", { requires: [INotebookTracker], optional: [IStatusBar, ISettingRegistry] }, activate);
 }
 
+/** Return the plugin with the side panel. */
 async function panel(): Promise<unknown> {
   const { INotebookTracker, NotebookActions } = await shared<{ INotebookTracker: unknown; NotebookActions: CellCreation }>(NOTEBOOK);
   const { ICommandPalette } = await shared<{ ICommandPalette: unknown }>(APPUTILS);

@@ -47,6 +47,7 @@ export function markTabs(openQuestions: OpenQuestions, locator: QuestionLocator,
   new MutationObserver(updateTitle).observe(document.head, { childList: true, subtree: true, characterData: true }); //  JupyterLab replaces the title
 }
 
+/** Add or remove the mark of a tab, without touching the classes of others. */
 function mark({ title }: Panel, hasQuestion: boolean): void {
   const otherClasses = title.className.split(" ").filter((part) => part !== MARK && part !== "");
   const updated = [...otherClasses, ...(hasQuestion ? [MARK] : [])].join(" ");

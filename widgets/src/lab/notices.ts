@@ -69,10 +69,12 @@ function notifyDesktop(body: string, tag: string, go: () => void): void {
   };
 }
 
+/** Return the id of the run that asks. */
 function runOf({ question }: OpenQuestion): string {
   return question.asker?.[1] ?? question.interrupt_id;
 }
 
+/** Group open questions by run, in their order. */
 function byRun(open: readonly OpenQuestion[]): Map<string, OpenQuestion[]> {
   const runs = new Map<string, OpenQuestion[]>();
   for (const openQuestion of open) {

@@ -34,6 +34,7 @@ export async function savedRun(data: unknown, plain: unknown, load: Load): Promi
   }
 }
 
+/** Return a view with the reason why a run cannot be shown, its store and its plain text. */
 function refusedView(data: unknown, reason: string, plain: string): View {
   const store = typeof data === "object" && data !== null && "store" in data && typeof data.store === "string" ? data.store : "";
   const storeText = store === "" ? "" : ` Its log was in ${oneLine(store, 200)}.`;
@@ -122,6 +123,7 @@ function recordedConversation({ conversations }: Recording, id: number, last: nu
   return { type: "conversation", view: "", id, last, agent: "", thread: "", requests: [], calls: [], error: "What was said here is not in this file." };
 }
 
+/** Return the events of an operation, as far as the recording contains them. */
 async function details(host: RecordedHost, sequences: number[], id: number): Promise<Detail> {
   const outcomes = await Promise.allSettled(sequences.map((sequence) => host.eventAt(sequence)));
   const events = outcomes.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));

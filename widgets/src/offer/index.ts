@@ -40,6 +40,7 @@ class OfferChannel extends Channel<Offer> {
   }
 }
 
+/** Render the offer. The returned function removes it. */
 function render({ model: wire, el }: RenderProps): () => void {
   const text = h("p", { class: "question" });
   const buttonList = h("div", { class: "ways" });

@@ -254,6 +254,7 @@ export class Card {
   }
 }
 
+/** Return a paragraph. A long one gets a tab stop, so that the keyboard can scroll it. */
 function paragraph(name: string, text: string): HTMLElement {
   return h("p", { class: name, tabindex: text.length > SCROLL_LENGTH ? 0 : null }, shown(text, MAX_TEXT_LENGTH));
 }

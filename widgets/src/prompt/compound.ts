@@ -150,6 +150,7 @@ export function array(request: Request, make: ControlFactory): Control {
   };
 }
 
+/** Return the word for an entry of a list, from the title of its schema. */
 function itemNoun(request: Request, items: Schema | undefined): string {
   const title = text(resolve(items ?? {}, request.root)["title"]);
   return (title === "" ? "entry" : shown(title, 40)).toLowerCase();

@@ -322,6 +322,7 @@ function standaloneSchema(part: unknown, place: string): Schema {
   return asSchema(JSON.parse(JSON.stringify(part).replaceAll(`"$ref":"${place}`, '"$ref":"#')));
 }
 
+/** Return a schema for a value that has none. */
 function schemaFor(subject: unknown): Schema {
   if (subject === undefined) return ANYTHING;
   if (typeof subject === "string") return { type: "string" };

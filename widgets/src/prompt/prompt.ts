@@ -199,6 +199,7 @@ export class Prompt implements View {
   }
 }
 
+/** Return the line of a closed question. */
 function closedLine(question: Question): HTMLElement {
   const { asker } = question;
   const workflow = asker === undefined ? "" : `${asker[0]}: `;

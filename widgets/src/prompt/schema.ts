@@ -128,6 +128,7 @@ function allowsNull(schema: Schema, root: Schema): boolean {
   return list(schema["type"]).includes("null") || parts.some((part) => part["type"] === "null" || (hasAlternatives(part) && allowsNull(part, root)));
 }
 
+/** Return the kind of control for a schema without alternatives. */
 function kindOf(schema: Schema, root: Schema): Kind {
   if ("const" in schema) return "const";
   if (schema["enum"] !== undefined) return "choice";
@@ -150,6 +151,7 @@ function kindOf(schema: Schema, root: Schema): Kind {
   }
 }
 
+/** Return a schema without some keywords. */
 function omit(schema: Schema, ...names: string[]): Schema {
   return Object.fromEntries(Object.entries(schema).filter(([name]) => !names.includes(name)));
 }

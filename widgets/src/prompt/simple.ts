@@ -73,6 +73,7 @@ export function textControl(request: Request): Control {
   return inputControl(frame, input, value);
 }
 
+/** Return whether the text of a schema fits on one line. */
 function isShort(schema: Schema): boolean {
   const most = numeric(schema["maxLength"]);
   return schema["pattern"] !== undefined || schema["format"] !== undefined || (most !== undefined && most <= SHORT_LENGTH);
@@ -84,6 +85,7 @@ function textArea(): HTMLTextAreaElement {
   return input;
 }
 
+/** Grow a text area with its lines, up to 12. It never shrinks, so that the page does not jump. */
 function growRows(input: HTMLTextAreaElement): void {
   const lines = input.value.slice(0, 5000).split("\n").length;
   input.rows = Math.min(12, Math.max(input.rows, lines));

@@ -100,6 +100,7 @@ const TYPES: Record<string, [(value: unknown) => boolean, string]> = {
   null: [(value) => value === null, "must be empty"],
 };
 
+/** Return the problem if a value has none of the types, else null. */
 function typeProblem(value: unknown, type: unknown): string | null {
   const checks = (Array.isArray(type) ? type : [type]).map((name) => TYPES[text(name)]).filter((check) => check !== undefined);
   if (checks.length === 0 || checks.some(([fits]) => fits(value))) return null;
@@ -131,6 +132,7 @@ function* textProblems(value: string, schema: Schema): Generator<string> {
   if (format !== undefined && !format[0](value)) yield format[1];
 }
 
+/** Return whether a string matches a pattern. */
 function matches(value: string, pattern: string): boolean {
   try {
     return pattern === "" || value.length > MAX_PATTERN_LENGTH || new RegExp(pattern, "u").test(value);

@@ -97,6 +97,7 @@ function latestLines(text: string, isCut: boolean): string {
   return `${mark}${lines.slice(-LATEST_LINES).join("\n")}`;
 }
 
+/** Return a row for each argument. Arguments that are not an object get a single row. */
 function argumentRows(callArguments: unknown): HTMLElement[] {
   const isTable = typeof callArguments === "object" && callArguments !== null && !Array.isArray(callArguments);
   const entries = isTable ? Object.entries(callArguments) : [["arguments", callArguments] as const];
@@ -113,6 +114,7 @@ function questionRows(questions: readonly Question[]): HTMLElement[] {
   });
 }
 
+/** Return the result or the error of a call. A call without a result shows the note of its span. */
 function resultRows(call: ConversationCall, note: string): HTMLElement[] {
   const result = call.result === "" ? note : call.result;
   if (result === "") return [];

@@ -131,6 +131,7 @@ export function questionOf(model: Model, call: ConversationCall): Question | und
   return questionsOf(model, call).at(-1);
 }
 
+/** Merge an answer of the kernel into a turn. An answer contains only the requests and calls that are new or have changed. */
 function merge(turn: PolledTurn, answer: Conversation): void {
   turn.agent = answer.agent;
   turn.thread = answer.thread;

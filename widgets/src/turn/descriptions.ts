@@ -53,6 +53,7 @@ export function requestSummary(request: ConversationRequest, isRunning: boolean,
   return request.output !== "" && /^[[{]/.test(answer.text) ? "answers with data" : oneLine(answer.text, 60);
 }
 
+/** Return each name once, with the number of its occurrences. */
 function withCounts(names: readonly string[]): string[] {
   return [...new Set(names)].map((name) => {
     const count = names.filter((other) => other === name).length;

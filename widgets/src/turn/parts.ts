@@ -26,11 +26,13 @@ export function fold(name: string, side: string, title: HTMLElement, inside: HTM
   return h("div", { class: name }, h("span", { class: `who ${side}`, "aria-hidden": "true" }), h("details", {}, h("summary", {}, title), ...inside));
 }
 
+/** Return the thinking of a model, folded or unfolded. */
 export function thinkingPart(text: string, isOpen: boolean, isLive: boolean): HTMLElement {
   const title = isLive ? "Thinks …" : `Thought (${plural(text.split(/\s+/).filter(Boolean).length, "word")})`;
   return h("details", { class: "think", open: isOpen }, h("summary", {}, title), longText(text));
 }
 
+/** Return a text of an agent. */
 export function answerPart(agent: string, part: ConversationPart): HTMLElement {
   const content = part.text.length > 4_000 ? longText(part.text) : h("span", { class: "text", dir: "auto" }, ...withCode(part.text));
   return h("div", {}, h("b", { class: "by" }, agent), content);

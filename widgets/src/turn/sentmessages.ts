@@ -117,6 +117,7 @@ export class SentPanel {
 const SIGNS = { same: "", added: "+", removed: "−", changed: "±" } as const;
 const WORDS = { same: "as before", added: "new", removed: "no longer sent", changed: "changed" } as const;
 
+/** Return the element of a difference. Equal messages are built only when they are unfolded. */
 function difference({ kind, parts }: Difference, sender: string): HTMLElement {
   if (kind === "same") {
     const unfold = h("details", { class: "same" }, h("summary", {}, `${plural(parts.length, "message")} as before`));

@@ -65,10 +65,12 @@ function union(ranges: readonly TimeRange[]): TimeRange[] {
   return result;
 }
 
+/** Return the common part of two ranges. The end lies before the start if there is none. */
 function intersection(one: TimeRange, other: TimeRange): TimeRange {
   return [Math.max(one[0], other[0]), Math.min(one[1], other[1])];
 }
 
+/** Return the total length of ranges; empty ones count as zero. */
 function totalTime(ranges: readonly TimeRange[]): number {
   return ranges.reduce((sum, [from, to]) => sum + Math.max(0, to - from), 0);
 }

@@ -125,6 +125,7 @@ function detailsOf(view: VariableView): HTMLElement[] {
   return [about, view.rows.length > 0 ? table(view) : longText(view.text)];
 }
 
+/** Return the first rows of a table. */
 function table({ name, columns, rows }: VariableView): HTMLElement {
   const head = h("tr", {}, ...columns.map((column) => h("th", { scope: "col", dir: "auto" }, column)));
   const body = rows.map((cells) => h("tr", {}, ...cells.map((cell) => h("td", { dir: "auto" }, cell))));
