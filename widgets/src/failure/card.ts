@@ -73,7 +73,8 @@ function source(failure: FailureView, root: HTMLElement): HTMLElement[] {
     ? lines.map(({ number, text }) => row(number === line ? "at" : "", number, number === line ? "✕" : "", text))
     : edits.map(({ kind, number, text }) => row(kind, number, SIGNS[kind], text));
   const editNote = edits !== null && h("span", { class: "soft" }, `edited since: ${plural(changedLines(edits), "line")}`);
-  return [h("div", { class: "cap" }, h("strong", {}, place), editNote, go), ...(lines.length > 0 ? [h("div", { class: "src", dir: "ltr" }, ...sourceRows)] : [])];
+  const caption = h("div", { class: "cap" }, h("strong", {}, place), editNote, go);
+  return lines.length === 0 ? [caption] : [caption, h("div", { class: "src", dir: "ltr" }, ...sourceRows)];
 }
 
 /** Return one source line with its number and a sign. */
@@ -91,5 +92,6 @@ function changedLines(edits: readonly EditedLine[]): number {
 function traceback({ traceback: text }: FailureView): HTMLElement[] {
   if (text === "") return [];
   const copy = copyButton(() => text, { class: "quiet small", "aria-label": "Copy the traceback" });
-  return [h("details", { class: "trace" }, h("summary", {}, "Traceback"), h("pre", { dir: "ltr", tabindex: 0, "aria-label": "Traceback" }, text), copy)];
+  const lines = h("pre", { dir: "ltr", tabindex: 0, "aria-label": "Traceback" }, text);
+  return [h("details", { class: "trace" }, h("summary", {}, "Traceback"), lines, copy)];
 }

@@ -97,7 +97,9 @@ function factRow({ name, value, gauge, title }: Fact): HTMLElement {
   const sign = { spent: "✕ ", near: "▲ ", fine: "" }[level ?? "fine"];
   const bound = gauge === undefined ? "" : ` of ${amount(gauge.limit, gauge.unit)}`;
   const bar = gauge !== undefined && track(gauge, share, `${gauge.name} ${value}${bound}`);
-  return h("div", { class: "db-fact", "data-level": level, title: title ?? null }, h("dt", {}, `${sign}${name}`), h("dd", {}, bar, h("strong", {}, value), bound));
+  const term = h("dt", {}, `${sign}${name}`);
+  const details = h("dd", {}, bar, h("strong", {}, value), bound);
+  return h("div", { class: "db-fact", "data-level": level, title: title ?? null }, term, details);
 }
 
 /** Return a bar that shows the used share of a limit. */

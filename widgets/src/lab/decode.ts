@@ -104,7 +104,8 @@ function change(value: unknown, where: string): void {
 
 /** Return the data of a saved run after checking it; throw an error with a readable message. */
 export function checkSaved(data: unknown): PackedRun {
-  if (isObject(data) && typeof data["format"] === "number" && data["format"] > FORMAT) throw new Error("it was saved by a newer divebook; update this one");
+  const isNewer = isObject(data) && typeof data["format"] === "number" && data["format"] > FORMAT;
+  if (isNewer) throw new Error("it was saved by a newer divebook; update this one");
   SAVED(data, "run");
   return data as PackedRun;
 }

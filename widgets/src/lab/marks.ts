@@ -44,7 +44,7 @@ export function markTabs(openQuestions: OpenQuestions, locator: QuestionLocator,
     tracker.forEach((panel) => { mark(panel, asking.has(panel)); });
     updateTitle();
   });
-  new MutationObserver(updateTitle).observe(document.head, { childList: true, subtree: true, characterData: true }); //  JupyterLab replaces the title
+  new MutationObserver(updateTitle).observe(document.head, { childList: true, subtree: true, characterData: true }); // JupyterLab replaces the title
 }
 
 /** Add or remove the mark of a tab, without touching the classes of others. */

@@ -118,7 +118,7 @@ function originText(packedRun: PackedRun, { sample, header: { ended_us: ended, n
 
 /** Return the recorded conversation of a turn, or one with an error. */
 function recordedConversation({ conversations }: Recording, id: number, last: number): Conversation {
-  const conversation = conversations.find((one) => one.id === id);
+  const conversation = conversations.find((candidate) => candidate.id === id);
   if (conversation !== undefined) return { ...conversation, last };
   return { type: "conversation", view: "", id, last, agent: "", thread: "", requests: [], calls: [], error: "What was said here is not in this file." };
 }
@@ -126,7 +126,7 @@ function recordedConversation({ conversations }: Recording, id: number, last: nu
 /** Return the events of an operation, as far as the recording contains them. */
 async function details(host: RecordedHost, sequences: number[], id: number): Promise<Detail> {
   const outcomes = await Promise.allSettled(sequences.map((sequence) => host.eventAt(sequence)));
-  const events = outcomes.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+  const events = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
   return { type: "detail", view: "", id, events, error: events.length < sequences.length ? "Not all of its events are in this file." : "" };
 }
 
@@ -159,7 +159,8 @@ function results(host: RecordedHost, recording: Recording): View {
 function questionList(questions: Question[]): View {
   const entries = questions.map((question) => {
     const outcome = question.status === "pending" ? "open" : `${questionOutcomeSign(question)} ${questionOutcomeText(question)}`;
-    return h("div", { class: "db-asked" }, h("strong", {}, "? "), oneLine(question.question, 2000), h("div", { class: "db-answer", dir: "auto" }, `→ ${outcome}`));
+    const answer = h("div", { class: "db-answer", dir: "auto" }, `→ ${outcome}`);
+    return h("div", { class: "db-asked" }, h("strong", {}, "? "), oneLine(question.question, 2000), answer);
   });
   const element = h("details", { class: "db-workflow", open: true, hidden: entries.length === 0 }, h("summary", {}, `Questions (${entries.length})`), ...entries);
   return { element, destroy: () => { element.remove(); } };

@@ -79,7 +79,7 @@ export function fieldFrame(request: Request, input: HTMLElement): Frame {
 function hintFor(schema: Schema): string {
   const allowed = [...ranges(schema)].join(", ");
   const description = text(schema["description"]).trim();
-  const examples = list(schema["examples"]).slice(0, 3).map((one) => (typeof one === "string" ? one : JSON.stringify(one)));
+  const examples = list(schema["examples"]).slice(0, 3).map((example) => (typeof example === "string" ? example : JSON.stringify(example)));
   const parts = [description, allowed, examples.length > 0 ? `for example ${examples.join(", ")}` : ""];
   return shown(parts.filter((part) => part !== "").join(" · "), MAX_HINT_LENGTH);
 }

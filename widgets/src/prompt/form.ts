@@ -20,7 +20,8 @@ const MAX_DEPTH = 12; // deeper values are edited as JSON
 /** Make a form with an initial value; undefined means the defaults of the schema. */
 export function makeForm(schema: Schema, value: unknown, isRequired = true): Form {
   const node = nodeOf(schema, schema);
-  const control = makeControl({ node, root: schema, name: "", required: isRequired, value: value === undefined ? node.schema["default"] : value, depth: 0 });
+  const initial = value === undefined ? node.schema["default"] : value;
+  const control = makeControl({ node, root: schema, name: "", required: isRequired, value: initial, depth: 0 });
   let isMarked = false;
   const mark = (): boolean => {
     const problems = formProblems(control.value(), schema, isRequired);

@@ -208,11 +208,15 @@ function boundForm({ data }: Question, draft: Draft): AnswerForm {
   const form = makeForm(schema, numeric(draft["to"]) ?? Math.max(least, 1) * 2);
   const name = titleOf({}, bound.replace(/^max_/, "")) || "The bound";
   const usage = h("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} used of ${valueText(data["limit"] ?? 0, 40)}${unit}`);
-  const to = (): unknown => (bound === "max_cost" ? String(form.value()) : form.value());
+  const raise = (): unknown => {
+    if (!form.check()) return undefined;
+    const to = bound === "max_cost" ? String(form.value()) : form.value(); // costs are decimal numbers, sent as strings
+    return { decision: "raise", data: { to } };
+  };
   return {
     parts: [usage, form.element],
     actions: [
-      { label: "Raise and go on", sign: "▲", response: () => (form.check() ? { decision: "raise", data: { to: to() } } : undefined), isDefault: true },
+      { label: "Raise and go on", sign: "▲", response: raise, isDefault: true },
       { label: "Stop", sign: "◼", response: () => ({ decision: "stop" }) },
     ],
     draft: () => ({ to: form.value() }),
@@ -266,7 +270,10 @@ class Editor {
     this.#subject = subject?.[1];
     this.#part = part === undefined ? part : subject?.[0];
     this.#title = title;
-    this.#schema = { title, ...(part === undefined ? (schema ?? schemaFor(this.#subject)) : standaloneSchema(part, `#/properties/${this.#part ?? ""}`)) };
+    const subjectSchema = part === undefined
+      ? (schema ?? schemaFor(this.#subject))
+      : standaloneSchema(part, `#/properties/${this.#part ?? ""}`);
+    this.#schema = { title, ...subjectSchema };
     if (subject === undefined && schema === null && kind === "confirmation") return;
     if (draft === undefined) this.#show();
     else this.#open(this.#part === undefined ? draft : asSchema(draft)[this.#part]);

@@ -102,10 +102,13 @@ export class Prompt implements View {
     const key = JSON.stringify(placedCards.map(({ question }) => question.interrupt_id));
     if (key === this.#placedKey) return;
     this.#placedKey = key;
-    const links = placedCards.slice(0, MAX_OPEN_CARDS).map((card) => button(placedCards.length === 1 ? "Go to it" : shortLabel(card.question), () => {
-      card.element.scrollIntoView({ block: "center" });
-      card.head.focus();
-    }, { class: "small" }));
+    const links = placedCards.slice(0, MAX_OPEN_CARDS).map((card) => {
+      const go = (): void => {
+        card.element.scrollIntoView({ block: "center" });
+        card.head.focus();
+      };
+      return button(placedCards.length === 1 ? "Go to it" : shortLabel(card.question), go, { class: "small" });
+    });
     this.#links.replaceChildren(...links, placedCards.length > MAX_OPEN_CARDS ? `and ${placedCards.length - MAX_OPEN_CARDS} more` : "");
   }
 

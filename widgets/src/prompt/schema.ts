@@ -93,7 +93,10 @@ export function variants(schema: Schema, root: Schema): Schema[] {
 /** Replace alternatives that only list further alternatives by those. */
 function flatten(parts: Schema[], root: Schema): Schema[] {
   const isPlainUnion = (part: Schema): boolean => part["anyOf"] !== undefined && part["properties"] === undefined;
-  return parts.flatMap((part) => (isPlainUnion(part) ? flatten(schemas(part["anyOf"]).map((one) => resolve(one, root)), root) : [part]));
+  return parts.flatMap((part) => {
+    if (!isPlainUnion(part)) return [part];
+    return flatten(schemas(part["anyOf"]).map((alternative) => resolve(alternative, root)), root);
+  });
 }
 
 /**
@@ -125,7 +128,8 @@ function hasAlternatives(schema: Schema): boolean {
 
 function allowsNull(schema: Schema, root: Schema): boolean {
   const parts = [...schemas(schema["anyOf"]), ...schemas(schema["oneOf"])].map((part) => resolve(part, root));
-  return list(schema["type"]).includes("null") || parts.some((part) => part["type"] === "null" || (hasAlternatives(part) && allowsNull(part, root)));
+  const isNull = (part: Schema): boolean => part["type"] === "null" || (hasAlternatives(part) && allowsNull(part, root));
+  return list(schema["type"]).includes("null") || parts.some(isNull);
 }
 
 /** Return the kind of control for a schema without alternatives. */

@@ -6,7 +6,7 @@ import { two } from "../shared/format";
 import { valueText } from "../shared/values";
 import { fieldFrame, titleFor, type Control, type Frame, type Request } from "./control";
 import { isBlank, list, numeric, text, type Schema } from "./schema";
-import { parseJson, isEqual, InvalidJson } from "./validate";
+import { parseJson, isEqual, InvalidJson, type Problem } from "./validate";
 
 const MAX_RADIOS = 4;
 const SHORT_LENGTH = 120;
@@ -165,7 +165,7 @@ export function checks(request: Request, options: unknown[]): Control {
   const initialValues = list(request.value);
   const inputs = options.map((option) => {
     const input = h("input", { type: "checkbox" });
-    input.checked = initialValues.some((one) => isEqual(one, option));
+    input.checked = initialValues.some((value) => isEqual(value, option));
     return input;
   });
   const labels = inputs.map((input, index) => h("label", {}, input, valueText(options[index], 200)));
@@ -186,7 +186,9 @@ export function json(request: Request): Control {
   const frame = fieldFrame({ ...request, node: { ...request.node, schema: { ...request.node.schema, description } } }, input);
   const value = (): unknown => parseJson(input.value) ?? emptyValue(request);
   const mark: Control["mark"] = (problems) => {
-    frame.mark(problems.map(({ path, message }) => ({ path, message: path.length === 0 ? message : `does not fit: ${path.join(".")} ${message}` })));
+    // The parts of the value have no fields of their own, so the message names the part.
+    const messageOf = ({ path, message }: Problem): string => (path.length === 0 ? message : `does not fit: ${path.join(".")} ${message}`);
+    frame.mark(problems.map((problem) => ({ path: problem.path, message: messageOf(problem) })));
   };
   return { element: frame.element, value, focus: () => { input.focus(); }, mark };
 }

@@ -51,8 +51,8 @@ export function problemsOf(value: unknown, schema: Schema, root: Schema = schema
   if (value instanceof InvalidJson) return [problem(`is not valid JSON: ${value.reason}`)];
   const alternatives = [...schemas(resolved["anyOf"]), ...schemas(resolved["oneOf"])];
   if (alternatives.length > 0) {
-    const all = alternatives.map((one) => problemsOf(value, one, root));
-    const bestMatch = all.reduce((best, one) => (distance(one) < distance(best) ? one : best));
+    const all = alternatives.map((alternative) => problemsOf(value, alternative, root));
+    const bestMatch = all.reduce((best, other) => (distance(other) < distance(best) ? other : best));
     if (bestMatch.length > 0) return bestMatch;
   }
   if ("const" in resolved && !isEqual(resolved["const"], value)) return [problem(`must be ${JSON.stringify(resolved["const"])}`)];

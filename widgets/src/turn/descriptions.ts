@@ -9,7 +9,8 @@ const MAX_WIDTH = 200;
 
 /** Return the arguments of a call on one line. A single string is shown without its name. */
 export function argumentsText(callArguments: unknown, tool = ""): string {
-  if (typeof callArguments !== "object" || callArguments === null || Array.isArray(callArguments)) return oneLine(valueText(callArguments, MAX_WIDTH), MAX_WIDTH);
+  const isTable = typeof callArguments === "object" && callArguments !== null && !Array.isArray(callArguments);
+  if (!isTable) return oneLine(valueText(callArguments, MAX_WIDTH), MAX_WIDTH);
   const entries = Object.entries(callArguments);
   const { agent, description } = callArguments as { agent?: unknown; description?: unknown };
   if (tool === "assign_work" && typeof agent === "string") return oneLine(`to ${agent}: ${valueText(description, MAX_WIDTH)}`, MAX_WIDTH);

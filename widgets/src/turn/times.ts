@@ -34,7 +34,7 @@ export function timesText(model: Model, ids: readonly number[], questions: reado
     if (answered === null) return [];
     return [[raised - originUs, answered - originUs] as const];
   });
-  const waitRanges = union(answers.map((one) => intersection(one, [from, to])));
+  const waitRanges = union(answers.map((answer) => intersection(answer, [from, to])));
   const overlaps = waitRanges.flatMap((wait) => workRanges.map((work) => intersection(wait, work)));
   const waitTime = totalTime(waitRanges) - totalTime(overlaps);
   let waitText = waitTime < MIN_WAIT ? "" : `waited for you ${duration(waitTime)}`;
