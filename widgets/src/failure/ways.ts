@@ -4,9 +4,9 @@ import type { Ack, FailureView, Way } from "../protocol";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
 import { dollars, duration } from "../shared/format";
-import type { Host } from "../shared/later";
+import type { Host } from "../shared/lazypart";
 import type { Model } from "../shared/model";
-import { canGo, goTo } from "../shared/place";
+import { canGo, goTo } from "../shared/celllinks";
 
 /** Makes the ways on; `update` shows those that there are now. */
 export function ways(model: Model, host: Host, failureNow: () => FailureView | undefined): { element: HTMLElement; update: () => void } {

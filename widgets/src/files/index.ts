@@ -6,7 +6,7 @@ import { Takings, type Taking } from "./taking";
 import { h, setText, type View } from "../shared/dom";
 import { fileList } from "../shared/filediff";
 import { plural } from "../shared/format";
-import type { Host, Part } from "../shared/later";
+import type { Host, Part } from "../shared/lazypart";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import style from "./files.css";

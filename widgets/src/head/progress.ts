@@ -17,7 +17,7 @@ export function progress(model: Model): { element: HTMLElement; update: () => vo
   function update(): void {
     const rows = rowsOf(model.header);
     const now = model.originUs + model.now();
-    const left = (row: StepProgress): string => (model.rests ? "" : leftText(row, now));
+    const left = (row: StepProgress): string => (model.isHalted ? "" : leftText(row, now));
     const texts = rows.map((row) => [wordsOf(row), left(row)]);
     if (JSON.stringify([rows, texts]) === shown) return;
     shown = JSON.stringify([rows, texts]);

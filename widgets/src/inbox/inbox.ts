@@ -1,12 +1,12 @@
 // State of the open questions as sent by the kernel, and the messages about them.
 
 import type { Asked, Inbox, InboxDelta } from "../protocol";
-import { Channel, type Follower, type Wire } from "../shared/channel";
+import { Channel, type ChannelState, type Wire } from "../shared/channel";
 import type { Connected } from "../shared/model";
 import type { Question } from "../prompt/types";
 
 /** The state, which one view draws. */
-export class Asking implements Follower {
+export class Asking implements ChannelState {
   readonly questions = new Map<string, Question>();
   connected: Connected = "connecting";
   /** Number of the last delta that is in here. */
@@ -55,14 +55,14 @@ export class InboxChannel extends Channel<Inbox | InboxDelta> {
     this.#asking = asking;
   }
 
-  protected override take(message: Inbox | InboxDelta): void {
+  protected override receive(message: Inbox | InboxDelta): void {
     if (message.type === "inbox") {
       if (message.view !== this.view) return;
       this.#asking.forget(message.asked);
       this.#asking.take(message);
-      this.greeted();
-    } else if (!this.isGreeting) {
-      if (message.after > this.#asking.last) this.greet();
+      this.endHandshake();
+    } else if (!this.isInHandshake) {
+      if (message.after > this.#asking.last) this.startHandshake();
       else this.#asking.take(message);
     }
   }

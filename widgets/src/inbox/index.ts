@@ -5,7 +5,7 @@ import { away, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
 import { isHosted } from "../shared/channel";
 import { h, setText } from "../shared/dom";
-import { contain } from "../shared/keys";
+import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { kernelStopped } from "../shared/words";
 import { Asking, InboxChannel } from "./inbox";
@@ -24,7 +24,7 @@ function render({ model: wire, el }: RenderProps): () => void {
   const prompt = new Prompt({ answer, away: away(asking), now: () => asking.now(), drafts });
   const notice = h("p", { class: "notice", role: "status" });
   const root = h("div", { class: "divebook divebook-inbox" }, notice, prompt.element);
-  contain(root);
+  containKeys(root);
   el.append(root);
   const forget = onThemeChange(root);
 

@@ -4,7 +4,7 @@
 
 import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from "./jupyterlab";
 import { h } from "../shared/dom";
-import { contain } from "../shared/keys";
+import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { Differences } from "./differences";
 import "./compared.css";
@@ -47,6 +47,6 @@ export function lead(shown: HTMLElement): HTMLElement | null {
   bar.append(...new Differences(rows, root).parts);
   onThemeChange(bar);
   root.classList.add("divebook-compared");
-  contain(root);
+  containKeys(root);
   return bar;
 }

@@ -1,7 +1,7 @@
 // Decoder of a run in a saved notebook: unpacked up to a size limit, and refused with a sentence unless each part is valid.
 
 import type { EventBlock, Recording, PackedRun, SpanBlock } from "../protocol";
-import { unpacked } from "../shared/unpack";
+import { unpackText } from "../shared/unpack";
 import { valueText } from "../shared/values";
 import { anything, having, isObject, listOf, number, orNull, tableOf, text, truth } from "./check";
 
@@ -82,7 +82,7 @@ export function checkSaved(data: unknown): PackedRun {
 /** Returns the recording of a saved run; rejects with a sentence. */
 export async function decode(saved: PackedRun): Promise<Recording> {
   if (saved.recording === "") throw new Error("it was too large to be saved");
-  return checkRecording(JSON.parse(await unpacked(saved.recording, MOST_UNPACKED)));
+  return checkRecording(JSON.parse(await unpackText(saved.recording, MOST_UNPACKED)));
 }
 
 /** Returns unpacked data as the recording that it is; throws a sentence. */

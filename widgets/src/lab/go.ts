@@ -1,11 +1,11 @@
 // Navigation from a view to a line of a cell, and the current text of cells for views.
 
 import type { Cell, Panel, Tracker } from "./jupyterlab";
-import { guide, type Wanted } from "../shared/place";
+import { provideNavigation, type CellLine } from "../shared/celllinks";
 
 /** Listens to the views of all notebooks. */
 export function goToLines(tracker: Tracker): void {
-  guide((wanted, from) => {
+  provideNavigation((wanted, from) => {
     tracker.forEach((panel) => { if (panel.node.contains(from)) show(panel, wanted); });
   }, (cell, from) => {
     let text: string | null = null;
@@ -18,7 +18,7 @@ function cellOf({ content }: Panel, cell: string): Cell | undefined {
   return content.widgets.find(({ model }) => model.id === cell);
 }
 
-function show({ content }: Panel, { cell, line }: Wanted): void {
+function show({ content }: Panel, { cell, line }: CellLine): void {
   const index = content.widgets.findIndex(({ model }) => model.id === cell);
   const found = content.widgets[index];
   if (found === undefined) return;

@@ -11,7 +11,7 @@ import { MIME } from "./decode";
 import { offerPanel, type PanelPart } from "./panel";
 import { savedRun } from "./view";
 import type { View } from "../shared/dom";
-import type { Load } from "../shared/later";
+import type { Load } from "../shared/lazypart";
 import style from "inline:style";
 
 const RANK = 40; // HTML has 50: JupyterLab prefers what is lower

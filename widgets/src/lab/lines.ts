@@ -2,16 +2,16 @@
 // line.py), or which a page that was loaded later asks it for.
 
 import type { Ack } from "../protocol";
-import { freshId, type Told, type Wire } from "../shared/channel";
+import { freshId, type KernelMessage, type Wire } from "../shared/channel";
 import type { Comm, Kernel, Panel, Tracker } from "./jupyterlab";
 
 const ENDS = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 
 /** Called for each line that a kernel has; returns what ends the conversation. */
-export type Met<T extends Told> = (kernel: Kernel, wire: Wire<T>) => () => void;
+export type Met<T extends KernelMessage> = (kernel: Kernel, wire: Wire<T>) => () => void;
 
 /** Follows the kernels of all notebooks, those included that are opened later. */
-export function followLines<T extends Told>(tracker: Tracker, target: string, met: Met<T>): void {
+export function followLines<T extends KernelMessage>(tracker: Tracker, target: string, met: Met<T>): void {
   const known = new WeakSet<Kernel>();
   const listen = (kernel: Kernel | null | undefined): void => {
     if (kernel === null || kernel === undefined || known.has(kernel)) return;
@@ -26,7 +26,7 @@ export function followLines<T extends Told>(tracker: Tracker, target: string, me
   tracker.widgetAdded.connect((_, panel) => { look(panel); });
 }
 
-function follow<T extends Told>(kernel: Kernel, target: string, met: Met<T>): void {
+function follow<T extends KernelMessage>(kernel: Kernel, target: string, met: Met<T>): void {
   const open = new Map<string, () => void>();
   const take = (comm: Comm): void => {
     open.set(comm.commId, met(kernel, wireOf<T>(comm)));
@@ -56,7 +56,7 @@ async function commsOf(kernel: Kernel, target: string): Promise<string[]> {
 }
 
 /** Makes of a comm what channels speak through. */
-function wireOf<T extends Told>(comm: Comm): Wire<T> {
+function wireOf<T extends KernelMessage>(comm: Comm): Wire<T> {
   const receivers = new Set<(message: T | Ack) => void>();
   comm.onMsg = ({ content }) => { for (const receive of receivers) receive(content.data as T | Ack); };
   return {

@@ -2,8 +2,8 @@
 
 import type { Conversation, ConversationPart, EventBlock, PathView, PendingView, Recording, StateView } from "../protocol";
 import type { Replay, ReplayHost } from "../replay/replay";
-import type { SaidThen } from "../replay/said";
-import type { Filled } from "../replay/stepping";
+import type { RequestMessages } from "../replay/requestmessages";
+import type { ReplaySource } from "../replay/stepping";
 
 const KEPT_EVERY = 200;
 const MODEL_CALLS = ["agent_response", "cached_response"];
@@ -12,7 +12,7 @@ const MODEL_CALLS = ["agent_response", "cached_response"];
 type Cells = Map<string, Map<string, unknown>>;
 
 /** Answers what a replay asks, from a recording alone. */
-export class RecordedHost implements Filled {
+export class RecordedHost implements ReplaySource {
   readonly #recording: Recording;
   readonly #kept: Cells[];
   readonly #rows: Map<number, number>;
@@ -46,11 +46,11 @@ export class RecordedHost implements Filled {
   };
 
   // eslint-disable-next-line @typescript-eslint/require-await -- same
-  readonly saidAt = async (sequence: number): Promise<SaidThen> => saidBy(this.#recording, sequence);
+  readonly messagesAt = async (sequence: number): Promise<RequestMessages> => saidBy(this.#recording, sequence);
 
   // eslint-disable-next-line @typescript-eslint/require-await -- same
   async fill(replay: Replay): Promise<void> {
-    replay.take(this.events);
+    replay.add(this.events);
   }
 
   close(): void { /* nothing is open */ }
@@ -122,7 +122,7 @@ function view(sequence: number, cells: Cells): StateView {
 }
 
 /** Returns what the model that was asked last was sent and had answered by then, as `recorded.py` does. */
-function saidBy({ spans, members, conversations }: Recording, sequence: number): SaidThen {
+function saidBy({ spans, members, conversations }: Recording, sequence: number): RequestMessages {
   let found = -1;
   spans.id.forEach((_, row) => {
     const [first, best] = [spans.sequence[row] ?? Infinity, spans.sequence[found] ?? 0];

@@ -2,15 +2,15 @@
 
 import type { Ack, Conversation, Detail, QuestionView as Question, Recording, PackedRun } from "../protocol";
 import { h, longText, type View } from "../shared/dom";
-import { contain } from "../shared/keys";
-import { type Host, later, type Load } from "../shared/later";
+import { containKeys } from "../shared/keys";
+import { type Host, lazyPart, type Load } from "../shared/lazypart";
 import { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { moment } from "../shared/times";
 import { valueText } from "../shared/values";
 import { tabs } from "../live/tabs";
 import { closedSign, closedText } from "../prompt/answers";
-import { stepping } from "../replay/stepping";
+import { replaySection } from "../replay/stepping";
 import "../replay/replay.css";
 import { header } from "../head/header";
 import { rowsOf } from "../head/progress";
@@ -38,7 +38,7 @@ function refused(data: unknown, why: string, plain: string): View {
   const where = store === "" ? "" : ` Its log was in ${oneLine(store, 200)}.`;
   const told = h("p", { class: "db-refused", role: "note" }, `This run cannot be replayed here: ${oneLine(why, 300)}.${where}`);
   const element = h("div", { class: "divebook db-saved" }, told, plain === "" ? false : longText(plain));
-  contain(element);
+  containKeys(element);
   return { element, destroy: () => undefined };
 }
 
@@ -47,12 +47,12 @@ export function recordedRun(saved: PackedRun, recording: Recording, load: Load):
   const model = new Model();
   const kept = new RecordedHost(recording);
   const root = h("div", { class: "divebook db-root db-saved" });
-  contain(root);
+  containKeys(root);
   const rows = new Map(recording.spans.id.map((id, row) => [id, row]));
   const connection = {
     control: (): Promise<Ack> => Promise.resolve({ type: "ack", id: "", accepted: false, text: "this is a saved run" }),
   };
-  const step = stepping(() => kept, (at) => { model.stand(at); });
+  const step = replaySection(() => kept, (at) => { model.setPosition(at); });
   const host: Host = {
     root,
     detail: (id, receive) => { void details(kept, recording.members[rows.get(id) ?? -1] ?? [], id).then(receive); },
@@ -66,13 +66,13 @@ export function recordedRun(saved: PackedRun, recording: Recording, load: Load):
     control: connection.control,
     replay: (sequence) => { step.go(sequence); },
   };
-  const picture = later(model, () => model.view === "timeline" && model.spans.total > 0, () => load("timeline"), host);
-  const spread = later(model, () => rowsOf(model.header).some((step) => step.spread.length > 0), () => load("spread"), host);
-  const failure = later(model, () => model.failures.total > 0, () => load("failure"), host);
-  const workflow = later(model, () => model.graph.steps.length > 1, () => load("graph"), host);
-  const chat = later(model, () => model.view === "chat", () => load("turn"), host);
-  const values = later(model, () => recording.variables.length > 0, () => load("variables"), host);
-  const files = later(model, () => recording.workspaces.length > 0, () => load("files"), host);
+  const picture = lazyPart(model, () => model.view === "timeline" && model.spans.total > 0, () => load("timeline"), host);
+  const spread = lazyPart(model, () => rowsOf(model.header).some((step) => step.spread.length > 0), () => load("spread"), host);
+  const failure = lazyPart(model, () => model.failures.total > 0, () => load("failure"), host);
+  const workflow = lazyPart(model, () => model.graph.steps.length > 1, () => load("graph"), host);
+  const chat = lazyPart(model, () => model.view === "chat", () => load("turn"), host);
+  const values = lazyPart(model, () => recording.variables.length > 0, () => load("variables"), host);
+  const files = lazyPart(model, () => recording.workspaces.length > 0, () => load("files"), host);
   const choice = tabs(model, { chat: [chat.element], timeline: [workflow.element, picture.element] });
   const views: View[] = [header(root, model, connection, spread), failure, answers(recording.questions), results(kept, recording), choice, chat, workflow, picture, files, values, step]; // as in the live view
   const [top, ...rest] = views.map((view) => view.element);

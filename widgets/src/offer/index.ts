@@ -2,10 +2,10 @@
 
 import type { RenderProps } from "@anywidget/types";
 import type { Offer } from "../protocol";
-import { Channel, type Follower, type Wire } from "../shared/channel";
+import { Channel, type ChannelState, type Wire } from "../shared/channel";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
-import { contain } from "../shared/keys";
+import { containKeys } from "../shared/keys";
 import type { Connected } from "../shared/model";
 import { onThemeChange } from "../shared/theme";
 import { kernelStopped } from "../shared/words";
@@ -14,7 +14,7 @@ import "./offer.css";
 const GONE = kernelStopped("choose here.");
 
 /** What is known of the kernel. */
-class Standing implements Follower {
+class Standing implements ChannelState {
   readonly last = 0;
   connected: Connected = "connecting";
 
@@ -32,9 +32,9 @@ class OfferChannel extends Channel<Offer> {
     super(wire, standing);
   }
 
-  protected override take(offer: Offer): void {
-    if (offer.view !== this.view || !this.isGreeting) return;
-    this.greeted();
+  protected override receive(offer: Offer): void {
+    if (offer.view !== this.view || !this.isInHandshake) return;
+    this.endHandshake();
     this.told(offer);
   }
 }
@@ -73,7 +73,7 @@ function render({ model: wire, el }: RenderProps): () => void {
     setText(status, isGone ? GONE : said);
   }
 
-  contain(root);
+  containKeys(root);
   el.append(root);
   const forget = onThemeChange(root);
   return () => {

@@ -6,7 +6,7 @@ import { fileDiffs, fileList } from "../shared/filediff";
 import { oneLine } from "../shared/text";
 import { branchOf } from "../shared/words";
 import { ago, countdown } from "../shared/times";
-import { shown, valueText } from "../shared/values";
+import { truncate, valueText } from "../shared/values";
 import { asking, factsOf, forOthers, KINDS, valueView, type Action, type Asking } from "./kinds";
 import { asSchema, isRecord, titleOf } from "./schema";
 import type { PromptHost, Question } from "./types";
@@ -108,7 +108,7 @@ export class Card {
   reach(): void {
     const [words, isWrong] = this.#said;
     const away = this.#away();
-    setText(this.#status, shown(away || words, 2000));
+    setText(this.#status, truncate(away || words, 2000));
     this.#status.classList.toggle("wrong", isWrong || away !== "");
     this.#refresh();
   }
@@ -242,7 +242,7 @@ export class Card {
 }
 
 function paragraph(name: string, text: string): HTMLElement {
-  return h("p", { class: name, tabindex: text.length > LONG ? 0 : null }, shown(text, MOST_TEXT));
+  return h("p", { class: name, tabindex: text.length > LONG ? 0 : null }, truncate(text, MOST_TEXT));
 }
 
 /** Shows what the run has seen, beside the question. */

@@ -2,7 +2,7 @@
 
 import { h, setText } from "../shared/dom";
 import { button, newId, setAttribute } from "../shared/element";
-import { shown } from "../shared/values";
+import { truncate } from "../shared/values";
 import { titleFor, type Control, type Make, type Request } from "./control";
 import { asSchema, isRecord, list, nodeOf, numeric, resolve, schemas, text, titleOf, variants, type Schema } from "./schema";
 import { empty, groupTitle } from "./simple";
@@ -22,7 +22,7 @@ function grouped(request: Request, ...parts: (Node | false)[]): Group {
   const errorId = newId();
   const error = h("div", { id: errorId, class: "error" });
   const description = text(request.node.schema["description"]);
-  const hint = description !== "" && h("div", { class: "hint" }, shown(description, 2000));
+  const hint = description !== "" && h("div", { class: "hint" }, truncate(description, 2000));
   const isWhole = request.depth === 0 || request.isBare === true;
   const element = isWhole
     ? h("div", { class: "form" }, hint, ...parts, error)
@@ -143,7 +143,7 @@ export function array(request: Request, make: Make): Control {
 
 function itemNoun(request: Request, items: Schema | undefined): string {
   const title = text(resolve(items ?? {}, request.root)["title"]);
-  return (title === "" ? "entry" : shown(title, 40)).toLowerCase();
+  return (title === "" ? "entry" : truncate(title, 40)).toLowerCase();
 }
 
 /** Tells the form that something in it changed that was not typed. */
@@ -190,7 +190,7 @@ const TYPE_WORDS: Record<string, string> = { string: "Text", integer: "Whole num
 
 function variantTitle(schema: Schema, index: number): string {
   const type = TYPE_WORDS[text(schema["type"])] ?? `Kind ${index + 1}`;
-  return shown(titleOf(schema, type), 80);
+  return truncate(titleOf(schema, type), 80);
 }
 
 /** Returns the alternative that a value fits best. */

@@ -3,7 +3,7 @@
 import { h, setText } from "../shared/dom";
 import { newId, setAttribute } from "../shared/element";
 import { plural } from "../shared/format";
-import { shown } from "../shared/values";
+import { truncate } from "../shared/values";
 import { list, numeric, text, titleOf, type Node, type Schema } from "./schema";
 import type { Problem } from "./validate";
 
@@ -37,7 +37,7 @@ export type Make = (request: Request) => Control;
 const MOST_TEXT = 2000;
 
 export function titleFor({ node, name }: Request): string {
-  return shown(titleOf(node.schema, name), 200);
+  return truncate(titleOf(node.schema, name), 200);
 }
 
 /** The input of a single value with all that belongs to it. */
@@ -76,7 +76,7 @@ function hintFor(schema: Schema): string {
   const description = text(schema["description"]).trim();
   const examples = list(schema["examples"]).slice(0, 3).map((one) => (typeof one === "string" ? one : JSON.stringify(one)));
   const parts = [description, allowed, examples.length > 0 ? `for example ${examples.join(", ")}` : ""];
-  return shown(parts.filter((part) => part !== "").join(" · "), MOST_TEXT);
+  return truncate(parts.filter((part) => part !== "").join(" · "), MOST_TEXT);
 }
 
 function* ranges(schema: Schema): Generator<string> {

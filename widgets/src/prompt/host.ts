@@ -1,6 +1,6 @@
 // Page-wide data of prompts: drafts, and the notice if there is no kernel to answer to.
 
-import type { Follower } from "../shared/channel";
+import type { ChannelState } from "../shared/channel";
 import { kernelStopped } from "../shared/words";
 import type { Draft, PromptHost } from "./types";
 
@@ -8,7 +8,7 @@ import type { Draft, PromptHost } from "./types";
 export const drafts = new Map<string, Draft>();
 
 /** Returns what tells why nothing can be sent, and how to go on. */
-export function away(follower: Pick<Follower, "connected">): PromptHost["away"] {
+export function away(follower: Pick<ChannelState, "connected">): PromptHost["away"] {
   return ({ interrupt_id: id }) => follower.connected === "detached"
     ? kernelStopped(`answer here, or %dive answer ${id} ANSWER`)
     : "";

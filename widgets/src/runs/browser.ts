@@ -9,7 +9,7 @@ import { copyButton } from "../shared/copy";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import { dollars } from "../shared/format";
-import { contain } from "../shared/keys";
+import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { zone } from "../shared/times";
 import { kernelStopped } from "../shared/words";
@@ -69,7 +69,7 @@ export class Browser implements View {
     const head = h("div", { class: "row head" }, h("h2", {}, "Runs"), this.#sum, this.#forYou, h("span", { class: "grow" }), h("span", { class: "soft small" }, `live · times in ${zone()}`), frame);
     const list = h("div", { class: "list" }, this.#bulk.element, this.#rows.element, this.#none, this.#foot);
     this.element.append(head, this.#notice, this.#filters.element, h("div", { class: "lay" }, list, this.#box));
-    contain(this.element);
+    containKeys(this.element);
     this.#forget = onThemeChange(this.element);
     this.#asking.changed = () => { this.#showQuestions(); };
     this.#showQuestions();

@@ -24,11 +24,11 @@ export class RunsChannel extends InboxChannel {
 
   /** Asks to do something with runs; resolves when the kernel has done or refused it. */
   wish(command: Command, executions: string[], tags: string[] = []): Promise<Ack> {
-    return this.insist({ type: "wish", id: freshId(), command, executions, tags });
+    return this.sendUntilAcknowledged({ type: "wish", id: freshId(), command, executions, tags });
   }
 
-  protected override take(message: Told): void {
-    if (message.type !== "runs") super.take(message);
+  protected override receive(message: Told): void {
+    if (message.type !== "runs") super.receive(message);
     else if (message.view === "" || message.view === this.view) this.#listed(message);
   }
 }

@@ -6,7 +6,7 @@ import { h, longText, setText } from "../shared/dom";
 import { setAttribute } from "../shared/element";
 import { duration } from "../shared/format";
 import type { Model } from "../shared/model";
-import { oneLine, printed } from "../shared/text";
+import { oneLine, terminalText } from "../shared/text";
 import { valueText } from "../shared/values";
 import { closedText } from "../prompt/answers";
 import { SIGNS } from "../timeline/kinds";
@@ -53,7 +53,7 @@ export class CallLine {
     setAttribute(this.#what, "title", given);
     const output = model.streams.get(call.id)?.get("output");
     this.printed.hidden = output === undefined;
-    setText(this.printed, output === undefined ? "" : latest(printed(output.text), output.length > output.text.length));
+    setText(this.printed, output === undefined ? "" : latest(terminalText(output.text), output.length > output.text.length));
     const waits = asked.at(-1)?.status === "pending";
     [this.#call, this.#note, this.#asked] = [call, isKnown ? spans.text(call.id, "note") : "", asked];
     const came = waits ? "? waits for you" : status === "running" ? `${SIGNS["running"] ?? ""} running` : status === "cancelled" ? "◼ cancelled" : this.#outcome(call, status);
