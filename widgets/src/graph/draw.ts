@@ -7,8 +7,28 @@ import { oneLine } from "../shared/text";
 import { HEIGHT, MOST_CONDITION, WIDTH, conditionText, type PlacedEdge, type Point } from "./layout";
 import type { StepStatus, StepState } from "./stepstate";
 
-export const SIGNS: Record<StepStatus, string> = { pending: "○", untaken: "–", running: "▸", stopped: "‖", waiting: "?", completed: "✓", failed: "✕", cancelled: "◼", caught: "↷" };
-export const WORDS: Record<StepStatus, string> = { pending: "not yet", untaken: "not taken", running: "running", stopped: "stopped in it", waiting: "waits for you", completed: "completed", failed: "failed", cancelled: "cancelled", caught: "failed, went on elsewhere" };
+export const SIGNS: Record<StepStatus, string> = {
+  pending: "○",
+  untaken: "–",
+  running: "▸",
+  stopped: "‖",
+  waiting: "?",
+  completed: "✓",
+  failed: "✕",
+  cancelled: "◼",
+  caught: "↷",
+};
+export const WORDS: Record<StepStatus, string> = {
+  pending: "not yet",
+  untaken: "not taken",
+  running: "running",
+  stopped: "stopped in it",
+  waiting: "waits for you",
+  completed: "completed",
+  failed: "failed",
+  cancelled: "cancelled",
+  caught: "failed, went on elsewhere",
+};
 /** Display names of step types, if they differ from the type. */
 const TYPES: Record<string, string> = { interrupt: "question" };
 const NAME_LENGTH = 14;
@@ -27,22 +47,22 @@ export function drawStep(step: GraphStep, { x, y }: Point): StepDrawing {
   const sign = svg("text", { x: 14, y: HEIGHT / 2 + 5, class: "sign", "text-anchor": "middle", ...HIDDEN });
   const visits = svg("text", { x: WIDTH - 8, y: HEIGHT / 2 - 3, class: "visits", "text-anchor": "end", ...HIDDEN });
   const name = svg("text", { x: 27, y: HEIGHT / 2 - 2, class: "name", ...HIDDEN }, oneLine(step.name, NAME_LENGTH));
-  const about = (TYPES[step.type] ?? step.type) + (step.each ? " · each item" : "");
-  const type = svg("text", { x: 27, y: HEIGHT / 2 + 12, class: "type", ...HIDDEN }, oneLine(about, 24));
+  const typeText = (TYPES[step.type] ?? step.type) + (step.each ? " · each item" : "");
+  const type = svg("text", { x: 27, y: HEIGHT / 2 + 12, class: "type", ...HIDDEN }, oneLine(typeText, 24));
   const box = svg("rect", { width: WIDTH, height: HEIGHT, rx: step.type === "prompt" ? 10 : 3, class: "box" });
   const behind = step.each && svg("rect", { x: 4, y: 4, width: WIDTH, height: HEIGHT, rx: 3, class: "box behind" });
   const parts = [title, behind, box, sign, name, type, visits].filter((part) => part !== false);
   const element = svg("g", { class: "step", role: "button", tabindex: -1, transform: `translate(${x - WIDTH / 2} ${y - HEIGHT / 2})` }, ...parts);
   const showState = (state: StepState, progress: StepProgress | undefined): void => {
     const progressText = progress === undefined ? "" : progressOf(progress);
-    const statusText = state.status === "waiting" || state.status === "untaken" ? WORDS[state.status] : about;
+    const statusText = state.status === "waiting" || state.status === "untaken" ? WORDS[state.status] : typeText;
     setText(type, oneLine(progressText || statusText, 24));
     element.setAttribute("data-status", state.status);
     setText(sign, SIGNS[state.status]);
     setText(visits, state.visits > 1 ? `×${state.visits}` : "");
     const times = state.visits > 1 ? `, ${state.visits} visits` : "";
     const statusWords = [WORDS[state.status] + times, progressText].filter(Boolean).join(", ");
-    setText(title, `${oneLine(step.name, 400)} (${oneLine(about, 100)}): ${statusWords}`);
+    setText(title, `${oneLine(step.name, 400)} (${oneLine(typeText, 100)}): ${statusWords}`);
   };
   return { element, showState };
 }

@@ -47,8 +47,11 @@ export class GraphView implements View {
 
   constructor(host: GraphHost) {
     this.#host = host;
-    const arrow = svg("marker", { id: this.#arrow, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse" }, svg("path", { d: "M 0 0.5 L 7 4 L 0 7.5 z", class: "arrow" }));
-    this.#canvas = svg("svg", { role: "group", "aria-label": "Steps of the workflow; arrow keys go from step to step, Enter selects" }, svg("defs", {}, arrow), this.#scene);
+    const tip = svg("path", { d: "M 0 0.5 L 7 4 L 0 7.5 z", class: "arrow" });
+    const markerSize = { viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 8, markerHeight: 8 };
+    const arrow = svg("marker", { id: this.#arrow, ...markerSize, orient: "auto-start-reverse" }, tip);
+    const label = "Steps of the workflow; arrow keys go from step to step, Enter selects";
+    this.#canvas = svg("svg", { role: "group", "aria-label": label }, svg("defs", {}, arrow), this.#scene);
     const tools = h(
       "div",
       { class: "seg", role: "group", "aria-label": "Zoom" },
@@ -88,7 +91,7 @@ export class GraphView implements View {
   }
 
   /** Mark the step of a replay's position, and scroll to it. */
-  mark(step: string | null): void {
+  markReplayStep(step: string | null): void {
     if (step === this.#replayStep) return;
     this.#replayStep = step;
     for (const [name, { element }] of this.#steps) {

@@ -262,11 +262,11 @@ function coordinates(cells: Map<string, Cell>, chains: EdgeCells[], edges: Graph
   const starts = gaps.map((_, layer) => gaps.slice(0, layer).reduce((sum, gap) => sum + gap + WIDTH, 0));
   const point = ({ layer, y }: Cell): Point => ({ x: (starts[layer] ?? 0) + WIDTH / 2, y: y - top });
   const steps = new Map([...cells].map(([name, one]) => [name, point(one)]));
-  const placed = chains.map(({ edge, cells: chain, isBack }) => ({ edge, isBack, points: chain.map(point) }));
+  const placedEdges = chains.map(({ edge, cells: chain, isBack }) => ({ edge, isBack, points: chain.map(point) }));
   const loops = edges.filter(({ source, target }) => source === target).map((edge) => ({ edge, isBack: true, points: [] }));
   return {
     steps,
-    edges: [...placed, ...loops],
+    edges: [...placedEdges, ...loops],
     width: (starts.at(-1) ?? 0) + WIDTH,
     height: bottom - top,
   };

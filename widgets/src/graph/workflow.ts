@@ -23,7 +23,7 @@ export function workflow(model: Model): View {
       const isAtEnd = model.isOver && position.sequence >= model.last;
       graph.update(model.graph, statesAt(model, position), [], isAtEnd);
     }
-    graph.mark(position?.step ?? null);
+    graph.markReplayStep(position?.step ?? null);
   };
   const onChange = (change: Change): void => {
     const isShown = ["spans", "questions", "graph", "header", "connection", "position"].includes(change);

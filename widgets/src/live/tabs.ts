@@ -24,6 +24,7 @@ export function tabs(model: Model, parts: Readonly<Record<RunTab, readonly HTMLE
     model.show(view);
   }
 
+  /** Show the tabs after the first model call. Switch a run with one step to the chat, unless a person has chosen a tab. */
   function showTabs(): void {
     const { spans } = model;
     if (element.hidden && rootsOf(spans, nextId).length > 0) element.hidden = false;
@@ -31,6 +32,7 @@ export function tabs(model: Model, parts: Readonly<Record<RunTab, readonly HTMLE
     if (!hasUserChoice && !element.hidden && model.graph.steps.length < 2) model.show("chat");
   }
 
+  /** Mark the selected tab, and hide the elements of the other one. */
   function showTab(): void {
     TABS.forEach(([name], place) => {
       const isShown = name === model.view;

@@ -14,13 +14,15 @@ async function start(): Promise<void> {
   const messages = document.querySelector("#told");
   if (main === null || messages === null) throw new Error("the page has lost its places");
   const names = (main.dataset["parts"] ?? "").split(" ");
-  const { valid: sound, faults } = partsOf(document, [...new Set([...REQUIRED, ...names])]);
-  messages.replaceChildren(...[...faults.values()].map((fault) => h("p", { class: "fault", role: "alert" }, `${fault} Get the file again from where it came from.`)));
+  const { valid: validParts, faults } = partsOf(document, [...new Set([...REQUIRED, ...names])]);
+  const notices = [...faults.values()].map((fault) =>
+    h("p", { class: "fault", role: "alert" }, `${fault} Get the file again from where it came from.`));
+  messages.replaceChildren(...notices);
   if (REQUIRED.some((name) => faults.has(name))) {
     messages.append(h("p", {}, "So the run cannot be shown."));
     return;
   }
-  const unpackPart = (name: string): Promise<string> => unpackText(sound.get(name) ?? "", UNPACK_LIMIT);
+  const unpackPart = (name: string): Promise<string> => unpackText(validParts.get(name) ?? "", UNPACK_LIMIT);
   const script = document.createElement("script");
   script.textContent = await unpackPart("viewer");
   document.head.append(script);
@@ -31,5 +33,7 @@ async function start(): Promise<void> {
 }
 
 start().catch((error: unknown) => {
-  document.querySelector("#told")?.append(h("p", { class: "fault", role: "alert" }, `This run cannot be shown: ${error instanceof Error ? error.message : String(error)}`));
+  const reason = error instanceof Error ? error.message : String(error);
+  const notice = h("p", { class: "fault", role: "alert" }, `This run cannot be shown: ${reason}`);
+  document.querySelector("#told")?.append(notice);
 });

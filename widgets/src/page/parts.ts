@@ -2,8 +2,8 @@
 // content and reads them in Python.
 
 const KIND = "application/vnd.divebook.part";
-const MARK = "\x7f"; // starts a reference to the table of texts
-const LITERAL = "'"; // after a mark: the rest is a literal text that starts with a mark
+const REFERENCE_MARK = "\x7f"; // starts a reference to the table of texts
+const LITERAL_MARK = "'"; // after a mark: the rest is a literal text that starts with a mark
 /** Lookup table of CRC-32 (reflected polynomial 0xedb88320). */
 const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   let crc = byte;
@@ -58,8 +58,8 @@ export function withTexts(json: string, texts: readonly string[]): unknown {
 
 /** Resolve a reference to the table; return other texts unchanged. */
 function resolveText<T>(value: string, texts: readonly T[]): T | string {
-  if (!value.startsWith(MARK)) return value;
-  if (value[1] === LITERAL) return value.slice(2);
+  if (!value.startsWith(REFERENCE_MARK)) return value;
+  if (value[1] === LITERAL_MARK) return value.slice(2);
   const text = texts[Number(value.slice(1))];
   if (text === undefined) throw new Error("one of its texts is missing");
   return text;

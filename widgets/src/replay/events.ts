@@ -46,7 +46,7 @@ export class EventList {
   /** Return the row of a position, counted from 0, or the row of the nearest listed event before it. */
   #rowOf(place: number): number {
     if (this.#places === null) return place - 1;
-    const after = this.#places.findIndex((listed) => listed > place);
+    const after = this.#places.findIndex((listedPlace) => listedPlace > place);
     return (after < 0 ? this.#places.length : after) - 1;
   }
 

@@ -20,7 +20,7 @@ const SPEEDS = [1, 5, 20, 100, 500];
 const CACHE_SIZE = 64; // cached positions
 const MOST_REQUESTS = 3; // open requests: a slow answer delays no jump, and playing does not request more than is answered
 const KEYS = "← →: one event back, on | Home End: to the beginning, to the end | Space: play, pause | B: next breakpoint";
-const BY: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["operation", "call"], ["variable", "variable"], ["path", "branch"], ["error", "error"]];
+const BREAKPOINT_KINDS: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["operation", "call"], ["variable", "variable"], ["path", "branch"], ["error", "error"]];
 
 /** Data source for positions and events. A request that fails is rejected with the reason. */
 export interface ReplayHost {
@@ -136,7 +136,13 @@ export class Replay implements View {
       tool("▶", "One event forward (→)", () => { player.step(1); }),
       tool("▶|", "To the end (End)", () => { this.#goTo(player.log.length); }),
       speed,
-      h("span", { class: "row jump" }, tool("‹", "Previous event of this type", () => { seekType(-1); }), this.#type, tool("›", "Next event of this type", () => { seekType(1); })),
+      h(
+        "span",
+        { class: "row jump" },
+        tool("‹", "Previous event of this type", () => { seekType(-1); }),
+        this.#type,
+        tool("›", "Next event of this type", () => { seekType(1); }),
+      ),
       tool("‹●", "Previous breakpoint", () => { player.seekBreakpoint(-1); }),
       tool("●›", "Next breakpoint (b)", () => { player.seekBreakpoint(1); }),
       this.#place,
@@ -146,11 +152,15 @@ export class Replay implements View {
 
   /** Create the buttons that go to the next error, question, model call or change of a variable. */
   #goToButtons(): HTMLElement {
+    const keyButton = (name: string, key: string, label: string, action: () => void): HTMLElement =>
+      button(name, action, { class: "small", "aria-keyshortcuts": key, "aria-label": label, title: `${label} (${key})` });
     const goToButton = (name: string, key: string, isMatch: (entry: Entry) => boolean): HTMLElement =>
-      button(name, () => { this.#seekOrReport(1, isMatch, name); }, { class: "small", "aria-keyshortcuts": key, "aria-label": `Go to the ${name}`, title: `Go to the ${name} (${key})` });
+      keyButton(name, key, `Go to the ${name}`, () => { this.#seekOrReport(1, isMatch, name); });
     const setsVariable = (entry: Entry): boolean => changes(entry, this.#variable.value);
-    const changeButton = (name: string, key: string, direction: 1 | -1): HTMLElement =>
-      button(name, () => { this.#seekOrReport(direction, setsVariable, `${name} of ${this.#variable.value}`); }, { class: "small", "aria-keyshortcuts": key, "aria-label": `Go to the ${name} of the variable`, title: `Go to the ${name} of the variable (${key})` });
+    const changeButton = (name: string, key: string, direction: 1 | -1): HTMLElement => {
+      const seek = (): void => { this.#seekOrReport(direction, setsVariable, `${name} of ${this.#variable.value}`); };
+      return keyButton(name, key, `Go to the ${name} of the variable`, seek);
+    };
     return h(
       "div",
       { class: "row ways", role: "group", "aria-label": "Go to" },
@@ -179,7 +189,7 @@ export class Replay implements View {
   #breakpoints(): HTMLElement {
     const by = h("select", { "aria-label": "Break by" });
     const value = h("select", { "aria-label": "Break at" });
-    by.append(...BY.map(([key, label]) => h("option", { value: key }, label)));
+    by.append(...BREAKPOINT_KINDS.map(([key, label]) => h("option", { value: key }, label)));
     const kind = (): Breakpoint["by"] => by.value as Breakpoint["by"];
     const fill = (): void => {
       const options = this.#player.log.values(kind()).map((each) => h("option", { value: each }, nameOf(kind(), each)));
@@ -201,8 +211,10 @@ export class Replay implements View {
       breakpoint.isOn = box.checked;
       this.#list.update();
     });
-    const remove = button("✕", () => { this.#player.toggle(breakpoint.by, breakpoint.value); }, { class: "small", "aria-label": `Remove the breakpoint at ${breakpointText(breakpoint)}` });
-    return h("li", { class: "row" }, h("label", {}, box, ` ${breakpointText(breakpoint)}`), remove);
+    const text = breakpointText(breakpoint);
+    const onRemove = (): void => { this.#player.toggle(breakpoint.by, breakpoint.value); };
+    const remove = button("✕", onRemove, { class: "small", "aria-label": `Remove the breakpoint at ${text}` });
+    return h("li", { class: "row" }, h("label", {}, box, ` ${text}`), remove);
   }
 
   /** Set the options for event types and variables, and keep the choices. */
@@ -249,7 +261,7 @@ export class Replay implements View {
     const sequence = this.#player.log.sequenceAt(this.#player.position);
     const moment = this.#shown?.sequence === sequence ? this.#shown : this.#cache.get(sequence);
     if (moment === undefined) {
-      this.#panel.wait(sequence);
+      this.#panel.showLoading(sequence);
       this.#fetch(sequence);
       return;
     }
@@ -300,7 +312,7 @@ export class Replay implements View {
       this.#panel.show(moment.event, before?.state ?? null, moment.state);
       this.#addToCache(moment);
     } else {
-      this.#panel.ready();
+      this.#panel.clearLoading();
     }
     this.#shown = moment;
     this.#shownBefore = before;
@@ -343,5 +355,5 @@ function nameOf(by: Breakpoint["by"], value: string): string {
 
 function breakpointText({ by, value }: Breakpoint): string {
   if (by === "error") return nameOf(by, value);
-  return `${BY.find(([key]) => key === by)?.[1] ?? by}: ${nameOf(by, value)}`;
+  return `${BREAKPOINT_KINDS.find(([key]) => key === by)?.[1] ?? by}: ${nameOf(by, value)}`;
 }

@@ -17,7 +17,7 @@ const MOST_CELL = 400; // characters
 const SIGNS: Record<Row["kind"], string> = { added: "+", removed: "−", changed: "≠" };
 
 /** Parts of a state that are compared in the common table; others have tables of their own. */
-const REST = ["status", "pending", "usage", "error"] as const;
+const OTHER_PARTS = ["status", "pending", "usage", "error"] as const;
 const TABS = ["State and change", "Messages", "Event"] as const;
 type Cell = Node | string;
 type Values = Record<string, unknown>;
@@ -48,7 +48,7 @@ export class StatePanel {
   }
 
   /** Dim the panel, which shows another position, and name the event that is being loaded. */
-  wait(sequence: number): void {
+  showLoading(sequence: number): void {
     setText(this.#loading, `loading event ${sequence.toLocaleString("en")}`);
     this.#setBusy(true);
   }
@@ -63,7 +63,7 @@ export class StatePanel {
   }
 
   /** Remove the dimming: the panel shows the current position. */
-  ready(): void {
+  clearLoading(): void {
     this.#setBusy(false);
   }
 
@@ -111,20 +111,20 @@ export class StatePanel {
 function eventParts(event: DetailEvent | null): HTMLElement[] {
   if (event === null) return [h("p", { class: "hint" }, "Before the first event.")];
   const title = `Event ${event.sequence.toLocaleString("en")}: ${eventName(event.event_type)}`;
-  return [h("p", {}, h("strong", {}, title)), h("p", { class: "hint" }, exactMoment(event.recorded_us)), pre(event.data)];
+  return [h("p", {}, h("strong", {}, title)), h("p", { class: "hint" }, exactMoment(event.recorded_us)), valueBlock(event.data)];
 }
 
 /** Create the tables of the tab with the state. Without a state before, they show values only. */
 function stateParts(before: StateView | null, state: StateView): (Node | false)[] {
   const usage = Object.entries(state.usage).map(([name, value]) => `${value.toLocaleString("en")} ${name.replaceAll("_", " ")}`);
-  const facts = [state.status, ...usage];
+  const statusFacts = [state.status, ...usage];
   const after = `After event ${state.sequence.toLocaleString("en")}`;
-  const oldText = headBefore(before, state);
-  const rest = before === null ? [] : REST.flatMap((part) => diff(before[part], state[part], part));
-  const values = (name: string, old: Values | undefined, now: Values): HTMLElement => table(["", name, oldText, after], valueRows(old, now));
+  const oldHead = headBefore(before, state);
+  const otherChanges = before === null ? [] : OTHER_PARTS.flatMap((part) => diff(before[part], state[part], part));
+  const values = (name: string, old: Values | undefined, now: Values): HTMLElement => table(["", name, oldHead, after], valueRows(old, now));
   const envelope = envelopes(before, state);
   return [
-    h("p", {}, h("strong", {}, `State after event ${state.sequence.toLocaleString("en")}`), ` · ${facts.join(" · ")}`),
+    h("p", {}, h("strong", {}, `State after event ${state.sequence.toLocaleString("en")}`), ` · ${statusFacts.join(" · ")}`),
     state.error !== "" && h("p", { class: "wrong" }, truncate(state.error, 2000)),
     ...state.pending.map(({ question, path, step }) => {
       const where = [branchOf(path), step].filter((part) => part !== "").join(" › ");
@@ -134,7 +134,7 @@ function stateParts(before: StateView | null, state: StateView): (Node | false)[
     values("Variable", before === null ? undefined : withoutEnvelope(before.variables), withoutEnvelope(state.variables)),
     values("Output", before?.outputs, state.outputs),
     table(["", "Branch", "Status", "Step", "Phase"], pathRows(before?.paths, state.paths)),
-    table(["", "Also changed", oldText, after], rest.map(changeRow)),
+    table(["", "Also changed", oldHead, after], otherChanges.map(changeRow)),
     before !== null && before.variables !== state.variables && isSame(before, state) && h("p", { class: "hint" }, "This event changes nothing here."),
     Object.keys(state.inputs).length > 0 && h("details", {}, h("summary", {}, "Inputs"), inputTable(state.inputs)),
   ];
@@ -152,7 +152,7 @@ function inputTable(inputs: Values): HTMLElement {
 }
 
 function isSame(before: StateView, after: StateView): boolean {
-  return (["variables", "outputs", "paths", ...REST] as const).every((part) => diff(before[part], after[part]).length === 0);
+  return (["variables", "outputs", "paths", ...OTHER_PARTS] as const).every((part) => diff(before[part], after[part]).length === 0);
 }
 
 /** Return a row for each value, with its earlier value if it differs, followed by rows for the differences inside it. */
@@ -215,7 +215,8 @@ function facts({ status, step, visits, phase }: PathView): string[] {
 
 function table(heads: string[], rows: (Node | string)[][]): HTMLElement {
   const head = h("tr", {}, ...heads.map((name) => (name === "" ? h("td", { class: "marker" }) : h("th", { scope: "col" }, name))));
-  const body = rows.slice(0, MOST_ROWS).map((cells) => h("tr", {}, ...cells.map((one) => h("td", {}, typeof one === "string" ? oneLine(one, MOST_CELL) : one))));
+  const cellOf = (one: Node | string): HTMLElement => h("td", {}, typeof one === "string" ? oneLine(one, MOST_CELL) : one);
+  const body = rows.slice(0, MOST_ROWS).map((cells) => h("tr", {}, ...cells.map(cellOf)));
   const more = rows.length > MOST_ROWS && h("tr", {}, h("td", { colspan: heads.length }, `and ${rows.length - MOST_ROWS} more`));
   return rows.length === 0 ? h("div", { hidden: true }) : h("table", {}, h("thead", {}, head), h("tbody", {}, ...body, more));
 }
@@ -226,11 +227,11 @@ function cell(value: unknown): HTMLElement {
   if (text.length <= 80 && !text.includes("\n")) return h("code", {}, text);
   const whole = h("details", { class: "value" }, h("summary", {}, h("code", {}, oneLine(text, 80))));
   whole.addEventListener("toggle", () => {
-    if (whole.childElementCount === 1) whole.append(pre(value));
+    if (whole.childElementCount === 1) whole.append(valueBlock(value));
   });
   return whole;
 }
 
-function pre(value: unknown): HTMLElement {
+function valueBlock(value: unknown): HTMLElement {
   return h("pre", { tabindex: 0, role: "group", "aria-label": "Value" }, valueText(value, 20_000, 2));
 }

@@ -20,13 +20,13 @@ async function copy(text: string, element: HTMLButtonElement, label: string): Pr
 }
 
 /** Copy through a hidden text area next to the button, because the clipboard API needs https. */
-function copyBySelection(text: string, button: HTMLElement): void {
+function copyBySelection(text: string, copyButtonElement: HTMLElement): void {
   const area = h("textarea", { class: "db-hidden", "aria-hidden": "true" });
   area.value = text;
-  button.after(area);
+  copyButtonElement.after(area);
   area.select();
   // eslint-disable-next-line @typescript-eslint/no-deprecated -- the only way on pages without https
   document.execCommand("copy");
   area.remove();
-  button.focus();
+  copyButtonElement.focus();
 }

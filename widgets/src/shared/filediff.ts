@@ -13,7 +13,7 @@ export interface FileDiff {
   diff: string | null;
 }
 
-const FEW = 3; // up to this many files are open at first
+const MOST_OPEN = 3; // up to this many files are open at first
 const SIGNS: Record<string, [string, string]> = { added: ["A", "new"], changed: ["M", "changed"], deleted: ["D", "deleted"], renamed: ["R", "renamed"] };
 
 /** Return a value as changed files; undefined if it is something else. */
@@ -29,7 +29,7 @@ let isSplit = false; // the last choice on this page
  * an element in front of a line.
  */
 export function fileList<F extends FileDiff>(files: readonly F[], createBefore?: (file: F) => HTMLElement): HTMLElement {
-  const fileLines = files.map((file) => new FileLine(file, files.length <= FEW));
+  const fileLines = files.map((file) => new FileLine(file, files.length <= MOST_OPEN));
   const choose = (): void => {
     isSplit = !isSplit;
     choice.setAttribute("aria-pressed", String(isSplit));

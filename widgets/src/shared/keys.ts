@@ -65,7 +65,13 @@ function shortcutsOf(element: Element): string[] {
 export function keysList(root: HTMLElement): View & { button: HTMLElement } {
   const body = h("dl", { class: "db-keys-list" });
   const element = h("div", { class: "db-keys", role: "region", "aria-label": "Keys", tabindex: -1, hidden: true }, h("h3", {}, "Keys"), body);
-  const opener = button("?", () => { show(element.hidden === true); }, { class: "quiet small", title: "Keys of this view", "aria-label": "Keys of this view", "aria-keyshortcuts": "?", "aria-expanded": "false" });
+  const openButton = button("?", () => { show(element.hidden === true); }, {
+    class: "quiet small",
+    title: "Keys of this view",
+    "aria-label": "Keys of this view",
+    "aria-keyshortcuts": "?",
+    "aria-expanded": "false",
+  });
   let previousFocus: Element | null = null;
 
   /** Open or close the list. Closing returns the focus to the element that had it before. */
@@ -75,9 +81,9 @@ export function keysList(root: HTMLElement): View & { button: HTMLElement } {
       body.replaceChildren(...rowsOf(root).flatMap(([keys, effect]) => [h("dt", {}, ...keys.map((key) => h("kbd", {}, key))), h("dd", {}, effect)]));
     }
     element.hidden = !isShown;
-    setAttribute(opener, "aria-expanded", String(isShown));
+    setAttribute(openButton, "aria-expanded", String(isShown));
     if (isShown) element.focus();
-    else (root.contains(previousFocus) && previousFocus instanceof HTMLElement ? previousFocus : opener).focus();
+    else (root.contains(previousFocus) && previousFocus instanceof HTMLElement ? previousFocus : openButton).focus();
   }
 
   element.addEventListener("keydown", (event) => {
@@ -85,7 +91,7 @@ export function keysList(root: HTMLElement): View & { button: HTMLElement } {
     event.preventDefault();
     show(false);
   });
-  return { element, button: opener, destroy: () => { element.remove(); } };
+  return { element, button: openButton, destroy: () => { element.remove(); } };
 }
 
 /** Return the keys of all visible elements with their effects, without duplicates. */

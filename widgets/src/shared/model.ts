@@ -6,7 +6,7 @@ import { Spans } from "./spans";
 export type Change = "spans" | "header" | "failures" | "questions" | "graph" | "streams" | "selection" | "position" | "filter" | "view" | "connection";
 /** Tab of a run that called models. */
 export type RunTab = "chat" | "timeline";
-export type Connected = "connecting" | "connected" | "detached";
+export type ConnectionState = "connecting" | "connected" | "detached";
 
 const MOST_STREAM = 50_000; // characters
 
@@ -41,7 +41,7 @@ export class Model {
   /** Step whose spans are shown; null for all. */
   step: string | null = null;
   view: RunTab = "timeline";
-  connected: Connected = "connecting";
+  connected: ConnectionState = "connecting";
   /** Sequence number of the last event in this state. */
   last = 0;
   originUs = 0;
@@ -92,7 +92,7 @@ export class Model {
     this.notify("filter");
   }
 
-  setConnected(connected: Connected): void {
+  setConnected(connected: ConnectionState): void {
     if (connected === this.connected) return;
     this.connected = connected;
     this.notify("connection");
@@ -115,18 +115,18 @@ export class Model {
   now(): number {
     const header = this.header;
     if (!header?.live || this.isOver || this.connected === "detached") return Math.max(this.spans.latest, (header?.since_us ?? 0) - this.originUs);
-    return this.#present(header);
+    return this.#kernelClock(header);
   }
 
   /** Return the kernel's clock in microseconds since the origin. It also advances while a controllable run is halted. */
   clockNow(): number {
     const header = this.header;
     const isControllable = header !== null && !this.isOver && header.commands.length > 0 && this.connected !== "detached";
-    return isControllable ? this.#present(header) : this.now();
+    return isControllable ? this.#kernelClock(header) : this.now();
   }
 
   /** Return the kernel's clock, extrapolated with the browser's clock from the last header. */
-  #present(header: Header): number {
+  #kernelClock(header: Header): number {
     return Math.max(this.spans.latest, header.now_us - this.originUs + (this.clock() - this.#headerAt) * 1000);
   }
 

@@ -1,10 +1,11 @@
 // Theme colours for canvas drawings, read from the style sheet, and again after a theme change.
 
-const NAMES = ["step", "item", "turn", "model", "tool", "action", "script", "other", "failed", "cancelled", "running"];
-const PLAIN = ["paper", "ink", "soft", "line", "hover", "dim", "focus", "hatch", "wait", "outline", "bad", "accent", "tint"];
+// Properties of the style sheet after `--db-`: colours of kinds and statuses, which also have a text colour, and all others.
+const KIND_COLOURS = ["step", "item", "turn", "model", "tool", "action", "script", "other", "failed", "cancelled", "running"];
+const OTHER_COLOURS = ["paper", "ink", "soft", "line", "hover", "dim", "focus", "hatch", "wait", "outline", "bad", "accent", "tint"];
 // Milliseconds after which the colours are compared again. Style sheets may arrive after the theme change without an event.
-const LATER = [100, 400, 1_500, 4_000];
-const COLOURS = [...PLAIN, ...NAMES, ...NAMES.map((name) => `${name}-text`)];
+const RECHECK_AFTER = [100, 400, 1_500, 4_000];
+const COLOURS = [...OTHER_COLOURS, ...KIND_COLOURS, ...KIND_COLOURS.map((name) => `${name}-text`)];
 
 /** Return the current colours, keyed by the property name after `--db-`. */
 export function paletteOf(element: Element): Record<string, string> {
@@ -29,7 +30,7 @@ export function onThemeChange(root: HTMLElement, onChange: () => void = () => un
   };
   const updateNowAndLater = (): void => {
     timers.forEach(clearTimeout);
-    timers = LATER.map((wait) => setTimeout(update, wait, false));
+    timers = RECHECK_AFTER.map((wait) => setTimeout(update, wait, false));
     update(true);
   };
   const observer = new MutationObserver(updateNowAndLater);

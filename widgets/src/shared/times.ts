@@ -6,21 +6,21 @@ import { duration, two } from "./format";
 const DAY_MS = 86_400_000;
 const MINUTE = 60_000_000;
 const HOUR = 60 * MINUTE;
-const DAYS = 48 * HOUR; // from here on people count in days
+const DAYS_FROM = 48 * HOUR; // longer times are stated in days
 const TO_MINUTES = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" } as const;
 const TO_MILLISECONDS = { ...TO_MINUTES, second: "2-digit", fractionalSecondDigits: 3 } as const;
 
 /** Return a moment in the reader's time zone, with the zone. The day is included unless it is today. */
 export function moment(us: Micros, now: Date = new Date()): string {
-  return formatted(us, now, TO_MINUTES);
+  return formatMoment(us, now, TO_MINUTES);
 }
 
 /** Return a moment with milliseconds, for events in quick succession. */
 export function exactMoment(us: Micros, now: Date = new Date()): string {
-  return formatted(us, now, TO_MILLISECONDS);
+  return formatMoment(us, now, TO_MILLISECONDS);
 }
 
-function formatted(us: Micros, now: Date, time: Intl.DateTimeFormatOptions): string {
+function formatMoment(us: Micros, now: Date, time: Intl.DateTimeFormatOptions): string {
   const date = new Date(us / 1000);
   const isToday = date.toDateString() === now.toDateString();
   return date.toLocaleString("en-GB", isToday ? time : { ...dayFormat(date, now), ...time });
@@ -59,13 +59,13 @@ export function zone(): string {
 /** Return the time since a moment in whole minutes, so that the text does not change while a person reads. */
 export function ago(us: Micros): string {
   if (us < MINUTE) return "just now";
-  if (us >= DAYS) return `${Math.floor(us / HOUR / 24)} days ago`;
+  if (us >= DAYS_FROM) return `${Math.floor(us / HOUR / 24)} days ago`;
   return us < HOUR ? `${Math.floor(us / MINUTE)} min ago` : `${Math.floor(us / HOUR)} h ago`;
 }
 
 /** Return a remaining time, in whole seconds if it is short. */
 export function countdown(us: Micros): string {
-  if (us >= DAYS) return `${Math.floor(us / HOUR / 24)} days`;
+  if (us >= DAYS_FROM) return `${Math.floor(us / HOUR / 24)} days`;
   const seconds = Math.ceil(us / 1_000_000);
   return seconds < 60 ? `${seconds} s` : duration(seconds * 1_000_000);
 }

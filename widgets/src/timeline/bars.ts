@@ -37,7 +37,7 @@ export function drawBar(ctx: CanvasRenderingContext2D, scene: Scene, id: number)
   const colour = colourOf(spans, id);
   drawBody(ctx, palette, box, appearance, colour);
   // A bar with others inside it is hidden behind them, except a step, which has a row of its own.
-  if (scene.layout.holds[id] !== 1 || spans.text(id, "kind") === "step") drawText(ctx, scene, id, box, appearance, colour);
+  if (scene.layout.isParent[id] !== 1 || spans.text(id, "kind") === "step") drawText(ctx, scene, id, box, appearance, colour);
 }
 
 /** Draw a bar without text. Narrow bars are plain rectangles: round corners and outlines of thousands take most of the
@@ -113,8 +113,8 @@ function textOf(ctx: CanvasRenderingContext2D, { spans }: Scene, id: number, roo
   const sign = status === "completed" ? "" : (SIGNS[status] ?? "");
   const { letter } = kindOf(spans, id);
   if (room < TEXT_FROM) return sign || letter;
-  const short = [sign, letter].filter(Boolean).join(" ");
-  return fit(ctx, `${short} ${oneLine(barNameOf(spans, id), 60)}`.trim(), room - 10, short);
+  const shortText = [sign, letter].filter(Boolean).join(" ");
+  return fit(ctx, `${shortText} ${oneLine(barNameOf(spans, id), 60)}`.trim(), room - 10, shortText);
 }
 
 const GLYPH = 5.6; // usual width of a letter of `FONT` in pixels
@@ -135,13 +135,13 @@ function widthOf(ctx: CanvasRenderingContext2D, text: string): number {
   return sum;
 }
 
-/** Return the beginning of a text that fits into `room` pixels; `short` if hardly anything fits. */
-export function fit(ctx: CanvasRenderingContext2D, text: string, room: number, short = ""): string {
+/** Return the beginning of a text that fits into `room` pixels; `shortText` if hardly anything fits. */
+export function fit(ctx: CanvasRenderingContext2D, text: string, room: number, shortText = ""): string {
   if (text.length * GLYPH * 1.6 <= room) return text;
   const textWidth = widthOf(ctx, text);
   if (textWidth <= room) return text;
   const length = Math.floor((text.length * room) / textWidth) - 1;
-  return length >= short.length + 3 ? `${text.slice(0, length)}…` : short;
+  return length >= shortText.length + 3 ? `${text.slice(0, length)}…` : shortText;
 }
 
 /** Draw a frame around the selected bar, or a thicker one around the bar with the keyboard focus. */

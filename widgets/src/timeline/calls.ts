@@ -47,7 +47,7 @@ export class Calls {
     this.counts = new Map();
     this.total = 0;
     for (const id of matches.ids) {
-      if (layout.holds[id] === 1 && !failures.has(id)) continue; // the calls inside it are listed instead
+      if (layout.isParent[id] === 1 && !failures.has(id)) continue; // the calls inside it are listed instead
       const status = statusOf(spans, id);
       this.total++;
       this.counts.set(status, (this.counts.get(status) ?? 0) + 1);

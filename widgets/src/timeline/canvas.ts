@@ -59,7 +59,10 @@ export class TimelineCanvas implements View {
     onpointermove: (event: PointerEvent) => { this.#onMove(event); },
     onpointerup: (event: PointerEvent) => { this.#onRelease(event); },
     onpointerleave: () => { this.#tip.hidden = true; },
-    ondblclick: () => { this.viewport.fit(); this.invalidate(); },
+    ondblclick: () => {
+      this.viewport.fit();
+      this.invalidate();
+    },
     onkeydown: (event: KeyboardEvent) => { this.#onKey(event); },
     onblur: () => { this.focus(null); },
   });
@@ -128,8 +131,8 @@ export class TimelineCanvas implements View {
   }
 
   /** Show all lanes, or only the first ones. */
-  showLanes(isWhole: boolean): void {
-    this.layout.isWhole = isWhole;
+  showLanes(isExpanded: boolean): void {
+    this.layout.isExpanded = isExpanded;
     this.invalidate();
   }
 
@@ -177,7 +180,7 @@ export class TimelineCanvas implements View {
   #fitCanvas(): Scene {
     const width = this.element.clientWidth;
     const fullHeight = this.layout.height + AXIS;
-    const height = Math.max(LEAST_HIGH, Math.min(this.layout.isWhole ? MOST_HIGH_WHOLE : MOST_HIGH, fullHeight));
+    const height = Math.max(LEAST_HIGH, Math.min(this.layout.isExpanded ? MOST_HIGH_WHOLE : MOST_HIGH, fullHeight));
     const ratio = window.devicePixelRatio || 1;
     const pixelWidth = Math.round(width * ratio);
     const pixelHeight = Math.round(height * ratio);
@@ -216,7 +219,7 @@ export class TimelineCanvas implements View {
       selected: model.selected,
       waits: this.#waits,
       pauses: pausesOf(model),
-      at: model.position?.time ?? null,
+      replayTime: model.position?.time ?? null,
     };
   }
 
@@ -230,7 +233,7 @@ export class TimelineCanvas implements View {
     if (moment - this.#foldedAt < spans.total / SPANS_PER_MILLISECOND) return;
     this.#foldedAt = moment;
     const total = Math.max(1, this.model.now());
-    const gaps = idlePeriods(spans, total, pausesOf(this.model).map(({ stretch }) => stretch));
+    const gaps = idlePeriods(spans, total, pausesOf(this.model).map(({ period: stretch }) => stretch));
     if (gaps.length === 0 && this.map.gaps.length === 0) return;
     const unfoldedTime = total - gaps.reduce((sum, [from, to]) => sum + to - from, 0);
     this.map = new TimeMap(gaps, Math.max(1, unfoldedTime * Math.min(FOLDED_TO, ALL_FOLDED_TO / gaps.length)));
@@ -245,7 +248,7 @@ export class TimelineCanvas implements View {
     const { viewport } = this;
     if (event.ctrlKey || event.metaKey) {
       const speed = Math.abs(event.deltaY) < 30 ? 0.01 : 0.002; // a touchpad reports smaller distances than a wheel
-      viewport.zoom(Math.exp(event.deltaY * speed), this.#share(event));
+      viewport.zoom(Math.exp(event.deltaY * speed), this.#relativeX(event));
     } else if (isSideways) viewport.pan((sideways / this.#canvas.clientWidth) * (viewport.to - viewport.from));
     else return;
     event.preventDefault();
@@ -253,7 +256,7 @@ export class TimelineCanvas implements View {
   }
 
   /** Return the horizontal position of the pointer: 0 left, 1 right. */
-  #share(event: MouseEvent): number {
+  #relativeX(event: MouseEvent): number {
     const left = labelsWidth(this.#canvas.clientWidth);
     return Math.min(1, Math.max(0, (event.offsetX - left) / (this.#canvas.clientWidth - left)));
   }
@@ -376,11 +379,13 @@ export class TimelineCanvas implements View {
   }
 
   /** Select the failure after the current bar, or the one before it. Wrap around at the ends. */
-  toFailure(by: 1 | -1): void {
+  toFailure(direction: 1 | -1): void {
     this.layout.update(this.model.spans, this.model.generation);
     const { ids } = this.layout.failures;
-    const from = this.focused ?? this.model.selected ?? (by > 0 ? -1 : Infinity);
-    const next = by > 0 ? (ids.find((id) => id > from) ?? ids[0]) : (ids.findLast((id) => id < from) ?? ids.at(-1));
+    const from = this.focused ?? this.model.selected ?? (direction > 0 ? -1 : Infinity);
+    const after = ids.find((id) => id > from) ?? ids[0];
+    const before = ids.findLast((id) => id < from) ?? ids.at(-1);
+    const next = direction > 0 ? after : before;
     if (next === undefined) return;
     this.model.select(next);
     this.focus(next);
@@ -402,7 +407,7 @@ export class TimelineCanvas implements View {
     if (!spans.has(id)) return;
     this.layout.update(spans, this.model.generation);
     if (this.layout.topOf(id) < 0) {
-      this.layout.isWhole = true;
+      this.layout.isExpanded = true;
       this.layout.update(spans, this.model.generation);
     }
     this.viewport.reveal(this.map.toDrawn(spans.startOf(id)), this.map.toDrawn(spans.endOf(id, this.model.now())));

@@ -25,14 +25,14 @@ export class Density {
   constructor(private readonly scene: Scene) {}
 
   /** Add a bar to the pixel at `left`; as a dimmed one if the search does not match it. */
-  add(id: number, top: number, left: number, isMeant: boolean): void {
+  add(id: number, top: number, left: number, isMatch: boolean): void {
     let row = this.#cells.get(top);
     if (row === undefined) {
       row = new Uint16Array(this.scene.width + 1);
       this.#cells.set(top, row);
     }
     const x = Math.max(0, Math.min(this.scene.width, Math.floor(left)));
-    const colour = isMeant ? this.#colour(this.scene.spans, id) : PRIORITY.length - 1;
+    const colour = isMatch ? this.#colour(this.scene.spans, id) : PRIORITY.length - 1;
     row[x] = (row[x] ?? 0) | (1 << colour);
   }
 

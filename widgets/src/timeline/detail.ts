@@ -17,8 +17,10 @@ export function detail(model: Model, requestDetail: Connection["detail"], descri
   const facts = h("pre", { class: "db-text db-facts" });
   const output = h("pre", { class: "db-text db-written", dir: "auto", hidden: true });
   const body = h("div", { class: "db-events" });
-  const closer = button("Close", close, { class: "db-button", "aria-label": "Close details" });
-  const element = h("section", { class: "db-detail", "aria-label": "Details", tabindex: -1, hidden: true }, h("div", { class: "db-top" }, title, closer), facts, output, body);
+  const closeButton = button("Close", close, { class: "db-button", "aria-label": "Close details" });
+  const top = h("div", { class: "db-top" }, title, closeButton);
+  const attributes = { class: "db-detail", "aria-label": "Details", tabindex: -1, hidden: true };
+  const element = h("section", attributes, top, facts, output, body);
   element.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     event.stopPropagation();
@@ -72,7 +74,8 @@ export function detail(model: Model, requestDetail: Connection["detail"], descri
 
 function eventView(event: DetailEvent, isOpen: boolean): HTMLElement {
   const json = JSON.stringify(event.data, null, 2);
-  const copier = copyButton(() => json, { class: "db-button db-copy", "aria-label": `Copy the JSON of event ${event.sequence}` });
-  const summary = h("summary", {}, `${eventName(event.event_type)} `, h("span", { class: "db-faint" }, `#${event.sequence} at ${exactMoment(event.recorded_us)}`));
-  return h("details", { open: isOpen, class: "db-event" }, summary, copier, longText(json));
+  const jsonCopyButton = copyButton(() => json, { class: "db-button db-copy", "aria-label": `Copy the JSON of event ${event.sequence}` });
+  const time = h("span", { class: "db-faint" }, `#${event.sequence} at ${exactMoment(event.recorded_us)}`);
+  const summary = h("summary", {}, `${eventName(event.event_type)} `, time);
+  return h("details", { open: isOpen, class: "db-event" }, summary, jsonCopyButton, longText(json));
 }

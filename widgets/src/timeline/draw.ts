@@ -33,8 +33,8 @@ export function draw(ctx: CanvasRenderingContext2D, scene: Scene): number {
 
 /** Draw a vertical line at the position of a replay, with a handle in the axis. */
 function drawPosition(ctx: CanvasRenderingContext2D, scene: Scene): void {
-  if (scene.at === null) return;
-  const x = Math.round(xOf(scene, scene.at));
+  if (scene.replayTime === null) return;
+  const x = Math.round(xOf(scene, scene.replayTime));
   if (x < labelsWidth(scene.width) || x > scene.width) return;
   ctx.fillStyle = scene.palette["accent"] ?? "";
   ctx.fillRect(x - 1, AXIS - 8, 2, scene.height);
@@ -81,7 +81,7 @@ function drawFoldWords(ctx: CanvasRenderingContext2D, scene: Scene): Period[] {
     const middle = (xOf(scene, from) + xOf(scene, to)) / 2;
     if (middle < labelsWidth(scene.width) || middle > scene.width) continue;
     const previousEnd = ranges.at(-1)?.[1] ?? labelsWidth(scene.width);
-    for (const words of [`${duration(to - from)} ${whyOf(scene, from, to)}`.trim(), duration(to - from)]) {
+    for (const words of [`${duration(to - from)} ${reasonOf(scene, from, to)}`.trim(), duration(to - from)]) {
       const half = ctx.measureText(words).width / 2 + 4;
       const center = Math.min(Math.max(middle, previousEnd + half), scene.width - half);
       if (center - half < previousEnd || Math.abs(center - middle) > half) continue;
@@ -94,15 +94,15 @@ function drawFoldWords(ctx: CanvasRenderingContext2D, scene: Scene): Period[] {
 }
 
 /** Return the reason for a fold, if one pause covers most of it. */
-function whyOf({ pauses }: Scene, from: number, to: number): string {
-  const share = ({ stretch }: Pause): number => (Math.min(to, stretch[1]) - Math.max(from, stretch[0])) / (to - from);
+function reasonOf({ pauses }: Scene, from: number, to: number): string {
+  const share = ({ period: stretch }: Pause): number => (Math.min(to, stretch[1]) - Math.max(from, stretch[0])) / (to - from);
   return pauses.find((pause) => share(pause) > 0.8)?.reason ?? "";
 }
 
 /** Hatch folds and pauses of the run from top to bottom. */
 function drawPauses(ctx: CanvasRenderingContext2D, scene: Scene): void {
   const { map, pauses, palette, height } = scene;
-  for (const [from, to] of [...map.gaps, ...pauses.map(({ stretch }) => stretch)]) {
+  for (const [from, to] of [...map.gaps, ...pauses.map(({ period: stretch }) => stretch)]) {
     const left = Math.max(-9, xOf(scene, from));
     const right = Math.min(scene.width + 9, xOf(scene, to));
     if (right < labelsWidth(scene.width) || left > scene.width) continue;
@@ -127,7 +127,7 @@ function drawBars(ctx: CanvasRenderingContext2D, scene: Scene): number {
   const items: number[] = [];
   const calls: number[] = [];
   const failures: number[] = [];
-  const covered = new Set<number>();
+  const coveredItems = new Set<number>();
   const dense = new Density(scene);
   const edge = labelsWidth(width);
   const scale = (width - edge) / (viewport.to - viewport.from);
@@ -148,16 +148,16 @@ function drawBars(ctx: CanvasRenderingContext2D, scene: Scene): number {
     else if (kinds[id] === itemCode) items.push(id);
     else {
       calls.push(id);
-      const holder = layout.within[id] ?? -1;
-      if (holder >= 0 && layout.lane[holder] === layout.lane[id]) {
-        const roomBefore = left - xOf(scene, spans.startOf(holder));
-        const roomAfter = xOf(scene, spans.endOf(holder, scene.now)) - right;
-        if (roomBefore < 1 && roomAfter < 1) covered.add(holder);
+      const parent = layout.parents[id] ?? -1;
+      if (parent >= 0 && layout.lane[parent] === layout.lane[id]) {
+        const roomBefore = left - xOf(scene, spans.startOf(parent));
+        const roomAfter = xOf(scene, spans.endOf(parent, scene.now)) - right;
+        if (roomBefore < 1 && roomAfter < 1) coveredItems.add(parent);
       }
     }
   });
   for (const id of items) {
-    if (!covered.has(id)) drawBar(ctx, scene, id);
+    if (!coveredItems.has(id)) drawBar(ctx, scene, id);
   }
   for (const id of calls) drawBar(ctx, scene, id);
   drawWaits(ctx, scene);
@@ -174,11 +174,11 @@ function drawBars(ctx: CanvasRenderingContext2D, scene: Scene): number {
 /** Hatch the periods in which a path waited for a person, over the bar of its step. */
 function drawWaits(ctx: CanvasRenderingContext2D, scene: Scene): void {
   const { palette, layout, now } = scene;
-  for (const [path, stretches] of scene.waits) {
+  for (const [path, periods] of scene.waits) {
     const band = layout.bandOfPath(path);
     if (band === undefined) continue;
     const top = band.top - scene.scroll + AXIS;
-    for (const [from, until] of stretches) {
+    for (const [from, until] of periods) {
       const left = xOf(scene, from);
       const right = xOf(scene, Math.min(until, now));
       const visibleLeft = Math.max(left, labelsWidth(scene.width));
@@ -218,16 +218,16 @@ function drawNames(ctx: CanvasRenderingContext2D, scene: Scene): void {
   ctx.textAlign = "left";
   layout.bands.forEach((band, index) => {
     const y = band.top - scene.scroll + AXIS;
-    if (y > scene.height || y + (band.shown.length + 1) * ROW < AXIS) return;
+    if (y > scene.height || y + (band.visibleLanes.length + 1) * ROW < AXIS) return;
     const left = 10 + 10 * band.depth;
     ctx.font = FONT;
     ctx.fillStyle = palette["ink"] ?? "";
     ctx.fillText(fit(ctx, oneLine(band.name, 40), room - left), left, y + BAR / 2 + 0.5);
-    const isMixed = band.shown.some((lane, place) => lane !== place + 1) || band.lanes > band.shown.length;
+    const isMixed = band.visibleLanes.some((lane, place) => lane !== place + 1) || band.lanes > band.visibleLanes.length;
     ctx.fillStyle = palette["soft"] ?? "";
     if (!isMixed && band.lanes > 1) ctx.fillText(fit(ctx, `${band.lanes} at a time`, room - left), left, y + ROW + BAR / 2 + 0.5);
     if (isMixed) {
-      band.shown.forEach((lane, place) => {
+      band.visibleLanes.forEach((lane, place) => {
         const hasFailure = failedLanes.has(`${index} ${lane}`);
         ctx.font = hasFailure ? `600 ${FONT}` : FONT;
         ctx.fillStyle = palette[hasFailure ? "ink" : "soft"] ?? "";

@@ -14,8 +14,8 @@ export class Failures {
   #generation = -1;
   #spansVersion = -1;
 
-  /** Read the spans that are new, running, or were running or failed before. `within` is the parent of each span. */
-  update(spans: Spans, generation: number, within: Int32Array): void {
+  /** Read the spans that are new, running, or were running or failed before. `parents` holds the parent of each span. */
+  update(spans: Spans, generation: number, parents: Int32Array): void {
     if (spans.version === this.#spansVersion && generation === this.#generation) return;
     this.#spansVersion = spans.version;
     if (generation !== this.#generation) {
@@ -28,7 +28,7 @@ export class Failures {
     this.#readAll(spans, [...this.#running, ...this.#failed, ...spans.running]);
     for (let id = Math.max(this.#nextId, spans.floor); id < spans.total; id++) this.#read(spans, id);
     this.#nextId = spans.total;
-    this.#updateIds(within);
+    this.#updateIds(parents);
   }
 
   #readAll(spans: Spans, ids: readonly number[]): void {
@@ -45,9 +45,9 @@ export class Failures {
   }
 
   /** Set `ids` to the failed spans without a failed child. */
-  #updateIds(within: Int32Array): void {
-    const holders = new Set([...this.#failed].map((id) => within[id] ?? -1));
-    const ids = [...this.#failed].filter((id) => !holders.has(id)).sort((one, other) => one - other);
+  #updateIds(parents: Int32Array): void {
+    const parentIds = new Set([...this.#failed].map((id) => parents[id] ?? -1));
+    const ids = [...this.#failed].filter((id) => !parentIds.has(id)).sort((one, other) => one - other);
     if (ids.length === this.ids.length && ids.every((id, place) => id === this.ids[place])) return;
     this.ids = ids;
     this.version++;

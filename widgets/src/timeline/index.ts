@@ -45,7 +45,19 @@ export function timeline(model: Model, { root, detail: requestDetail }: Pick<Hos
   const search = searchBox((words) => { setConditions({ words }); });
   const types = typeFilters(model, (hidden) => { setConditions({ hidden }); });
   const step = stepFilter(model, (name) => { setConditions({ step: name }); });
-  const tools = h("div", { class: "db-tools" }, search, types.element, step.element, matchCount, h("span", { class: "db-grow" }), failures.element, foldSwitch(canvas), follow.element, zoomButtons(canvas));
+  const tools = h(
+    "div",
+    { class: "db-tools" },
+    search,
+    types.element,
+    step.element,
+    matchCount,
+    h("span", { class: "db-grow" }),
+    failures.element,
+    foldSwitch(canvas),
+    follow.element,
+    zoomButtons(canvas),
+  );
   const belowCanvas = h("div", { class: "db-legend" }, lanes.element, ...legend());
   showOutputTail(outputTail, model);
   const undo = model.on((change) => {

@@ -1,4 +1,5 @@
-// Names, colours and appearance of bars by kind. Each colour also has a letter or sign, for readers who cannot tell colours.
+// Names, colours and appearance of bars by kind. Each colour also has a letter or sign, because not everyone can distinguish
+// the colours.
 
 import type { Spans } from "../shared/spans";
 

@@ -27,7 +27,7 @@ export interface Band {
   /** Number of lanes, without the row for steps. */
   lanes: number;
   /** Visible lanes from top to bottom, counted from 1. */
-  shown: readonly number[];
+  visibleLanes: readonly number[];
   top: number;
 }
 
@@ -54,11 +54,11 @@ export class Layout {
   band = new Int32Array(0);
   lane = new Uint16Array(0);
   /** Parent span (-1 if there is none), and 1 if the span contains others, by span. */
-  within = new Int32Array(0);
-  holds = new Uint8Array(0);
+  parents = new Int32Array(0);
+  isParent = new Uint8Array(0);
   readonly failures = new Failures();
   /** True if all lanes are shown. */
-  isWhole = false;
+  isExpanded = false;
   #states = new Map<string, BandState>();
   /** Bands from top to bottom. */
   #order: BandState[] = [];
@@ -75,7 +75,7 @@ export class Layout {
     }
     for (let id = Math.max(this.#nextId, spans.floor); id < spans.total; id++) this.#place(spans, id);
     this.#nextId = spans.total;
-    this.failures.update(spans, generation, this.within);
+    this.failures.update(spans, generation, this.parents);
     this.#arrange();
   }
 
@@ -86,7 +86,7 @@ export class Layout {
     this.#order = [];
     this.#nextId = 0;
     this.#arrangedState = "";
-    this.holds.fill(0);
+    this.isParent.fill(0);
   }
 
   /** Double the capacity of the columns. */
@@ -94,16 +94,16 @@ export class Layout {
     const size = Math.max(1024, total * 2);
     const band = new Int32Array(size);
     const lane = new Uint16Array(size);
-    const within = new Int32Array(size);
-    const holds = new Uint8Array(size);
+    const parents = new Int32Array(size);
+    const isParent = new Uint8Array(size);
     band.set(this.band);
     lane.set(this.lane);
-    within.set(this.within);
-    holds.set(this.holds);
+    parents.set(this.parents);
+    isParent.set(this.isParent);
     this.band = band;
     this.lane = lane;
-    this.within = within;
-    this.holds = holds;
+    this.parents = parents;
+    this.isParent = isParent;
   }
 
   /** Set the band, the lane and the parent of a span. */
@@ -113,8 +113,8 @@ export class Layout {
     const lane = this.#laneIn(band, spans, id);
     this.lane[id] = lane;
     band.lanes = Math.max(band.lanes, lane);
-    const holder = this.within[id] ?? -1;
-    if (holder >= 0) this.holds[holder] = 1;
+    const parent = this.parents[id] ?? -1;
+    if (parent >= 0) this.isParent[parent] = 1;
   }
 
   /** Return the band of a span, created if it is the first of its path or its delegated turn. */
@@ -131,7 +131,7 @@ export class Layout {
       name,
       depth,
       lanes: 0,
-      shown: [],
+      visibleLanes: [],
       top: 0,
       rowOfLane: [0],
       occupants: [],
@@ -162,7 +162,7 @@ export class Layout {
   #laneIn(band: BandState, spans: Spans, id: number): number {
     const kind = spans.text(id, "kind");
     const item = spans.number(id, "iteration");
-    this.within[id] = -1;
+    this.parents[id] = -1;
     if (kind === "step") {
       band.items.clear();
       band.step = id;
@@ -170,8 +170,8 @@ export class Layout {
     }
     const itemLane = item < 0 ? undefined : band.items.get(item);
     const turn = spans.number(id, "within");
-    if (turn >= 0) this.within[id] = turn;
-    else this.within[id] = kind === "item" ? band.step : (itemLane?.id ?? band.step);
+    if (turn >= 0) this.parents[id] = turn;
+    else this.parents[id] = kind === "item" ? band.step : (itemLane?.id ?? band.step);
     if (delegatedTurn(spans, id) === id) return 0;
     const sharedLane = kind === "operation" ? itemLane?.lane : undefined;
     const lane = sharedLane ?? freeLane(band, spans, spans.startOf(id));
@@ -182,13 +182,13 @@ export class Layout {
 
   /** Choose the visible lanes and stack the bands, if anything that affects them has changed. */
   #arrange(): void {
-    const state = `${this.failures.version} ${this.isWhole} ${this.#order.map(({ lanes }) => lanes).join()}`;
+    const state = `${this.failures.version} ${this.isExpanded} ${this.#order.map(({ lanes }) => lanes).join()}`;
     if (state === this.#arrangedState) return;
     this.#arrangedState = state;
     const failedLanes = this.#failedLanes();
     let top = BAND_GAP / 2;
     for (const band of failedFirst(this.#order, failedLanes)) {
-      chooseLanes(band, failedLanes.get(band.index) ?? [], this.isWhole);
+      chooseLanes(band, failedLanes.get(band.index) ?? [], this.isExpanded);
       band.top = top;
       top += bandHeight(band);
     }
@@ -210,7 +210,7 @@ export class Layout {
 
   /** Number of hidden lanes. */
   get hidden(): number {
-    return this.bands.reduce((sum, { lanes, shown }) => sum + lanes - shown.length, 0);
+    return this.bands.reduce((sum, { lanes, visibleLanes: shown }) => sum + lanes - shown.length, 0);
   }
 
   /** True if there are more lanes than are shown at first. */
@@ -239,7 +239,7 @@ export class Layout {
     const band = this.bands[index];
     if (band === undefined) return null;
     const row = Math.floor((y - band.top) / ROW);
-    const lane = row === 0 ? 0 : band.shown[row - 1];
+    const lane = row === 0 ? 0 : band.visibleLanes[row - 1];
     return lane === undefined ? null : { band: index, lane };
   }
 }
@@ -262,22 +262,22 @@ function failedFirst(order: readonly BandState[], failedLanes: ReadonlyMap<numbe
 }
 
 /** Choose the visible lanes of a band: lanes with a failure, then the others in order. */
-function chooseLanes(band: BandState, failedLanes: readonly number[], isWhole: boolean): void {
+function chooseLanes(band: BandState, failedLanes: readonly number[], isExpanded: boolean): void {
   const first = failedLanes.filter((lane) => lane > 0);
   const others = Array.from({ length: band.lanes }, (_, index) => index + 1).filter((lane) => !first.includes(lane));
-  band.shown = [...first, ...others].slice(0, isWhole ? band.lanes : MOST_LANES);
+  band.visibleLanes = [...first, ...others].slice(0, isExpanded ? band.lanes : MOST_LANES);
   band.rowOfLane = Array<number>(band.lanes + 1).fill(0);
-  band.shown.forEach((lane, place) => { band.rowOfLane[lane] = place + 1; });
+  band.visibleLanes.forEach((lane, place) => { band.rowOfLane[lane] = place + 1; });
 }
 
 /** Return the delegated turn that a span is or belongs to; -1 if there is none. */
 function delegatedTurn(spans: Spans, id: number): number {
-  const holder = spans.number(id, "within");
-  if (holder < 0) return -1;
+  const parent = spans.number(id, "within");
+  if (parent < 0) return -1;
   if (spans.text(id, "type") === "agent_turn") return id;
-  return spans.has(holder) && spans.number(holder, "within") >= 0 ? holder : -1;
+  return spans.has(parent) && spans.number(parent, "within") >= 0 ? parent : -1;
 }
 
 function bandHeight(band: Band): number {
-  return (1 + band.shown.length) * ROW + BAND_GAP;
+  return (1 + band.visibleLanes.length) * ROW + BAND_GAP;
 }

@@ -10,7 +10,15 @@ import { SIGNS, statusOf, kindOf } from "./kinds";
 import type { Layout } from "./layout";
 import type { Matches } from "./query";
 
-const NAMES: Record<Column, string> = { status: "Status", item: "Item", call: "Call", arguments: "Arguments", result: "Result or error", began: "Began", took: "Took" };
+const NAMES: Record<Column, string> = {
+  status: "Status",
+  item: "Item",
+  call: "Call",
+  arguments: "Arguments",
+  result: "Result or error",
+  began: "Began",
+  took: "Took",
+};
 const WORDS: Record<Status, string> = { failed: "Failed", running: "Running", waiting: "Waiting", cancelled: "Cancelled" };
 const ROW_HIGH = 24; // pixels
 const HEAD_HIGH = 28;
@@ -148,18 +156,24 @@ function cellTexts(model: Model, id: number): string[] {
 
 /** Create a column header that sorts by its column. A second click reverses the order. */
 function headCell(calls: Calls, name: Column, onChange: () => void): HTMLElement {
-  const press = button(NAMES[name], () => {
+  const sortButton = button(NAMES[name], () => {
     calls.order = { by: name, isDown: calls.order.by === name ? !calls.order.isDown : name === "took" };
     for (const other of cell.parentElement?.children ?? []) other.removeAttribute("aria-sort");
     cell.setAttribute("aria-sort", calls.order.isDown ? "descending" : "ascending");
     onChange();
   });
-  const cell = h("span", { role: "columnheader", class: "db-cell", "data-column": name, "aria-sort": calls.order.by === name ? "ascending" : null }, press);
+  const cell = h("span", { role: "columnheader", class: "db-cell", "data-column": name, "aria-sort": calls.order.by === name ? "ascending" : null }, sortButton);
   return cell;
 }
 
+interface StatusChoice {
+  element: HTMLElement;
+  update: (calls: Calls) => void;
+  choose: (status: Status | null) => void;
+}
+
 /** Create the status filter: a button for all calls, and one for each status that occurs. */
-function statusChoice(onChoice: (status: Status | null) => void): { element: HTMLElement; update: (calls: Calls) => void; choose: (status: Status | null) => void } {
+function statusChoice(onChoice: (status: Status | null) => void): StatusChoice {
   let current: Status | null = null;
   const choose = (status: Status | null): void => {
     current = status;

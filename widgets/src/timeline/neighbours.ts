@@ -18,6 +18,7 @@ export function neighbour(spans: Spans, layout: Layout, isMatch: (id: number) =>
   return nearest(spans, ids.filter((id) => topOf(id) === row), spans.startOf(from));
 }
 
+/** Return the loaded spans that can be reached by keys, in order of beginning. */
 function visibleIds(spans: Spans, isVisible: (id: number) => boolean): number[] {
   const ids = spans.early.filter(isVisible);
   for (let id = spans.floor; id < spans.total; id++) {

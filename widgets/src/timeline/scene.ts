@@ -11,7 +11,7 @@ const NARROW = 640;
 
 /** Period in which the whole run made no progress, and the reason. */
 export interface Pause {
-  stretch: Period;
+  period: Period;
   reason: string;
 }
 
@@ -33,7 +33,7 @@ export interface Scene {
   waits: ReadonlyMap<string, readonly Period[]>;
   pauses: readonly Pause[];
   /** Moment of the replay's position; null without a replay. */
-  at: number | null;
+  replayTime: number | null;
 }
 
 /** Return the width of the column of names. */

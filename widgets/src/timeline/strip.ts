@@ -22,7 +22,7 @@ export function drawStrip(ctx: CanvasRenderingContext2D, scene: Scene, strip: St
   ctx.textBaseline = "middle";
   ctx.fillStyle = palette["soft"] ?? "";
   ctx.fillText("Whole run", 10, (TOP + strip.bottom) / 2);
-  for (const [from, to] of [...scene.map.gaps, ...scene.pauses.map(({ stretch }) => stretch)]) {
+  for (const [from, to] of [...scene.map.gaps, ...scene.pauses.map(({ period: stretch }) => stretch)]) {
     const left = strip.x(from);
     paintHatch(ctx, "wait", left, TOP, Math.max(2, strip.x(to) - left), strip.bottom - TOP, palette);
   }

@@ -9,18 +9,18 @@ import { isWork } from "./kinds";
 /** Period of time in microseconds since the origin. */
 export type Period = readonly [from: number, to: number];
 
-const LEAST = 2_000_000; // microseconds; shorter periods are never folded
-const SHARE = 0.1; // a fold takes at least this share of the time that remains when all candidates are folded
+const LEAST_GAP = 2_000_000; // microseconds; shorter periods are never folded
+const LEAST_SHARE = 0.1; // a fold takes at least this share of the time that remains when all candidates are folded
 
 /**
  * Return the periods to fold: those in which no call ran and nothing began, and `halts`, in which the whole run made no
  * progress. A bar may span a halt: a call was open when its kernel stopped. Short periods are left out.
  */
 export function idlePeriods(spans: Spans, now: number, halts: readonly Period[] = []): Period[] {
-  const longHalts = halts.map(([from, to]): Period => [from, Math.min(to, now)]).filter(([from, to]) => to - from >= LEAST);
-  const candidates = mergePeriods([...periodsWithoutWork(spans, now, LEAST), ...longHalts]);
+  const longHalts = halts.map(([from, to]): Period => [from, Math.min(to, now)]).filter(([from, to]) => to - from >= LEAST_GAP);
+  const candidates = mergePeriods([...periodsWithoutWork(spans, now, LEAST_GAP), ...longHalts]);
   const remainingTime = now - candidates.reduce((sum, [from, to]) => sum + to - from, 0);
-  return candidates.filter(([from, to]) => to - from >= remainingTime * SHARE);
+  return candidates.filter(([from, to]) => to - from >= remainingTime * LEAST_SHARE);
 }
 
 /** Return the periods of at least `least` microseconds between the end of all earlier work and the next start. */

@@ -13,7 +13,13 @@ const UPDATE_EVERY = 500; // milliseconds between two searches for new types
 /** Create the search field. `search` is called when a person stops typing. */
 export function searchBox(search: (words: string) => void): HTMLElement {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const input = h("input", { type: "search", class: "db-search", placeholder: "Search", "aria-label": "Search items, values, errors", "aria-keyshortcuts": "/" });
+  const input = h("input", {
+    type: "search",
+    class: "db-search",
+    placeholder: "Search",
+    "aria-label": "Search items, values, errors",
+    "aria-keyshortcuts": "/",
+  });
   input.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(() => { search(input.value.trim()); }, SEARCH_AFTER);
@@ -106,10 +112,12 @@ export function followSwitch(model: Model, canvas: TimelineCanvas): { element: H
 
 /** Create the buttons for the previous and the next failure. They are visible if there are failures. */
 export function failureSteps(canvas: TimelineCanvas): { element: HTMLElement; update: () => void } {
-  const step = (text: string, key: string, label: string, by: 1 | -1): HTMLElement =>
-    button(text, () => { canvas.toFailure(by); }, { class: "db-button", "aria-keyshortcuts": key, "aria-label": label, title: `${label} (${key})` });
+  const step = (text: string, key: string, label: string, direction: 1 | -1): HTMLElement =>
+    button(text, () => { canvas.toFailure(direction); }, { class: "db-button", "aria-keyshortcuts": key, "aria-label": label, title: `${label} (${key})` });
+  const previous = step("‹", "P", "Previous failure", -1);
   const count = h("span", { class: "db-failures" });
-  const element = h("span", { class: "seg", role: "group", "aria-label": "Failures", hidden: true }, step("‹", "P", "Previous failure", -1), count, step("›", "N", "Next failure", 1));
+  const next = step("›", "N", "Next failure", 1);
+  const element = h("span", { class: "seg", role: "group", "aria-label": "Failures", hidden: true }, previous, count, next);
   const update = (): void => {
     const { ids } = canvas.layout.failures;
     element.hidden = ids.length === 0;
@@ -121,7 +129,10 @@ export function failureSteps(canvas: TimelineCanvas): { element: HTMLElement; up
 /** Create the zoom buttons. */
 export function zoomButtons(canvas: TimelineCanvas): HTMLElement {
   const tool = (text: string, label: string, action: () => void): HTMLElement =>
-    button(text, () => { action(); canvas.invalidate(); }, { class: "db-button", "aria-label": label, title: label });
+    button(text, () => {
+      action();
+      canvas.invalidate();
+    }, { class: "db-button", "aria-label": label, title: label });
   const zoom = (factor: number) => (): void => { canvas.viewport.zoom(factor); };
   const tools = [tool("−", "Zoom out", zoom(2)), tool("+", "Zoom in", zoom(0.5)), tool("Fit", "Fit all", () => { canvas.viewport.fit(); })];
   return h("span", { class: "seg", role: "group", "aria-label": "Zoom" }, ...tools);
@@ -130,12 +141,12 @@ export function zoomButtons(canvas: TimelineCanvas): HTMLElement {
 /** Create the button that states the number of hidden lanes and shows them. */
 export function laneSwitch(canvas: TimelineCanvas): { element: HTMLElement; update: () => void } {
   const { layout } = canvas;
-  const more = button("", () => { canvas.showLanes(!layout.isWhole); }, { class: "db-button" });
+  const more = button("", () => { canvas.showLanes(!layout.isExpanded); }, { class: "db-button" });
   const order = h("span", {}, "Lanes with a failure come first.");
   const element = h("span", { class: "db-lanes", hidden: true }, more, order);
   const update = (): void => {
     element.hidden = !layout.isDeep;
-    setText(more, layout.isWhole ? "Fewer lanes" : `+${plural(layout.hidden, "lane")}`);
+    setText(more, layout.isExpanded ? "Fewer lanes" : `+${plural(layout.hidden, "lane")}`);
     order.hidden = layout.failures.ids.length === 0;
   };
   return { element, update };

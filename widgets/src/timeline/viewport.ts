@@ -1,6 +1,6 @@
 // Visible range of drawn time, with zoom, panning and following of new events.
 
-const SMALLEST = 100; // microseconds across the whole width
+const LEAST_RANGE = 100; // microseconds across the whole width
 const MARGIN = 0.02; // room after the present, as a share of all time
 
 /** Visible range. All times are drawn times (`timemap.ts`). */
@@ -41,7 +41,7 @@ export class Viewport {
   /** Make the visible range `factor` times as long. The point at `anchor` (0 left, 1 right) stays. */
   zoom(factor: number, anchor = 0.5): void {
     const point = this.from + (this.to - this.from) * anchor;
-    const length = Math.max(SMALLEST, (this.to - this.from) * factor);
+    const length = Math.max(LEAST_RANGE, (this.to - this.from) * factor);
     this.show(point - length * anchor, point + length * (1 - anchor));
   }
 
@@ -53,7 +53,7 @@ export class Viewport {
   show(from: number, to: number): void {
     this.isFitted = false;
     this.from = from;
-    this.to = Math.max(to, from + SMALLEST);
+    this.to = Math.max(to, from + LEAST_RANGE);
     this.#clamp();
   }
 

@@ -9,8 +9,8 @@ const WORDS = { worked: "", waited: "waited for you", paused: "paused", asleep: 
 /** Return the periods in which the whole run made no progress, with the reason. */
 export function pausesOf({ header, originUs }: Model): Pause[] {
   return (header?.stretches ?? []).map(({ doing, begin_us: begin, end_us: end }) => {
-    const stretch: Period = [begin - originUs, (end ?? Infinity) - originUs];
-    return { stretch, reason: WORDS[doing] };
+    const period: Period = [begin - originUs, (end ?? Infinity) - originUs];
+    return { period, reason: WORDS[doing] };
   });
 }
 

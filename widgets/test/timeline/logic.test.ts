@@ -74,14 +74,14 @@ describe("many lanes, and failures among them", () => {
     expect(new Set(layout.lane.slice(1, 51)).size).toBe(50);
     expect([layout.hidden, layout.isDeep]).toEqual([50 - MOST_LANES, true]);
     expect([layout.topOf(8) > 0, layout.topOf(9)]).toEqual([true, -1]);
-    layout.isWhole = true;
+    layout.isExpanded = true;
     layout.update(spans, 0);
     expect([layout.hidden, layout.topOf(50)]).toEqual([0, layout.topOf(1) + 49 * ROW]);
   });
 
   test("lanes with a failure come first, in the order of the failures, and lead back to their numbers", () => {
     const { layout } = laidOut(items(50, [17, 31, 40]));
-    expect(layout.bands[0]?.shown).toEqual([17, 31, 40, 1, 2, 3, 4, 5]);
+    expect(layout.bands[0]?.visibleLanes).toEqual([17, 31, 40, 1, 2, 3, 4, 5]);
     expect(layout.at(layout.topOf(31) + 2)).toEqual({ band: 0, lane: 31 });
   });
 
@@ -89,10 +89,10 @@ describe("many lanes, and failures among them", () => {
     const { spans, layout } = laidOut(items(50, [17]));
     spans.add(block([call(17, 0, undefined, {})]), 51);
     layout.update(spans, 0);
-    expect([layout.failures.ids, layout.bands[0]?.shown[0]]).toEqual([[], 1]);
+    expect([layout.failures.ids, layout.bands[0]?.visibleLanes[0]]).toEqual([[], 1]);
     spans.add(block([call(17, 0, 20, { status: "failed" })]), 51);
     layout.update(spans, 0);
-    expect([layout.failures.ids, layout.bands[0]?.shown[0]]).toEqual([[17], 17]);
+    expect([layout.failures.ids, layout.bands[0]?.visibleLanes[0]]).toEqual([[17], 17]);
   });
 
   test("of a call, its item and its step, which failed together, the call is the failure", () => {
