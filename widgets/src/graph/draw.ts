@@ -2,6 +2,7 @@
 
 import type { GraphStep, StepProgress } from "../protocol";
 import { setText } from "../shared/dom";
+import { formatCount } from "../shared/format";
 import { svg } from "../shared/svg";
 import { oneLine } from "../shared/text";
 import { HEIGHT, MOST_CONDITION, WIDTH, conditionText, type PlacedEdge, type Point } from "./layout";
@@ -69,9 +70,8 @@ export function drawStep(step: GraphStep, { x, y }: Point): StepDrawing {
 
 /** Return the progress of a step over its items, with the number of failures. */
 function progressOf({ done, total, failed }: StepProgress): string {
-  const count = (number: number): string => number.toLocaleString("en");
-  const part = total > 0 ? `${count(done)} of ${count(total)}` : `${count(done)} done`;
-  return failed > 0 ? `${part}, ${count(failed)} failed` : part;
+  const part = total > 0 ? `${formatCount(done)} of ${formatCount(total)}` : `${formatCount(done)} done`;
+  return failed > 0 ? `${part}, ${formatCount(failed)} failed` : part;
 }
 
 /** Draw an edge with its condition. */

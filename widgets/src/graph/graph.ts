@@ -140,6 +140,7 @@ export class GraphView implements View {
     this.fit(FIRST_LEAST_SCALE);
   }
 
+  /** Make a step selectable by clicking. */
   #withClick(drawing: StepDrawing, name: string): StepDrawing {
     drawing.element.addEventListener("click", () => { this.#toggle(name); });
     return drawing;
@@ -224,6 +225,7 @@ export class GraphView implements View {
     for (const name of ["pointerup", "pointercancel", "pointerleave"]) this.#canvas.addEventListener(name, stop, { signal: end.signal });
   }
 
+  /** Move between steps, toggle the selection, or zoom. */
   #onKey(event: KeyboardEvent): void {
     const name = this.#focused;
     const moves: Record<string, [number, number]> = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };

@@ -1,6 +1,7 @@
 // Filter of the event list by step, branch and text.
 
 import { h } from "../shared/dom";
+import { formatCount } from "../shared/format";
 import { branchOf, eventName } from "../shared/words";
 import type { Entry, Log } from "./log";
 
@@ -42,7 +43,7 @@ export class Filter {
     }
     const isMatch = (entry: Entry): boolean => (step === ALL || entry.step === step) && (path === ALL || entry.path === path) && contains(entry, word);
     const places = this.#log.places(isMatch);
-    this.#matchCount.textContent = `${places.length.toLocaleString("en")} of ${this.#log.length.toLocaleString("en")}`;
+    this.#matchCount.textContent = `${formatCount(places.length)} of ${formatCount(this.#log.length)}`;
     return places;
   }
 }

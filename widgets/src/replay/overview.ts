@@ -2,6 +2,7 @@
 
 import type { Welcome } from "../protocol";
 import { h, type View } from "../shared/dom";
+import { formatCount } from "../shared/format";
 import { type Host, lazyPart, type Load } from "../shared/lazypart";
 import { Model, type Position } from "../shared/model";
 
@@ -40,7 +41,7 @@ export function runOverview({ welcome, load }: OverviewHost, go: (sequence: numb
     const count = message.spans.id.length;
     const { total } = message;
     sample.hidden = count >= total || count === 0;
-    const text = `${count.toLocaleString("en")} of ${total.toLocaleString("en")} steps and calls are shown, spread over the run: all are in `;
+    const text = `${formatCount(count)} of ${formatCount(total)} steps and calls are shown, spread over the run: all are in `;
     sample.replaceChildren(text, h("code", {}, "run.operations"), ".");
     model.welcome(message);
   }, () => { root.hidden = true; }); // the replay itself shows that the kernel is gone

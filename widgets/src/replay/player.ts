@@ -37,6 +37,7 @@ export class Player {
     this.#onMove();
   }
 
+  /** Stop playing and move by a number of events. */
   step(by: number): void {
     this.pause();
     this.go(this.#position + by);

@@ -5,7 +5,7 @@ import "./replay.css";
 import type { DetailEvent, EventBlock, StateView } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button, newId } from "../shared/element";
-import { duration, plural } from "../shared/format";
+import { duration, formatCount, plural } from "../shared/format";
 import { keysList } from "../shared/keys";
 import type { Position } from "../shared/model";
 import { branchOf, eventName } from "../shared/words";
@@ -243,7 +243,7 @@ export class Replay implements View {
     const valueText = entry === undefined ? "before the first event" : `event ${entry.sequence}, ${eventName(entry.type)} ${entry.step}`;
     this.#slider.setAttribute("aria-valuetext", valueText);
     const time = entry === undefined ? "" : ` · ${duration(entry.time)}`;
-    setText(this.#place, `event ${log.sequenceAt(position).toLocaleString("en")} of ${log.last.toLocaleString("en")}${time}`);
+    setText(this.#place, `event ${formatCount(log.sequenceAt(position))} of ${formatCount(log.last)}${time}`);
     setText(this.#play, isPlaying ? "Pause" : "Play");
     this.#play.setAttribute("aria-label", isPlaying ? "Pause" : "Play");
     setText(this.#breakpointTitle, `Breakpoints (${breakpoints.length})`);

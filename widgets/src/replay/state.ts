@@ -3,6 +3,7 @@
 import type { DetailEvent, PathView, StateView } from "../protocol";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
+import { formatCount } from "../shared/format";
 import { truncate, valueText } from "../shared/values";
 import { oneLine } from "../shared/text";
 import { exactMoment } from "../shared/times";
@@ -49,7 +50,7 @@ export class StatePanel {
 
   /** Dim the panel, which shows another position, and name the event that is being loaded. */
   showLoading(sequence: number): void {
-    setText(this.#loading, `loading event ${sequence.toLocaleString("en")}`);
+    setText(this.#loading, `loading event ${formatCount(sequence)}`);
     this.#setBusy(true);
   }
 
@@ -101,6 +102,7 @@ export class StatePanel {
     this.element.setAttribute("aria-busy", String(isBusy));
   }
 
+  /** Show why the state cannot be loaded. */
   showError(text: string): void {
     this.#fill(0, h("p", { class: "wrong" }, truncate(text, 2000)));
     this.#fill(2);
@@ -110,21 +112,21 @@ export class StatePanel {
 
 function eventParts(event: DetailEvent | null): HTMLElement[] {
   if (event === null) return [h("p", { class: "hint" }, "Before the first event.")];
-  const title = `Event ${event.sequence.toLocaleString("en")}: ${eventName(event.event_type)}`;
+  const title = `Event ${formatCount(event.sequence)}: ${eventName(event.event_type)}`;
   return [h("p", {}, h("strong", {}, title)), h("p", { class: "hint" }, exactMoment(event.recorded_us)), valueBlock(event.data)];
 }
 
 /** Create the tables of the tab with the state. Without a state before, they show values only. */
 function stateParts(before: StateView | null, state: StateView): (Node | false)[] {
-  const usage = Object.entries(state.usage).map(([name, value]) => `${value.toLocaleString("en")} ${name.replaceAll("_", " ")}`);
+  const usage = Object.entries(state.usage).map(([name, value]) => `${formatCount(value)} ${name.replaceAll("_", " ")}`);
   const statusFacts = [state.status, ...usage];
-  const after = `After event ${state.sequence.toLocaleString("en")}`;
+  const after = `After event ${formatCount(state.sequence)}`;
   const oldHead = headBefore(before, state);
   const otherChanges = before === null ? [] : OTHER_PARTS.flatMap((part) => diff(before[part], state[part], part));
   const values = (name: string, old: Values | undefined, now: Values): HTMLElement => table(["", name, oldHead, after], valueRows(old, now));
   const envelope = envelopes(before, state);
   return [
-    h("p", {}, h("strong", {}, `State after event ${state.sequence.toLocaleString("en")}`), ` · ${statusFacts.join(" · ")}`),
+    h("p", {}, h("strong", {}, `State after event ${formatCount(state.sequence)}`), ` · ${statusFacts.join(" · ")}`),
     state.error !== "" && h("p", { class: "wrong" }, truncate(state.error, 2000)),
     ...state.pending.map(({ question, path, step }) => {
       const where = [branchOf(path), step].filter((part) => part !== "").join(" › ");
@@ -143,8 +145,8 @@ function stateParts(before: StateView | null, state: StateView): (Node | false)[
 /** Return the head of the column with earlier values. */
 function headBefore(before: StateView | null, state: StateView): string {
   if (before === null) return "Before";
-  if (state.sequence - before.sequence === 1) return `Before event ${state.sequence.toLocaleString("en")}`;
-  return `After event ${before.sequence.toLocaleString("en")}`;
+  if (state.sequence - before.sequence === 1) return `Before event ${formatCount(state.sequence)}`;
+  return `After event ${formatCount(before.sequence)}`;
 }
 
 function inputTable(inputs: Values): HTMLElement {

@@ -1,5 +1,6 @@
 // Builders for HTML elements. Strings become text nodes, never markup: model output cannot inject elements into the page.
 
+import { formatCount } from "./format";
 import { visible } from "./text";
 
 type Child = Node | string | null | undefined | false;
@@ -47,7 +48,7 @@ export function longText(text: string): HTMLElement {
     shownLength += count;
     const remaining = text.length - shownLength;
     more.hidden = remaining <= 0;
-    more.textContent = remaining <= 0 ? "" : `more (${remaining.toLocaleString("en")} characters)`;
+    more.textContent = remaining <= 0 ? "" : `more (${formatCount(remaining)} characters)`;
   }
   show(FIRST_SHOWN);
   return h("div", {}, body, more);

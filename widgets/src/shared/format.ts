@@ -32,9 +32,14 @@ function clock(seconds: number): string {
   return minutes < 60 ? `${minutes}:${rest}` : `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${rest}`;
 }
 
+/** Return a whole number with thousands separators. */
+export function formatCount(count: number): string {
+  return count.toLocaleString("en");
+}
+
 /** Return a count with its noun. */
 export function plural(count: number, noun: string): string {
-  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
 /** Return a cost in dollars: four digits below 10 cents, otherwise two. */

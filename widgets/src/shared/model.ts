@@ -87,6 +87,7 @@ export class Model {
     this.notify("view");
   }
 
+  /** Show only the spans of a step; null for all. */
   filterStep(step: string | null): void {
     this.step = step;
     this.notify("filter");
@@ -98,6 +99,7 @@ export class Model {
     this.notify("connection");
   }
 
+  /** True if the run has ended. */
   get isOver(): boolean {
     return (this.header?.ended_us ?? null) !== null;
   }

@@ -3,7 +3,9 @@
 import type { SpanBlock } from "../protocol";
 
 const BLOCK = 256; // spans that share one latest end, which `within` uses to skip them
-const INT_COLUMNS = ["kind", "path", "step", "type", "label", "item", "given", "came", "status", "note", "iteration", "visit", "attempts", "tokens", "sequence", "within"] as const;
+const TEXT_COLUMNS = ["kind", "path", "step", "type", "label", "item", "given", "came", "status", "note"] as const;
+const NUMBER_COLUMNS = ["iteration", "visit", "attempts", "tokens", "sequence", "within"] as const;
+const INT_COLUMNS = [...TEXT_COLUMNS, ...NUMBER_COLUMNS] as const;
 type IntColumn = (typeof INT_COLUMNS)[number];
 
 /** Spans by id. Ids count spans in the order of their beginning. Texts are stored as indices into `names`. */
@@ -47,6 +49,7 @@ export class Spans {
     this.version++;
   }
 
+  /** Return true if a span is loaded. */
   has(id: number): boolean {
     return this.#isLoaded[id] === 1;
   }
@@ -56,6 +59,7 @@ export class Spans {
     return this.#indices.get(text) ?? -1;
   }
 
+  /** Return a column, for loops over many spans. */
   column(name: IntColumn): Int32Array {
     return this.#columns[name];
   }
@@ -65,10 +69,12 @@ export class Spans {
     return this.names[this.#columns[column][id] ?? 0] ?? "";
   }
 
+  /** Return a number of a span. */
   number(id: number, column: IntColumn): number {
     return this.#columns[column][id] ?? 0;
   }
 
+  /** Return the start of a span in microseconds since the origin. */
   startOf(id: number): number {
     return this.start[id] ?? 0;
   }
@@ -112,10 +118,10 @@ export class Spans {
     this.end[id] = end;
     const previous = id > this.floor ? (this.#sortKey[id - 1] ?? 0) : 0;
     this.#sortKey[id] = Math.max(start, previous); // clocks can be set back
-    for (const name of ["kind", "path", "step", "type", "label", "item", "given", "came", "status", "note"] as const) {
+    for (const name of TEXT_COLUMNS) {
       this.#columns[name][id] = texts[block[name][row] ?? 0] ?? 0;
     }
-    for (const name of ["iteration", "visit", "attempts", "tokens", "sequence", "within"] as const) {
+    for (const name of NUMBER_COLUMNS) {
       this.#columns[name][id] = block[name][row] ?? 0;
     }
     if (end < 0) this.running.add(id);

@@ -4,6 +4,7 @@
 import { rowsOf } from "../head/progress";
 import type { SpreadPart, SpreadView, StepProgress } from "../protocol";
 import { h, type View } from "../shared/dom";
+import { formatCount } from "../shared/format";
 import type { Part } from "../shared/lazypart";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
@@ -14,7 +15,6 @@ const UPDATE_EVERY = 200; // milliseconds between two updates; faster changes ca
 const MOST_COLUMNS = 3;
 const MOST_PARTS = 64;
 const NAME = 60; // characters
-const number = (count: number): string => count.toLocaleString("en");
 
 /** Show the distributions of all steps with a progress bar. */
 function distributions(model: Model): View {
@@ -50,7 +50,7 @@ function distributionOf({ step, spread, failed }: StepProgress, hasName: boolean
 }
 
 function columnOf(column: SpreadView, failed: number): HTMLElement {
-  const words = oneLine(column.words, 600) + (failed > 0 ? `, ${number(failed)} failed` : "");
+  const words = oneLine(column.words, 600) + (failed > 0 ? `, ${formatCount(failed)} failed` : "");
   const body = column.kind === "values" ? valuesOf(column, failed) : binsOf(column);
   return h("div", { class: "db-column", role: "img", "aria-label": words }, h("div", { class: "db-title" }, oneLine(column.name, NAME)), body);
 }
@@ -72,7 +72,7 @@ function valuesOf({ parts, others, empty }: SpreadView, failed: number): HTMLEle
     return [
       h("span", { class: "db-of", "data-kind": kind, title: label, dir: "auto" }, label),
       h("span", { class: "db-to", "data-kind": kind }, fill),
-      h("span", { class: "db-count" }, number(count)),
+      h("span", { class: "db-count" }, formatCount(count)),
     ];
   }));
 }
@@ -84,10 +84,10 @@ function binsOf({ parts, others, empty, least, greatest }: SpreadView): HTMLElem
   const bars = bins.map(({ name, count }) => {
     const fill = h("span", { class: "db-fill" });
     fill.style.height = `${(count / most) * 100}%`;
-    return h("span", { class: "db-bin", "data-is-empty": count === 0, title: `${oneLine(name, NAME)}: ${number(count)}` }, fill);
+    return h("span", { class: "db-bin", "data-is-empty": count === 0, title: `${oneLine(name, NAME)}: ${formatCount(count)}` }, fill);
   });
   const remainder = [others, { name: "empty", count: empty }].filter(({ count }) => count > 0);
-  const note = remainder.map(({ name, count }) => `${number(count)} ${oneLine(name, NAME)}`).join(", ");
+  const note = remainder.map(({ name, count }) => `${formatCount(count)} ${oneLine(name, NAME)}`).join(", ");
   const labels = [h("span", {}, oneLine(least, NAME)), h("span", { class: "db-faint" }, note), h("span", {}, oneLine(greatest, NAME))];
   const ends = h("div", { class: "db-ends" }, ...labels);
   return h("div", {}, h("div", { class: "db-bins" }, ...bars), ends);

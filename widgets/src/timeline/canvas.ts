@@ -1,7 +1,7 @@
 // Canvas of the timeline: drawing, zooming, panning and selection by mouse, touch or keys.
 
 import { h, setText, type View } from "../shared/dom";
-import { duration } from "../shared/format";
+import { duration, formatCount } from "../shared/format";
 import type { Model } from "../shared/model";
 import { onThemeChange } from "../shared/theme";
 import { branchOf } from "../shared/words";
@@ -43,6 +43,7 @@ export class TimelineCanvas implements View {
   readonly viewport = new Viewport();
   readonly layout = new Layout();
   map = new TimeMap();
+  /** Id of the bar with the keyboard focus. */
   focused: number | null = null;
   /** Called after each drawing. */
   afterDraw: () => void = () => undefined;
@@ -336,7 +337,7 @@ export class TimelineCanvas implements View {
       spans.text(id, "item") && `item ${spans.text(id, "item")}`,
       branchOf(spans.text(id, "path")),
       spans.number(id, "attempts") > 1 ? `${spans.number(id, "attempts")} attempts` : "",
-      spans.number(id, "tokens") > 0 ? `${spans.number(id, "tokens").toLocaleString("en")} tokens` : "",
+      spans.number(id, "tokens") > 0 ? `${formatCount(spans.number(id, "tokens"))} tokens` : "",
       spans.text(id, "given"),
       spans.text(id, "note") || spans.text(id, "came"),
     ];

@@ -73,6 +73,7 @@ export class Density {
   }
 }
 
+/** Return the lighter colour of bars if there is one, otherwise the full colour. */
 function colourIn(palette: Palette, name: string): string {
   return palette[`${name}-tint`] ?? palette[name] ?? "";
 }

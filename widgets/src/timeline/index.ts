@@ -1,6 +1,7 @@
 // Timeline view: tools, overview, canvas, streamed text, details, and the list of all calls.
 
 import { h, setText, type View } from "../shared/dom";
+import { formatCount } from "../shared/format";
 import type { Host, Part } from "../shared/lazypart";
 import type { Model } from "../shared/model";
 import { TimelineCanvas } from "./canvas";
@@ -38,7 +39,7 @@ export function timeline(model: Model, { root, detail: requestDetail }: Pick<Hos
   function setConditions(changes: Partial<SearchConditions>): void {
     matches.setConditions({ ...matches.conditions, ...changes });
     calls.update();
-    setText(matchCount, matches.isAll ? "" : `${matches.ids.length.toLocaleString("en")} of ${model.spans.total.toLocaleString("en")}`);
+    setText(matchCount, matches.isAll ? "" : `${formatCount(matches.ids.length)} of ${formatCount(model.spans.total)}`);
     canvas.invalidate();
   }
 

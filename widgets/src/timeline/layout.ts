@@ -38,8 +38,9 @@ interface BandState extends Band {
   rowOfLane: number[];
   /** Last span of each lane. */
   occupants: number[];
-  /** Current step, and its items by index with their lanes. */
+  /** Id of the current step. */
   step: number;
+  /** Items of the current step by index. */
   items: Map<number, { id: number; lane: number }>;
   /** Parent band. */
   parent: BandState | undefined;
@@ -50,11 +51,13 @@ export class Layout {
   /** Bands in the order of their beginning. */
   bands: Band[] = [];
   height = 0;
-  /** Index of the band, and lane (0 for the row of steps), by span. */
+  /** Index of the band of each span. */
   band = new Int32Array(0);
+  /** Lane of each span; 0 for the row of steps. */
   lane = new Uint16Array(0);
-  /** Parent span (-1 if there is none), and 1 if the span contains others, by span. */
+  /** Parent of each span; -1 if there is none. */
   parents = new Int32Array(0);
+  /** 1 for each span that contains others, otherwise 0. */
   isParent = new Uint8Array(0);
   readonly failures = new Failures();
   /** True if all lanes are shown. */

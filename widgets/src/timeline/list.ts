@@ -2,7 +2,7 @@
 
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
-import { duration } from "../shared/format";
+import { duration, formatCount } from "../shared/format";
 import type { Model } from "../shared/model";
 import { VirtualList } from "../shared/virtual";
 import { callOf, Calls, type Column, COLUMNS, outcomeOf, type Status, STATUSES } from "./calls";
@@ -85,9 +85,9 @@ export function list(model: Model, layout: Layout, matches: Matches): View & { u
       statuses.choose(null);
       return;
     }
-    setText(title, `All calls (${calls.total.toLocaleString("en")})`);
+    setText(title, `All calls (${formatCount(calls.total)})`);
     statuses.update(calls);
-    const filterNote = calls.ids.length === calls.total ? "" : `${calls.ids.length.toLocaleString("en")} of ${calls.total.toLocaleString("en")} calls shown. `;
+    const filterNote = calls.ids.length === calls.total ? "" : `${formatCount(calls.ids.length)} of ${formatCount(calls.total)} calls shown. `;
     const code = calls.status === null ? "run.operations" : `run.operations.query("status == '${calls.status}'")`;
     count.replaceChildren(filterNote, "As a frame: ", h("code", {}, code));
     openFailures();
@@ -185,7 +185,7 @@ function statusChoice(onChoice: (status: Status | null) => void): StatusChoice {
     element.hidden = counts.size < 2 && current === null; // a single status leaves nothing to choose
     for (const [status, one] of buttons) {
       const count = status === null ? total : (counts.get(status) ?? 0);
-      setText(one, status === null ? "All" : `${SIGNS[status] ?? ""} ${WORDS[status]} ${count.toLocaleString("en")}`);
+      setText(one, status === null ? "All" : `${SIGNS[status] ?? ""} ${WORDS[status]} ${formatCount(count)}`);
       one.setAttribute("aria-pressed", String(status === current));
       one.hidden = count === 0 && status !== current && status !== null;
     }

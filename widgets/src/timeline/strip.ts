@@ -1,5 +1,6 @@
 // Drawing of the overview strip: concurrent calls, waiting times, and a tick for each failure.
 
+import { formatCount } from "../shared/format";
 import { FONT, paintHatch } from "./bars";
 import type { Scene } from "./scene";
 
@@ -55,7 +56,7 @@ function drawTicks(ctx: CanvasRenderingContext2D, { palette, layout, spans, now,
   ctx.lineWidth = 1.8;
   ctx.font = `600 ${FONT}`;
   for (const { from, to, count } of groups) {
-    const words = count > 1 ? count.toLocaleString("en") : "";
+    const words = count > 1 ? formatCount(count) : "";
     const middle = Math.min((from + to) / 2, width - 8 - ctx.measureText(words).width);
     ctx.beginPath();
     for (const direction of [1, -1]) {

@@ -2,7 +2,7 @@
 
 import { h, setText, type View } from "../shared/dom";
 import { button, setAttribute } from "../shared/element";
-import { plural } from "../shared/format";
+import { formatCount, plural } from "../shared/format";
 import type { Model } from "../shared/model";
 import type { TimelineCanvas } from "./canvas";
 import { KINDS, kindOf } from "./kinds";
@@ -121,7 +121,7 @@ export function failureSteps(canvas: TimelineCanvas): { element: HTMLElement; up
   const update = (): void => {
     const { ids } = canvas.layout.failures;
     element.hidden = ids.length === 0;
-    setText(count, `✕ ${ids.length.toLocaleString("en")}`);
+    setText(count, `✕ ${formatCount(ids.length)}`);
   };
   return { element, update };
 }

@@ -50,6 +50,7 @@ export class Viewport {
     this.show(this.from + distance, this.to + distance);
   }
 
+  /** Show a range of drawn time. */
   show(from: number, to: number): void {
     this.isFitted = false;
     this.from = from;
