@@ -3,7 +3,7 @@
 import type { StateView } from "../protocol";
 import { valueText } from "../shared/values";
 
-const PIPELINE_VARIABLE = "pipeline"; // the variable of a pipeline that holds its envelope
+const HOLDER = "pipeline"; // the variable of a pipeline that holds its envelope
 type Values = Record<string, unknown>;
 
 /** Return the envelopes of a state and of the one before, without fields that are empty in both. If absent, it is empty. */
@@ -17,14 +17,14 @@ export function envelopes(before: StateView | null, state: StateView): { was: Va
 
 /** Return the variables without the envelope, which is shown in a separate table. */
 export function withoutEnvelope(variables: Values): Values {
-  const holder = variables[PIPELINE_VARIABLE];
+  const holder = variables[HOLDER];
   if (!isEnvelope((holder as Values | undefined)?.["envelope"])) return variables;
   const others = Object.entries(holder as Values).filter(([name]) => name !== "envelope");
-  return { ...variables, [PIPELINE_VARIABLE]: Object.fromEntries(others) };
+  return { ...variables, [HOLDER]: Object.fromEntries(others) };
 }
 
 function envelopeOf({ variables, inputs }: StateView): Values {
-  return [(variables[PIPELINE_VARIABLE] as Values | null | undefined)?.["envelope"], inputs["envelope"]].find(isEnvelope) ?? {};
+  return [(variables[HOLDER] as Values | null | undefined)?.["envelope"], inputs["envelope"]].find(isEnvelope) ?? {};
 }
 
 function isEnvelope(value: unknown): value is Values {

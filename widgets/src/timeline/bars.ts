@@ -40,8 +40,10 @@ export function drawBar(ctx: CanvasRenderingContext2D, scene: Scene, id: number)
   if (scene.layout.isParent[id] !== 1 || spans.text(id, "kind") === "step") drawText(ctx, scene, id, box, appearance, colour);
 }
 
-/** Draw a bar without text. Narrow bars are plain rectangles: round corners and outlines of thousands take most of the
- * time. */
+/**
+ * Draw a bar without text. Narrow bars are plain rectangles: the round corners and outlines of thousands of bars would take
+ * most of the time.
+ */
 function drawBody(ctx: CanvasRenderingContext2D, palette: Palette, box: Box, appearance: Appearance, colour: string): void {
   const [left, top, width, height] = box;
   const isSolid = appearance === "failed" || appearance === "cancelled";

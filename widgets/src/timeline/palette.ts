@@ -7,8 +7,9 @@ export type Palette = Readonly<Record<string, string>>;
 
 const TINTED = ["step", "item", "turn", "model", "tool", "action", "script", "other", "running"];
 
-/** Return the current colours of the page. If none has changed, return `previous` itself, so that its hatches stay
- * cached. */
+/**
+ * Return the current colours of the page. If none has changed, return `previous` itself, so that its hatches stay cached.
+ */
 export function paletteFor(element: Element, previous: Palette | null = null): Palette {
   const palette = paletteOf(element);
   const share = palette["tint"] ?? "";
