@@ -2,13 +2,13 @@
 
 import type { Asked, Inbox, InboxDelta } from "../protocol";
 import { Channel, type ChannelState, type Wire } from "../shared/channel";
-import type { ConnectionState } from "../shared/model";
+import type { ConnectionStatus } from "../shared/model";
 import type { Question } from "../prompt/types";
 
 /** The state, which one view draws. */
 export class Asking implements ChannelState {
   readonly questions = new Map<string, Question>();
-  connected: ConnectionState = "connecting";
+  connected: ConnectionStatus = "connecting";
   /** Number of the last delta that is in here. */
   last = 0;
   /** Open questions that are too many to be shown. */
@@ -26,7 +26,7 @@ export class Asking implements ChannelState {
     return this.#nowUs + (this.clock() - this.#toldAt) * 1000;
   }
 
-  setConnected(connected: ConnectionState): void {
+  setConnected(connected: ConnectionStatus): void {
     this.connected = connected;
     this.changed();
   }

@@ -6,7 +6,7 @@ import { Channel, type ChannelState, type Wire } from "../shared/channel";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
 import { containKeys } from "../shared/keys";
-import type { ConnectionState } from "../shared/model";
+import type { ConnectionStatus } from "../shared/model";
 import { onThemeChange } from "../shared/theme";
 import { kernelStopped } from "../shared/words";
 import "./offer.css";
@@ -16,11 +16,11 @@ const GONE = kernelStopped("choose here.");
 /** What is known of the kernel. */
 class Standing implements ChannelState {
   readonly last = 0;
-  connected: ConnectionState = "connecting";
+  connected: ConnectionStatus = "connecting";
 
   constructor(private readonly changed: () => void) {}
 
-  setConnected(connected: ConnectionState): void {
+  setConnected(connected: ConnectionStatus): void {
     this.connected = connected;
     this.changed();
   }

@@ -1,7 +1,7 @@
 // Message channel between a view and the kernel: handshake, keep-alive, and commands that are resent until acknowledged.
 
 import type { Ack, InboxToBrowser, OfferToBrowser, RunsToBrowser, ToBrowser, ToKernel } from "../protocol";
-import type { ConnectionState } from "./model";
+import type { ConnectionStatus } from "./model";
 
 // All in milliseconds, except the count.
 const HELLO_EVERY = 500;
@@ -26,8 +26,8 @@ export interface Wire<T extends KernelMessage> {
 export interface ChannelState {
   /** Sequence number of the last event or change in the state. */
   readonly last: number;
-  readonly connected: ConnectionState;
-  setConnected: (connected: ConnectionState) => void;
+  readonly connected: ConnectionStatus;
+  setConnected: (connected: ConnectionStatus) => void;
 }
 
 interface Pending {

@@ -6,7 +6,7 @@ import { Spans } from "./spans";
 export type Change = "spans" | "header" | "failures" | "questions" | "graph" | "streams" | "selection" | "position" | "filter" | "view" | "connection";
 /** Tab of a run that called models. */
 export type RunTab = "chat" | "timeline";
-export type ConnectionState = "connecting" | "connected" | "detached";
+export type ConnectionStatus = "connecting" | "connected" | "detached";
 
 const MOST_STREAM = 50_000; // characters
 
@@ -41,7 +41,7 @@ export class Model {
   /** Step whose spans are shown; null for all. */
   step: string | null = null;
   view: RunTab = "timeline";
-  connected: ConnectionState = "connecting";
+  connected: ConnectionStatus = "connecting";
   /** Sequence number of the last event in this state. */
   last = 0;
   originUs = 0;
@@ -93,7 +93,7 @@ export class Model {
     this.notify("filter");
   }
 
-  setConnected(connected: ConnectionState): void {
+  setConnected(connected: ConnectionStatus): void {
     if (connected === this.connected) return;
     this.connected = connected;
     this.notify("connection");
