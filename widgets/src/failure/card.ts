@@ -6,7 +6,7 @@ import { h } from "../shared/dom";
 import { button } from "../shared/element";
 import { plural } from "../shared/format";
 import type { Model } from "../shared/model";
-import { canGo, goTo, textOf } from "../shared/place";
+import { canGo, goTo, textOf } from "../shared/celllinks";
 import { moment } from "../shared/times";
 import { branchOf } from "../shared/words";
 import { type EditedLine, editsSince } from "./edits";

@@ -3,10 +3,10 @@
 import type { FailureView } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button, setAttribute } from "../shared/element";
-import type { Host, Part } from "../shared/later";
+import type { Host, Part } from "../shared/lazypart";
 import type { Model } from "../shared/model";
 import { plural } from "../shared/format";
-import { textOf } from "../shared/place";
+import { textOf } from "../shared/celllinks";
 import { card, headline } from "./card";
 import style from "./failure.css";
 import { recoveryOptions } from "./recovery";

@@ -4,9 +4,9 @@ import type { Ack, FailureView, Way } from "../protocol";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
 import { dollars, duration } from "../shared/format";
-import type { Host } from "../shared/later";
+import type { Host } from "../shared/lazypart";
 import type { Model } from "../shared/model";
-import { canGo, goTo } from "../shared/place";
+import { canGo, goTo } from "../shared/celllinks";
 
 /** Make the list of options; `update` shows the current ones. */
 export function recoveryOptions(model: Model, host: Host, failureNow: () => FailureView | undefined): { element: HTMLElement; update: () => void } {

@@ -7,7 +7,7 @@ import { FileSelections, type FileSelection } from "./selection";
 import { h, setText, type View } from "../shared/dom";
 import { fileList } from "../shared/filediff";
 import { plural } from "../shared/format";
-import type { Host, Part } from "../shared/later";
+import type { Host, Part } from "../shared/lazypart";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import style from "./files.css";

@@ -4,7 +4,7 @@ import type { FileView, WorkspaceView } from "../protocol";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
 import { plural } from "../shared/format";
-import type { Host } from "../shared/later";
+import type { Host } from "../shared/lazypart";
 import type { Model } from "../shared/model";
 
 type TakeOverHost = Pick<Host, "takeOver">;

@@ -17,7 +17,7 @@ export function progress(model: Model): { element: HTMLElement; update: () => vo
   function update(): void {
     const rows = rowsOf(model.header);
     const now = model.originUs + model.now();
-    const timeLeft = (row: StepProgress): string => (model.rests ? "" : leftText(row, now));
+    const timeLeft = (row: StepProgress): string => (model.isHalted ? "" : leftText(row, now));
     const texts = rows.map((row) => [wordsOf(row), timeLeft(row)]);
     if (JSON.stringify([rows, texts]) === drawnKey) return;
     drawnKey = JSON.stringify([rows, texts]);

@@ -1,14 +1,14 @@
 // State of the open questions as sent by the kernel, and the channel that updates it.
 
 import type { Asked, Inbox, InboxDelta } from "../protocol";
-import { Channel, type Follower, type Wire } from "../shared/channel";
-import type { Connected } from "../shared/model";
+import { Channel, type ChannelState, type Wire } from "../shared/channel";
+import type { ConnectionStatus } from "../shared/model";
 import type { Question } from "../prompt/types";
 
 /** State of an inbox, which one view draws. */
-export class InboxState implements Follower {
+export class InboxState implements ChannelState {
   readonly questions = new Map<string, Question>();
-  connected: Connected = "connecting";
+  connected: ConnectionStatus = "connecting";
   /** Number of the last delta that the state contains. */
   last = 0;
   /** Number of open questions that the kernel has left out because there are too many. */
@@ -26,7 +26,7 @@ export class InboxState implements Follower {
     return this.#nowUs + (this.clock() - this.#updatedAt) * 1000;
   }
 
-  setConnected(connected: Connected): void {
+  setConnected(connected: ConnectionStatus): void {
     this.connected = connected;
     this.onChange();
   }
@@ -62,14 +62,14 @@ export class InboxChannel extends Channel<Inbox | InboxDelta> {
   }
 
   /** Receive a complete list, which starts the conversation, or a delta. If deltas are missing, the list is requested again. */
-  protected override take(message: Inbox | InboxDelta): void {
+  protected override receive(message: Inbox | InboxDelta): void {
     if (message.type === "inbox") {
       if (message.view !== this.view) return;
       this.#state.withdrawMissing(message.asked);
       this.#state.take(message);
-      this.greeted();
-    } else if (!this.isGreeting) {
-      if (message.after > this.#state.last) this.greet();
+      this.endHandshake();
+    } else if (!this.isInHandshake) {
+      if (message.after > this.#state.last) this.startHandshake();
       else this.#state.take(message);
     }
   }

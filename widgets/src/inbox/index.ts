@@ -5,7 +5,7 @@ import { blockedReason, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
 import { isHosted } from "../shared/channel";
 import { h, setText } from "../shared/dom";
-import { contain } from "../shared/keys";
+import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { kernelStopped } from "../shared/words";
 import { InboxState, InboxChannel } from "./inbox";
@@ -25,7 +25,7 @@ function render({ model: wire, el }: RenderProps): () => void {
   const prompt = new Prompt({ answer, blockedReason: blockedReason(state), now: () => state.now(), drafts });
   const notice = h("p", { class: "notice", role: "status" });
   const root = h("div", { class: "divebook divebook-inbox" }, notice, prompt.element);
-  contain(root);
+  containKeys(root);
   el.append(root);
   const stopThemeUpdates = onThemeChange(root);
 

@@ -2,17 +2,17 @@
 // (divebook/widgets/line.py); a page that was loaded later asks the kernel for them.
 
 import type { Ack } from "../protocol";
-import { freshId, type Told, type Wire } from "../shared/channel";
+import { freshId, type KernelMessage, type Wire } from "../shared/channel";
 import type { Comm, Kernel, Panel, Tracker } from "./jupyterlab";
 import { forEachNotebook } from "./notebooks";
 
 const END_STATUSES = new Set(["restarting", "autorestarting", "terminating", "dead"]);
 
 /** Callback for each comm of a kernel. It returns a function that is called when the comm ends. */
-export type OnComm<T extends Told> = (kernel: Kernel, wire: Wire<T>) => () => void;
+export type OnComm<T extends KernelMessage> = (kernel: Kernel, wire: Wire<T>) => () => void;
 
 /** Follow the comms of a target in the kernels of all notebooks, including notebooks that are opened later. */
-export function followComms<T extends Told>(tracker: Tracker, target: string, onComm: OnComm<T>): void {
+export function followComms<T extends KernelMessage>(tracker: Tracker, target: string, onComm: OnComm<T>): void {
   const followed = new WeakSet<Kernel>();
   const followOnce = (kernel: Kernel | null | undefined): void => {
     if (kernel === null || kernel === undefined || followed.has(kernel)) return;
@@ -27,7 +27,7 @@ export function followComms<T extends Told>(tracker: Tracker, target: string, on
 }
 
 /** Follow the comms of one kernel until the kernel restarts or ends. */
-function followKernel<T extends Told>(kernel: Kernel, target: string, onComm: OnComm<T>): void {
+function followKernel<T extends KernelMessage>(kernel: Kernel, target: string, onComm: OnComm<T>): void {
   const open = new Map<string, () => void>();
   const addComm = (comm: Comm): void => {
     open.set(comm.commId, onComm(kernel, wireOf<T>(comm)));
@@ -67,7 +67,7 @@ async function commsOf(kernel: Kernel, target: string): Promise<string[]> {
 }
 
 /** Adapt a comm to the interface of channels. */
-function wireOf<T extends Told>(comm: Comm): Wire<T> {
+function wireOf<T extends KernelMessage>(comm: Comm): Wire<T> {
   const receivers = new Set<(message: T | Ack) => void>();
   comm.onMsg = ({ content }) => { for (const receive of receivers) receive(content.data as T | Ack); };
   return {

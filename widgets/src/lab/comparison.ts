@@ -5,7 +5,7 @@
 import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from "./jupyterlab";
 import { forEachNotebook } from "./notebooks";
 import { h } from "../shared/dom";
-import { contain } from "../shared/keys";
+import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { Differences, isDifference } from "./differences";
 import "./comparison.css";
@@ -49,6 +49,6 @@ export function addNavigation(comparison: HTMLElement): HTMLElement | null {
   bar.append(...new Differences(rows, root).parts);
   onThemeChange(bar);
   root.classList.add("divebook-compared");
-  contain(root);
+  containKeys(root);
   return bar;
 }

@@ -2,7 +2,7 @@
 // each part is valid.
 
 import type { EventBlock, Recording, PackedRun, SpanBlock } from "../protocol";
-import { unpacked } from "../shared/unpack";
+import { unpackText } from "../shared/unpack";
 import { valueText } from "../shared/values";
 import { anything, objectOf, isObject, listOf, number, orNull, tableOf, text, boolean } from "./check";
 
@@ -113,10 +113,10 @@ export function checkSaved(data: unknown): PackedRun {
 /** Return the recording of a saved run; reject with a readable message. */
 export async function decode(packedRun: PackedRun): Promise<Recording> {
   if (packedRun.recording === "") throw new Error("it was too large to be saved");
-  return checkRecording(JSON.parse(await unpacked(packedRun.recording, MAX_UNPACKED)));
+  return checkRecording(JSON.parse(await unpackText(packedRun.recording, MAX_UNPACKED)));
 }
 
-/** Check unpacked data and return it as a recording; throw an error with a readable message. */
+/** Check unpackText data and return it as a recording; throw an error with a readable message. */
 export function checkRecording(unchecked: unknown): Recording {
   const data = upgraded(unchecked);
   RECORDING(data, "run");

@@ -1,11 +1,11 @@
 // Navigation from a view to a line of a cell, and access of views to the current text of cells.
 
 import type { Cell, Panel, Tracker } from "./jupyterlab";
-import { guide, type Wanted } from "../shared/place";
+import { provideNavigation, type CellLine } from "../shared/celllinks";
 
 /** Answer the requests of views in all notebooks. */
 export function followLineLinks(tracker: Tracker): void {
-  const go = (target: Wanted, from: Element): void => {
+  const go = (target: CellLine, from: Element): void => {
     tracker.forEach((panel) => {
       if (panel.node.contains(from)) show(panel, target);
     });
@@ -17,7 +17,7 @@ export function followLineLinks(tracker: Tracker): void {
     });
     return text;
   };
-  guide(go, read);
+  provideNavigation(go, read);
 }
 
 function cellOf({ content }: Panel, cell: string): Cell | undefined {
@@ -25,7 +25,7 @@ function cellOf({ content }: Panel, cell: string): Cell | undefined {
 }
 
 /** Scroll to a line of a cell and place the cursor there. A cell out of sight gets its editor only after scrolling. */
-function show({ content }: Panel, { cell, line }: Wanted): void {
+function show({ content }: Panel, { cell, line }: CellLine): void {
   const index = content.widgets.findIndex(({ model }) => model.id === cell);
   const cellWidget = content.widgets[index];
   if (cellWidget === undefined) return;

@@ -2,8 +2,8 @@
 
 import type { Conversation, ConversationPart, EventBlock, PathView, PendingView, Recording, StateView } from "../protocol";
 import type { Replay, ReplayHost } from "../replay/replay";
-import type { SaidThen } from "../replay/said";
-import type { Filled } from "../replay/stepping";
+import type { RequestMessages } from "../replay/requestmessages";
+import type { ReplaySource } from "../replay/stepping";
 
 const CHECKPOINT_EVERY = 200; // events between two states that are stored for reuse
 const MODEL_CALLS = ["agent_response", "cached_response"];
@@ -12,7 +12,7 @@ const MODEL_CALLS = ["agent_response", "cached_response"];
 type Cells = Map<string, Map<string, unknown>>;
 
 /** Source of a replay that needs only a recording. */
-export class RecordedHost implements Filled {
+export class RecordedHost implements ReplaySource {
   readonly #recording: Recording;
   readonly #checkpoints: Cells[];
   readonly #rows: Map<number, number>;
@@ -46,11 +46,11 @@ export class RecordedHost implements Filled {
   };
 
   // eslint-disable-next-line @typescript-eslint/require-await -- same
-  readonly saidAt = async (sequence: number): Promise<SaidThen> => messagesAt(this.#recording, sequence);
+  readonly messagesAt = async (sequence: number): Promise<RequestMessages> => messagesAt(this.#recording, sequence);
 
   // eslint-disable-next-line @typescript-eslint/require-await -- same
   async fill(replay: Replay): Promise<void> {
-    replay.take(this.events);
+    replay.add(this.events);
   }
 
   close(): void { /* nothing is open */ }
@@ -125,7 +125,7 @@ function stateOf(sequence: number, cells: Cells): StateView {
 }
 
 /** Return the messages of the newest model request up to an event, with its response if it had arrived (as `recorded.py` does). */
-function messagesAt({ spans, members, conversations }: Recording, sequence: number): SaidThen {
+function messagesAt({ spans, members, conversations }: Recording, sequence: number): RequestMessages {
   let newestRow = -1;
   spans.id.forEach((_, row) => {
     const first = spans.sequence[row] ?? Infinity;

@@ -2,15 +2,15 @@
 
 import type { Ack, BundleName, Conversation, Detail, QuestionView as Question, Recording, PackedRun } from "../protocol";
 import { h, longText, type View } from "../shared/dom";
-import { contain } from "../shared/keys";
-import { type Host, later, type Load } from "../shared/later";
+import { containKeys } from "../shared/keys";
+import { type Host, lazyPart, type Load } from "../shared/lazypart";
 import { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { moment } from "../shared/times";
 import { valueText } from "../shared/values";
 import { tabs } from "../live/tabs";
 import { questionOutcomeSign, questionOutcomeText } from "../prompt/outcome";
-import { stepping } from "../replay/stepping";
+import { replaySection } from "../replay/stepping";
 import "../replay/replay.css";
 import { header } from "../head/header";
 import { rowsOf } from "../head/progress";
@@ -40,7 +40,7 @@ function refusedView(data: unknown, reason: string, plain: string): View {
   const storeText = store === "" ? "" : ` Its log was in ${oneLine(store, 200)}.`;
   const notice = h("p", { class: "db-refused", role: "note" }, `This run cannot be replayed here: ${oneLine(reason, 300)}.${storeText}`);
   const element = h("div", { class: "divebook db-saved" }, notice, plain === "" ? false : longText(plain));
-  contain(element);
+  containKeys(element);
   return { element, destroy: () => undefined };
 }
 
@@ -49,12 +49,12 @@ export function recordedRun(packedRun: PackedRun, recording: Recording, load: Lo
   const model = new Model();
   const recordedHost = new RecordedHost(recording);
   const root = h("div", { class: "divebook db-root db-saved" });
-  contain(root);
+  containKeys(root);
   const rows = new Map(recording.spans.id.map((id, row) => [id, row]));
   const connection = {
     control: (): Promise<Ack> => Promise.resolve({ type: "ack", id: "", accepted: false, text: "this is a saved run" }),
   };
-  const step = stepping(() => recordedHost, (at) => { model.stand(at); });
+  const step = replaySection(() => recordedHost, (at) => { model.setPosition(at); });
   const host: Host = {
     root,
     detail: (id, receive) => { void details(recordedHost, recording.members[rows.get(id) ?? -1] ?? [], id).then(receive); },
@@ -69,7 +69,7 @@ export function recordedRun(packedRun: PackedRun, recording: Recording, load: Lo
     replay: (sequence) => { step.go(sequence); },
   };
   // Parts are separate bundles. Each is loaded as soon as the recording has something for it.
-  const part = (name: BundleName, isNeeded: () => boolean): View => later(model, isNeeded, () => load(name), host);
+  const part = (name: BundleName, isNeeded: () => boolean): View => lazyPart(model, isNeeded, () => load(name), host);
   const timeline = part("timeline", () => model.view === "timeline" && model.spans.total > 0);
   const spread = part("spread", () => rowsOf(model.header).some((step) => step.spread.length > 0));
   const failure = part("failure", () => model.failures.total > 0);

@@ -2,11 +2,11 @@
 
 import type { RenderProps } from "@anywidget/types";
 import type { Offer } from "../protocol";
-import { Channel, type Follower, type Wire } from "../shared/channel";
+import { Channel, type ChannelState, type Wire } from "../shared/channel";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
-import { contain } from "../shared/keys";
-import type { Connected } from "../shared/model";
+import { containKeys } from "../shared/keys";
+import type { ConnectionStatus } from "../shared/model";
 import { onThemeChange } from "../shared/theme";
 import { kernelStopped } from "../shared/words";
 import "./offer.css";
@@ -14,13 +14,13 @@ import "./offer.css";
 const DISCONNECTED_NOTICE = kernelStopped("choose here.");
 
 /** State of the connection to the kernel. */
-class ConnectionState implements Follower {
+class ConnectionState implements ChannelState {
   readonly last = 0;
-  connected: Connected = "connecting";
+  connected: ConnectionStatus = "connecting";
 
   constructor(private readonly onChange: () => void) {}
 
-  setConnected(connected: Connected): void {
+  setConnected(connected: ConnectionStatus): void {
     this.connected = connected;
     this.onChange();
   }
@@ -33,9 +33,9 @@ class OfferChannel extends Channel<Offer> {
   }
 
   /** Receive the offer, the answer to the greeting. Repeated offers are ignored. */
-  protected override take(offer: Offer): void {
-    if (offer.view !== this.view || !this.isGreeting) return;
-    this.greeted();
+  protected override receive(offer: Offer): void {
+    if (offer.view !== this.view || !this.isInHandshake) return;
+    this.endHandshake();
     this.onOffer(offer);
   }
 }
@@ -81,7 +81,7 @@ function render({ model: wire, el }: RenderProps): () => void {
     setText(status, isDetached ? DISCONNECTED_NOTICE : notice);
   }
 
-  contain(root);
+  containKeys(root);
   el.append(root);
   const stopThemeUpdates = onThemeChange(root);
   return () => {

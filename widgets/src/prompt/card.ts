@@ -6,7 +6,7 @@ import { fileDiffs, fileList } from "../shared/filediff";
 import { oneLine } from "../shared/text";
 import { branchOf } from "../shared/words";
 import { ago, countdown } from "../shared/times";
-import { shown, valueText } from "../shared/values";
+import { truncate, valueText } from "../shared/values";
 import { answerForm, factsOf, sharedResponse, KINDS, valueView, type Action, type AnswerForm } from "./kinds";
 import { asSchema, isRecord, titleOf } from "./schema";
 import type { PromptHost, Question } from "./types";
@@ -108,7 +108,7 @@ export class Card {
   showStatus(): void {
     const [words, isWrong] = this.#notice;
     const reason = this.#blockedReason();
-    setText(this.#status, shown(reason || words, 2000));
+    setText(this.#status, truncate(reason || words, 2000));
     this.#status.classList.toggle("wrong", isWrong || reason !== "");
     this.#refresh();
   }
@@ -256,7 +256,7 @@ export class Card {
 
 /** Return a paragraph. A long one gets a tab stop, so that the keyboard can scroll it. */
 function paragraph(name: string, text: string): HTMLElement {
-  return h("p", { class: name, tabindex: text.length > SCROLL_LENGTH ? 0 : null }, shown(text, MAX_TEXT_LENGTH));
+  return h("p", { class: name, tabindex: text.length > SCROLL_LENGTH ? 0 : null }, truncate(text, MAX_TEXT_LENGTH));
 }
 
 /** Return the recorded facts of a question (or the call that it is about), or null if there are none. */

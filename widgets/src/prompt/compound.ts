@@ -2,7 +2,7 @@
 
 import { h, setText } from "../shared/dom";
 import { button, newId, setAttribute } from "../shared/element";
-import { shown } from "../shared/values";
+import { truncate } from "../shared/values";
 import { titleFor, type Control, type ControlFactory, type Request } from "./control";
 import { asSchema, isRecord, list, nodeOf, numeric, resolve, schemas, text, titleOf, variants, type Schema } from "./schema";
 import { emptyValue, groupTitle } from "./simple";
@@ -24,7 +24,7 @@ function groupFrame(request: Request, ...parts: (Node | false)[]): Group {
   const errorId = newId();
   const error = h("div", { id: errorId, class: "error" });
   const description = text(request.node.schema["description"]);
-  const hint = description !== "" && h("div", { class: "hint" }, shown(description, 2000));
+  const hint = description !== "" && h("div", { class: "hint" }, truncate(description, 2000));
   const isWhole = request.depth === 0 || request.isTitled === true;
   const element = isWhole
     ? h("div", { class: "form" }, hint, ...parts, error)
@@ -153,7 +153,7 @@ export function array(request: Request, make: ControlFactory): Control {
 /** Return the word for an entry of a list, from the title of its schema. */
 function itemNoun(request: Request, items: Schema | undefined): string {
   const title = text(resolve(items ?? {}, request.root)["title"]);
-  return (title === "" ? "entry" : shown(title, 40)).toLowerCase();
+  return (title === "" ? "entry" : truncate(title, 40)).toLowerCase();
 }
 
 /** Dispatch an input event, so that the form notices a change that was not typed. */
@@ -204,7 +204,7 @@ const TYPE_WORDS: Record<string, string> = { string: "Text", integer: "Whole num
 
 function variantTitle(schema: Schema, index: number): string {
   const type = TYPE_WORDS[text(schema["type"])] ?? `Kind ${index + 1}`;
-  return shown(titleOf(schema, type), 80);
+  return truncate(titleOf(schema, type), 80);
 }
 
 /** Return the index of the alternative that a value fits best. A problem of the value itself or of a direct part counts ten times. */

@@ -3,7 +3,7 @@
 import { h, setText } from "../shared/dom";
 import { newId, setAttribute } from "../shared/element";
 import { plural } from "../shared/format";
-import { shown } from "../shared/values";
+import { truncate } from "../shared/values";
 import { list, numeric, text, titleOf, type Node, type Schema } from "./schema";
 import type { Problem } from "./validate";
 
@@ -38,7 +38,7 @@ const MAX_HINT_LENGTH = 2000;
 
 /** Return the title of a control, from the schema or the name of the property. */
 export function titleFor({ node, name }: Request): string {
-  return shown(titleOf(node.schema, name), 200);
+  return truncate(titleOf(node.schema, name), 200);
 }
 
 /** Label, hint and error line around one input. */
@@ -81,7 +81,7 @@ function hintFor(schema: Schema): string {
   const description = text(schema["description"]).trim();
   const examples = list(schema["examples"]).slice(0, 3).map((example) => (typeof example === "string" ? example : JSON.stringify(example)));
   const parts = [description, allowed, examples.length > 0 ? `for example ${examples.join(", ")}` : ""];
-  return shown(parts.filter((part) => part !== "").join(" · "), MAX_HINT_LENGTH);
+  return truncate(parts.filter((part) => part !== "").join(" · "), MAX_HINT_LENGTH);
 }
 
 /** Yield the limits of a schema as text. */

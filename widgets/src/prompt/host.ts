@@ -1,6 +1,6 @@
 // Drafts of all prompts on the page, and the notice shown when no kernel can receive an answer.
 
-import type { Follower } from "../shared/channel";
+import type { ChannelState } from "../shared/channel";
 import { kernelStopped } from "../shared/words";
 import type { Draft, PromptHost } from "./types";
 
@@ -8,8 +8,8 @@ import type { Draft, PromptHost } from "./types";
 export const drafts = new Map<string, Draft>();
 
 /** Return a function that explains why no answer can be sent and how to continue; its result is empty while the kernel may answer. */
-export function blockedReason(follower: Pick<Follower, "connected">): PromptHost["blockedReason"] {
-  return ({ interrupt_id: id }) => follower.connected === "detached"
+export function blockedReason(channelState: Pick<ChannelState, "connected">): PromptHost["blockedReason"] {
+  return ({ interrupt_id: id }) => channelState.connected === "detached"
     ? kernelStopped(`answer here, or %dive answer ${id} ANSWER`)
     : "";
 }

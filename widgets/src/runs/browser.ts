@@ -9,7 +9,7 @@ import { copyButton } from "../shared/copy";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import { dollars } from "../shared/format";
-import { contain } from "../shared/keys";
+import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { zone } from "../shared/times";
 import { kernelStopped } from "../shared/words";
@@ -79,7 +79,7 @@ export class Browser implements View {
     const head = h("div", { class: "row head" }, h("h2", {}, "Runs"), this.#summary, this.#questionCount, h("span", { class: "grow" }), zoneText, frame);
     const list = h("div", { class: "list" }, this.#bulk.element, this.#rows.element, this.#emptyState, this.#footer);
     this.element.append(head, this.#notice, this.#filters.element, h("div", { class: "lay" }, list, this.#inboxSection));
-    contain(this.element);
+    containKeys(this.element);
     this.#stopThemeUpdates = onThemeChange(this.element);
     this.#inbox.onChange = () => { this.#showQuestions(); };
     this.#showQuestions();

@@ -24,12 +24,12 @@ export class RunsChannel extends InboxChannel {
 
   /** Send a command for runs. Resolve when the kernel has run or refused it. */
   command(command: Command, executions: string[], tags: string[] = []): Promise<Ack> {
-    return this.insist({ type: "wish", id: freshId(), command, executions, tags });
+    return this.sendUntilAcknowledged({ type: "wish", id: freshId(), command, executions, tags });
   }
 
   /** Receive a list (a list for another view is ignored) or a message about questions. */
-  protected override take(message: RunsMessage): void {
-    if (message.type !== "runs") super.take(message);
+  protected override receive(message: RunsMessage): void {
+    if (message.type !== "runs") super.receive(message);
     else if (message.view === "" || message.view === this.view) this.#onList(message);
   }
 }

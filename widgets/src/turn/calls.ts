@@ -6,7 +6,7 @@ import { h, longText, setText } from "../shared/dom";
 import { setAttribute } from "../shared/element";
 import { duration } from "../shared/format";
 import type { Model } from "../shared/model";
-import { oneLine, printed } from "../shared/text";
+import { oneLine, terminalText } from "../shared/text";
 import { valueText } from "../shared/values";
 import { questionOutcomeText } from "../prompt/outcome";
 import { SIGNS } from "../timeline/kinds";
@@ -53,7 +53,7 @@ export class CallLine {
     setAttribute(this.#arguments, "title", shownArguments);
     const output = model.streams.get(call.id)?.get("output");
     this.printed.hidden = output === undefined;
-    setText(this.printed, output === undefined ? "" : latestLines(printed(output.text), output.length > output.text.length));
+    setText(this.printed, output === undefined ? "" : latestLines(terminalText(output.text), output.length > output.text.length));
     const hasOpenQuestion = questions.at(-1)?.status === "pending";
     this.#call = call;
     this.#note = hasSpan ? spans.text(call.id, "note") : "";

@@ -4,7 +4,7 @@ import type { ConversationCall } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import { plural, price } from "../shared/format";
-import type { Host } from "../shared/later";
+import type { Host } from "../shared/lazypart";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { type ExchangeContext, Exchange } from "./exchange";

@@ -4,7 +4,7 @@ import { copyButton } from "../shared/copy";
 import { h, setText, type View } from "../shared/dom";
 import { button, setAttribute } from "../shared/element";
 import { plural } from "../shared/format";
-import type { Host, Part } from "../shared/later";
+import type { Host, Part } from "../shared/lazypart";
 import type { Model } from "../shared/model";
 import { rootsOf } from "../shared/spans";
 import { oneLine } from "../shared/text";

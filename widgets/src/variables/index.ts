@@ -4,7 +4,7 @@ import type { Variables, VariableView } from "../protocol";
 import { h, longText, setText, type View } from "../shared/dom";
 import { button, setAttribute } from "../shared/element";
 import { plural } from "../shared/format";
-import type { Host, Part } from "../shared/later";
+import type { Host, Part } from "../shared/lazypart";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import style from "./variables.css";

@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Conversation, ConversationCall, ConversationPart, ConversationRequest } from "../../src/protocol";
 import type { View } from "../../src/shared/dom";
-import type { Host } from "../../src/shared/later";
+import type { Host } from "../../src/shared/lazypart";
 import { Model } from "../../src/shared/model";
 import part, { frameLine } from "../../src/turn";
 import { argumentsText, requestSummary, outcomeText } from "../../src/turn/descriptions";
