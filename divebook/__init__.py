@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from divebook.workers import Worker
     from divebook.workflow.definition import Workflow
     from divebook.workflow.functions import lint
-    from divebook.workflow.resources import ScheduleDefinition
-    from divebook.workflow.servers import ApprovalRule, MCPServerDefinition, WorkspaceDefinition
+    from divebook.workflow.resources import ApprovalRule, ScheduleDefinition, WorkspaceDefinition
+    from divebook.workflow.servers import MCPServerDefinition
     from divebook.workflow.step import Catch, Each, Edge, Retry, Rollback, Step
     from divebook.workflow.tools import ToolFunction, tool
     from divebook.workspace.workspace import present_workspace
@@ -83,8 +83,8 @@ _NAMES = {
     "divebook.workers": "Worker",
     "divebook.workflow.definition": "Workflow",
     "divebook.workflow.functions": "lint",
-    "divebook.workflow.resources": "ScheduleDefinition",
-    "divebook.workflow.servers": "ApprovalRule MCPServerDefinition WorkspaceDefinition",
+    "divebook.workflow.resources": "ApprovalRule ScheduleDefinition WorkspaceDefinition",
+    "divebook.workflow.servers": "MCPServerDefinition",
     "divebook.workflow.step": "Catch Each Edge Retry Rollback Step",
     "divebook.workflow.tools": "ToolFunction tool",
     "divebook.workspace.workspace": "present_workspace",
@@ -174,14 +174,14 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Make the magics available: ``%load_ext divebook``."""
+    """Register the magics in IPython: ``%load_ext divebook``."""
     from divebook.notebook.extension import load_ipython_extension as load_extension
 
     load_extension(shell)
 
 
 def unload_ipython_extension(shell: InteractiveShell) -> None:
-    """Take the magics away again: ``%unload_ext divebook``."""
+    """Remove the magics from IPython: ``%unload_ext divebook``."""
     from divebook.notebook.extension import unload_ipython_extension as unload_extension
 
     unload_extension(shell)

@@ -1,4 +1,4 @@
-"""Every error divebook raises, in one tree.
+"""All exception classes of divebook.
 
 ::
 
@@ -96,12 +96,12 @@ from typing import Any, ClassVar, Literal
 
 Severity = Literal["error", "warning"]
 Place = tuple[str | int, ...]
-"""Keys and positions that lead to a value, from the top: ``("Workflows", 0, "Steps", 2, "Next")``."""
+"""Keys and indexes that lead to a value in a definition, from the top: ``("Workflows", 0, "Steps", 2, "Next")``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, or doubtful, in a definition.
+    """Error or warning about one place in a definition.
 
     `line` and `column` count from 1 in the cell or file; 0 means that the definition did not come from text.
     """
@@ -114,24 +114,30 @@ class Problem:
     hint: str | None = None
     place: Place = ()
     twin: Place = ()
-    """The place of what it clashes with."""
+    """Place of the other definition, if two definitions conflict."""
 
     def describe(self, source_name: str = "<definition>") -> str:
-        """Return the problem as one line: ``cell:3:5: unknown key 'Promt' (did you mean 'Prompt'?)``."""
+        """Return the problem as one line with its location: ``cell:3:5: unknown key 'Promt' (did you mean
+        'Prompt'?)``.
+        """
         where = position_in(source_name, self.line, self.column) if self.line else f"{source_name}{self._spot()}"
         note = "warning: " if self.severity == "warning" else ""
         return f"{where}: {note}{self.message}" + (f" ({self.hint})" if self.hint else "")
 
     def below(self, *place: str | int) -> Problem:
-        """Return the problem as seen from further up: `place` leads to where it was."""
+        """Return a copy of the problem for an enclosing definition: the keys in `place` are put in front of the keys
+        that lead to the value.
+        """
         return replace(self, place=(*place, *self.place), twin=(*place, *self.twin) if self.twin else ())
 
     def at(self, line: int, column: int) -> Problem:
-        """Return the problem with its position in a text."""
+        """Return a copy of the problem with a line and a column of the definition's text."""
         return replace(self, line=line, column=column)
 
     def beside(self, line: int) -> Problem:
-        """Return the problem with the line of what it clashes with, where that is another one."""
+        """Return a copy of the problem whose message also names `line`, the line of the definition that this one
+        conflicts with. Return the problem unchanged if both are on the same line.
+        """
         if not line or line == self.line:
             return self
         return replace(self, message=f"{self.message} (lines {line} and {self.line})")
@@ -142,7 +148,7 @@ class Problem:
 
 
 def position_in(source_name: str, line: int, column: int) -> str:
-    """Return a position as people read it.
+    """Format a line and a column of a source text as a location for error messages.
 
     >>> position_in("survey.yaml", 7, 11), position_in("Cell [5]", 7, 11)
     ('survey.yaml:7:11', 'Cell [5], line 7, column 11')
@@ -155,35 +161,39 @@ def position_in(source_name: str, line: int, column: int) -> str:
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate most like `name`, or None if none is close."""
+    """Return the candidate that is most similar to a misspelled `name`, or None if none is similar."""
     by_folded = {candidate.casefold(): candidate for candidate in candidates}
     matches = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
     return by_folded[matches[0]] if matches else None
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str | None:
-    """Return a hint that names the candidate most like `name`, or None if none is close."""
+    """Return a hint such as ``did you mean 'city'?`` with the most similar candidate, or None if none is similar."""
     match = nearest(name, candidates)
     return f"did you mean {match!r}?" if match else None
 
 
 class StartKeyWarning(UserWarning):
-    """An execution was asked for with the start key of one that was started with other inputs, which is returned."""
+    """Warning that a start key belongs to an execution with other inputs, which was returned instead of starting a new
+    one.
+    """
 
 
 class DeterminismWarning(UserWarning):
-    """A line of a workflow function may give another result when the function runs again; see `divebook.lint`."""
+    """Warning that a line of a workflow function could give another result when the function is replayed; see
+    `divebook.lint`.
+    """
 
 
 class DivebookError(Exception):
-    """Root of everything divebook raises on purpose."""
+    """Base class of all exceptions that divebook raises on purpose."""
 
     raised_at: Mapping[str, Any] | None = None
-    """Where a script, a template or a recorded call was at fault, as `divebook.runtime.errors.place_of` says it."""
+    """Location of the error in a script, template or recorded call; see `divebook.runtime.errors.place_of`."""
 
 
 class DefinitionError(DivebookError):
-    """A definition text cannot be used; `problems` holds everything that is wrong with it.
+    """Raised if the text of a definition has errors; `problems` contains all of them.
 
     Parameters
     ----------
@@ -200,7 +210,7 @@ class DefinitionError(DivebookError):
 
 
 class InputError(DivebookError):
-    """The inputs given to an execution do not fit its workflow."""
+    """Raised if the inputs of an execution do not match the declaration in its workflow."""
 
     def __init__(self, message: str, name: str | None = None) -> None:
         self.name = name
@@ -208,7 +218,8 @@ class InputError(DivebookError):
 
 
 class NotFoundError(DivebookError):
-    """Nothing of that kind has that name; the nearest existing name is suggested.
+    """Raised if no agent, workflow, action, step, ... has the requested name. The error suggests the most similar
+    existing name.
 
     Parameters
     ----------
@@ -239,7 +250,7 @@ class NotFoundError(DivebookError):
 
 
 class AlreadyRegisteredError(DivebookError):
-    """A name is taken."""
+    """Raised if an agent, workflow, tool, ... with the same name is already registered."""
 
     def __init__(self, kind: str, name: str) -> None:
         self.kind = kind
@@ -248,7 +259,7 @@ class AlreadyRegisteredError(DivebookError):
 
 
 class SetupError(DivebookError):
-    """An environment's settings contradict each other or miss something.
+    """Raised if settings or arguments are not valid, contradict each other or are incomplete.
 
     Parameters
     ----------
@@ -262,23 +273,23 @@ class SetupError(DivebookError):
 
 
 class PatternError(SetupError):
-    """A pattern is not valid, too large, or takes too long to match."""
+    """Raised if a pattern is not valid, too large, or takes too long to match."""
 
 
 class SchemaLimitError(SetupError):
-    """A JSON schema takes too much work to be checked, or to check a value."""
+    """Raised if checking a JSON schema, or a value against it, would take too much work."""
 
 
 class InvalidEventError(DivebookError):
-    """An event or its payload breaks its own rules."""
+    """Raised if an event, or its payload, is not valid."""
 
 
 class EnvelopeError(DivebookError):
-    """An envelope, or what it is made from, makes no sense."""
+    """Raised if an envelope cannot be created from the given data."""
 
 
 class BoundsError(EnvelopeError):
-    """A bound that does not exist, or has no usable value.
+    """Raised if a bound does not exist, or its value is not valid.
 
     Parameters
     ----------
@@ -298,7 +309,7 @@ class BoundsError(EnvelopeError):
 
 
 class InvalidEnvelopeError(EnvelopeError):
-    """An envelope or its written form breaks its own rules; `problems` holds all that is wrong with it."""
+    """Raised if an envelope, or its serialized form, is not valid; `problems` contains all reasons."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
@@ -306,7 +317,7 @@ class InvalidEnvelopeError(EnvelopeError):
 
 
 class UncopyableValueError(EnvelopeError):
-    """A value that a copy of an envelope cannot hold.
+    """Raised if an envelope contains a value that cannot be copied.
 
     Parameters
     ----------
@@ -323,7 +334,7 @@ class UncopyableValueError(EnvelopeError):
 
 
 class UnstorableValueError(DivebookError):
-    """A value that the log cannot hold.
+    """Raised if a value cannot be recorded in the log.
 
     Parameters
     ----------
@@ -340,7 +351,7 @@ class UnstorableValueError(DivebookError):
 
 
 class UnopenableValueError(DivebookError):
-    """A recorded value that this process cannot make again.
+    """Raised if a recorded value cannot be rebuilt as a Python object in this process.
 
     Parameters
     ----------
@@ -357,10 +368,10 @@ class UnopenableValueError(DivebookError):
 
 
 class ScriptError(DivebookError):
-    """Sandboxed Python failed; `line` is the 1-based line in the script, if known."""
+    """Raised if a sandboxed script fails; `line` is the line in the script, counted from 1, or None."""
 
     code: str = ""
-    """The script or expression, where that is known."""
+    """Source of the script or expression; empty if it is not known."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         self.line = line
@@ -368,17 +379,19 @@ class ScriptError(DivebookError):
 
     @property
     def raised(self) -> str:
-        """The class of the error that the script's own code raised: ``ZeroDivisionError``; empty for other failures."""
+        """Name of the exception class that the code in the script raised, such as ``ZeroDivisionError``; an empty
+        string if the script failed for another reason.
+        """
         name, colon, _ = str(self).partition(": ")
         return name if colon and name.isidentifier() and name.endswith(("Error", "Exception")) else ""
 
 
 class ScriptSyntaxError(ScriptError):
-    """The script is not valid Python, or uses what its context does not allow."""
+    """Raised if a script is not valid Python, or uses syntax that is not allowed at its place."""
 
 
 class UndefinedVariableError(ScriptError):
-    """The script uses a name that its context does not define."""
+    """Raised if a script uses a name that is not defined."""
 
     def __init__(self, name: str, line: int | None = None, hint: str | None = None) -> None:
         self.name = name
@@ -387,15 +400,15 @@ class UndefinedVariableError(ScriptError):
 
 
 class ScriptLimitError(ScriptError):
-    """The script ran longer, or took more memory, than it may."""
+    """Raised if a script exceeds its time or memory limit."""
 
 
 class TemplateError(DivebookError):
-    """A ``${...}`` text cannot be rendered."""
+    """Raised if a text with ``${...}`` expressions cannot be rendered."""
 
 
 class UnrelatedError(DivebookError):
-    """Runs of different workflows, of which none was made of the other, have no places in common.
+    """Raised if runs to compare are of different workflows and none was derived from the other.
 
     Parameters
     ----------
@@ -413,15 +426,17 @@ class UnrelatedError(DivebookError):
 
 
 class SavedRunError(DivebookError):
-    """A run saved in a notebook cannot be read. The log of the run, if it still exists, can."""
+    """Raised if a run that is saved in a notebook cannot be read. The log of the run may still exist."""
 
 
 class StoreError(DivebookError):
-    """Events cannot be written or read."""
+    """Raised if events cannot be written to or read from a store."""
 
 
 class ConcurrentAppendError(StoreError):
-    """Another writer appended to this execution first; nothing of the batch was written."""
+    """Raised if another writer appended to the execution's log first. None of the events passed with the failed call
+    were written.
+    """
 
     def __init__(self, execution_id: str, expected: int, actual: int) -> None:
         self.execution_id = execution_id
@@ -434,7 +449,8 @@ class ConcurrentAppendError(StoreError):
 
 
 class ExecutionEndedError(StoreError):
-    """The execution has ended, and this event may not follow its end; nothing of the batch was written.
+    """Raised if an event may not be appended because the execution has ended. None of the events passed with the failed
+    call were written.
 
     Parameters
     ----------
@@ -456,7 +472,8 @@ class ExecutionEndedError(StoreError):
 
 
 class StartKeyTakenError(StoreError):
-    """An execution with this start key exists already; `execution_id` names it, and nothing was started.
+    """Raised if an execution with the requested start key exists already; `execution_id` is its id. No new execution
+    was started.
 
     Parameters
     ----------
@@ -483,7 +500,8 @@ class StartKeyTakenError(StoreError):
 
 
 class FencedError(StoreError):
-    """A writer's lease on this execution is not the present one; nothing of the batch was written.
+    """Raised if a writer no longer holds the current lease of an execution. None of the events passed with the failed
+    call were written.
 
     Parameters
     ----------
@@ -505,7 +523,9 @@ class FencedError(StoreError):
 
 
 class LeaseHeldError(StoreError):
-    """Another process drives this execution; `until` is when the lease ends unless its owner renews it."""
+    """Raised if another process drives the execution; `until` is the time at which its lease ends unless that process
+    renews it.
+    """
 
     def __init__(self, execution_id: str, *, host: str, pid: int, name: str, until: datetime) -> None:
         self.execution_id = execution_id
@@ -521,49 +541,49 @@ class LeaseHeldError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Nothing can be written just now, and may be later: another process holds the lock, or the disk is full.
+    """Raised if nothing can be written at the moment, because another process holds a lock or the disk is full.
 
-    A run that this happens to waits for it; see `Execution.held_up`.
+    An execution waits until the store can be written again; see `Execution.held_up`.
     """
 
 
 class ConnectionLostError(StoreBusyError):
-    """The server of the store is out of reach; whether the commit that was under way was made is not known.
+    """Raised if the server of the store cannot be reached. It is not known whether the current commit was executed.
 
-    A run waits for the server and then settles it by the end of its log (`divebook.store.Batch.again`).
+    An execution waits for the server, and then reads the end of its log to find out (`divebook.store.Batch.again`).
     """
 
 
 class StoreClosedError(StoreError):
-    """The store was closed before."""
+    """Raised if a store is used after it was closed."""
 
 
 class ForkedStoreError(StoreClosedError):
-    """The store was opened by a process from which this one was forked, and cannot be used here."""
+    """Raised if a store is used in a child process, after the process that opened the store was forked."""
 
 
 class ReadOnlyStoreError(StoreError):
-    """The store cannot be written to."""
+    """Raised if a store cannot be written to."""
 
 
 class CorruptStoreError(StoreError):
-    """The store's contents make no sense."""
+    """Raised if the contents of a store are damaged."""
 
 
 UNFIT = (DivebookError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What contents lead to that no engine wrote; who reads a log makes a `CorruptStoreError` of it."""
+"""Errors that damaged contents of a log can cause. Readers of logs turn them into `CorruptStoreError`."""
 
 
 class DecryptionError(StoreError):
-    """A value of the store is encrypted, and the key for it is missing or another one."""
+    """Raised if a value in a store is encrypted and the right key to decrypt it is missing."""
 
 
 class NewerStoreError(StoreError):
-    """The store or one of its events was written by a newer divebook."""
+    """Raised if a newer version of divebook wrote the store, or one of its events."""
 
 
 class ExecutionNotFoundError(StoreError, NotFoundError):
-    """The store has no execution of that id.
+    """Raised if the store has no execution with the requested id.
 
     Parameters
     ----------
@@ -580,31 +600,33 @@ class ExecutionNotFoundError(StoreError, NotFoundError):
 
 
 class WorkspaceError(DivebookError):
-    """A workspace's files, commands or resources cannot be used as they were asked for."""
+    """Raised if files, commands or resources of a workspace cannot be used as requested."""
 
 
 class ProcessIdError(WorkspaceError, LookupError):
-    """A process of a workspace was asked for by an id that none has, or started by one that another has."""
+    """Raised if a workspace has no process with the requested id, or if a new process would get the id of another
+    one.
+    """
 
 
 class ProcessInputError(WorkspaceError):
-    """A process of a workspace cannot be given something to read."""
+    """Raised if a process of a workspace cannot receive input."""
 
 
 class WorkspaceNotEnteredError(WorkspaceError, RuntimeError):
-    """A workspace was used before it was entered, or after it was left."""
+    """Raised if a workspace is used outside its ``with`` block."""
 
 
 class WorkspaceEnteredError(WorkspaceError, RuntimeError):
-    """A workspace or session was entered that is entered already."""
+    """Raised if the ``with`` block of a workspace or session is entered while another one is active."""
 
 
 class WorkspaceGoneError(WorkspaceError):
-    """The folder or container of a workspace does not exist any more."""
+    """Raised if the folder or container of a workspace no longer exists."""
 
 
 class PathNotAllowedError(WorkspaceError, PermissionError):
-    """A path was refused.
+    """Raised if a workspace may not use a path.
 
     Parameters
     ----------
@@ -625,7 +647,7 @@ class PathNotAllowedError(WorkspaceError, PermissionError):
 
 
 class FileOperationError(WorkspaceError):
-    """An operation on a file failed.
+    """Raised if reading, writing or deleting a file in a workspace fails.
 
     Parameters
     ----------
@@ -645,7 +667,7 @@ class FileOperationError(WorkspaceError):
 
 
 class ShellExecutionError(WorkspaceError):
-    """A command could not be run.
+    """Raised if a command cannot be run in a workspace.
 
     Parameters
     ----------
@@ -666,7 +688,7 @@ class ShellExecutionError(WorkspaceError):
 
 
 class ShellTimeoutError(ShellExecutionError, TimeoutError):
-    """A command ran longer than `timeout` seconds; what it started was ended."""
+    """Raised if a command runs longer than `timeout` seconds. Its processes were ended."""
 
     def __init__(self, command: str, timeout: float, *, stdout: str = "", stderr: str = "") -> None:
         self.timeout = timeout
@@ -674,27 +696,28 @@ class ShellTimeoutError(ShellExecutionError, TimeoutError):
 
 
 class ContainerError(WorkspaceError, RuntimeError):
-    """A container or its image is not there or does not run, or the engine refuses what is asked of it."""
+    """Raised if a container or its image does not exist or run, or the container engine refuses a request."""
 
 
 class SnapshotError(WorkspaceError):
-    """A tree of files cannot be taken, compared or restored."""
+    """Raised if a snapshot of files cannot be created, compared or restored."""
 
 
 class EngineUnavailableError(WorkspaceError):
-    """The container engine is out of reach: not installed, not running, or not permitted."""
+    """Raised if the container engine cannot be used: not installed, not running, or not permitted."""
 
 
 class UnusableEngineError(EngineUnavailableError):
-    """``DOCKER_HOST`` names no engine that could ever answer, so that another attempt is of no use."""
+    """Raised if ``DOCKER_HOST`` cannot be the address of an engine, so that another attempt is useless."""
 
 
 class ExecutionError(DivebookError):
-    """A run went wrong."""
+    """Raised if an execution fails, or cannot do what is requested."""
 
 
 class CodeChangedError(ExecutionError):
-    """Functions that a cell's run has called were edited since, and a person must say what is done about it.
+    """Raised if a notebook cell runs again after functions that its recorded run has called were edited. A person must
+    choose how to continue.
 
     Parameters
     ----------
@@ -720,11 +743,11 @@ class CodeChangedError(ExecutionError):
 
 
 class StepError(ExecutionError):
-    """A step cannot be carried out."""
+    """Raised if a step cannot be executed."""
 
 
 class AgentError(StepError):
-    """A turn of an agent ended without an answer.
+    """Raised if a turn of an agent ended without an answer.
 
     Parameters
     ----------
@@ -741,7 +764,7 @@ class AgentError(StepError):
 
 
 class ToolError(StepError):
-    """A tool raised something other than what is meant for the model, which ended the turn of its agent.
+    """Raised if a tool raised an unexpected error, which ended the turn of its agent.
 
     Parameters
     ----------
@@ -764,7 +787,7 @@ class ToolError(StepError):
 
 
 class ItemFailedError(StepError):
-    """One item of a step's `Each` failed, which ends the step.
+    """Raised if an item of a step's ``Each`` failed and the failure ends the step.
 
     Parameters
     ----------
@@ -791,7 +814,7 @@ class ItemFailedError(StepError):
 
 
 class StageTimeoutError(StepError):
-    """An attempt at a stage of a pipeline took longer than it may."""
+    """Raised if an attempt of a pipeline stage exceeds its time limit."""
 
     def __init__(self, stage: str, seconds: float) -> None:
         self.stage = stage
@@ -800,7 +823,7 @@ class StageTimeoutError(StepError):
 
 
 class TimedOutError(StepError, TimeoutError):
-    """A step or a call took longer than its `Timeout`; a `TimeoutError` as well."""
+    """Raised if a step or call exceeds its ``Timeout``. It is also a `TimeoutError`."""
 
     def __init__(self, what: str, seconds: float) -> None:
         self.what = what
@@ -809,22 +832,23 @@ class TimedOutError(StepError, TimeoutError):
 
 
 class UnpicklableError(StepError):
-    """A function, an argument or a result cannot go from one process to another; the text says what to do."""
+    """Raised if a function, argument or result cannot be sent to another process. The text states how to fix it."""
 
 
 class ResumeError(ExecutionError):
-    """An envelope cannot continue in its pipeline: it waits for nothing, or for another answer."""
+    """Raised if an envelope cannot continue in its pipeline, because it waits for nothing, or for another answer."""
 
 
 class OperationError(ExecutionError):
-    """A recorded operation failed; the text is the recorded one.
+    """Raised if an operation failed. The error text is the recorded one, also when the failure is replayed from the
+    log.
 
     The error of a function made with ``@step`` is also of the class that the function raised, so that ``except
     ValueError`` catches it.
     """
 
     called: str = ""
-    """The function that raised it."""
+    """Name of the function that raised the error."""
 
     def __init__(
         self, message: str, operation_id: str = "", operation_type: str = "", error_names: Sequence[str] = ()
@@ -836,11 +860,13 @@ class OperationError(ExecutionError):
 
 
 class NeedsPersonError(ExecutionError):
-    """An execution was resumed automatically several times, and interrupted each time before it made progress."""
+    """Raised if a person must decide about an execution: it was resumed automatically several times, and interrupted
+    each time without progress.
+    """
 
 
 class ServerError(ExecutionError):
-    """An MCP server cannot be reached, does not keep to the protocol, or does not have what is asked of it."""
+    """Raised if an MCP server cannot be reached, violates the protocol, or lacks what was requested."""
 
     def __init__(self, operation: str, server: str, cause: str) -> None:
         self.operation = operation
@@ -850,11 +876,13 @@ class ServerError(ExecutionError):
 
 
 class OutcomeUnknownError(ExecutionError):
-    """Raised by an action or tool that cannot tell whether its call took effect."""
+    """Raise this from an action or tool that cannot determine whether its call took effect."""
 
 
 class InterruptError(ExecutionError):
-    """An answer does not fit its question, or there is one already; the question stays as it was."""
+    """Raised if an answer does not fit its question, or the question was already answered. The question stays as it
+    was.
+    """
 
     def __init__(self, interrupt_id: str, reason: str) -> None:
         self.interrupt_id = interrupt_id
@@ -863,7 +891,9 @@ class InterruptError(ExecutionError):
 
 
 class AnswerKeptError(ExecutionError):
-    """An answer or a signal is stored, and its execution cannot continue in this process; `cause` is the reason."""
+    """Raised if an answer or signal was stored, but its execution cannot continue in this process; `cause` is the
+    reason.
+    """
 
     def __init__(self, execution_id: str, what: str, cause: Exception) -> None:
         self.execution_id = execution_id
@@ -876,7 +906,7 @@ class AnswerKeptError(ExecutionError):
 
 
 class InterruptExpiredError(ExecutionError):
-    """A question expired without an answer, and it has no default."""
+    """Raised if a question without a default expired without an answer."""
 
     def __init__(self, interrupt_id: str, question: str) -> None:
         self.interrupt_id = interrupt_id
@@ -885,7 +915,7 @@ class InterruptExpiredError(ExecutionError):
 
 
 class ApprovalDeniedError(ExecutionError):
-    """A person did not approve what was to be done."""
+    """Raised if a person did not approve a call."""
 
     def __init__(self, question: str, text: str = "") -> None:
         self.question = question
@@ -894,7 +924,7 @@ class ApprovalDeniedError(ExecutionError):
 
 
 class BoundExceededError(ExecutionError):
-    """A bound of the execution does not allow what was to come.
+    """Raised if a bound (budget) of the execution does not allow the next call or step.
 
     Parameters
     ----------
@@ -911,7 +941,7 @@ class BoundExceededError(ExecutionError):
 
 
 class ExecutionFailedError(ExecutionError):
-    """An execution ended as failed."""
+    """Raised by ``wait(check=True)`` if an execution has failed."""
 
     def __init__(self, execution_id: str, error: str) -> None:
         self.execution_id = execution_id
@@ -920,7 +950,7 @@ class ExecutionFailedError(ExecutionError):
 
 
 class ExecutionCancelledError(ExecutionError):
-    """An execution was cancelled."""
+    """Raised if an execution was cancelled."""
 
     def __init__(self, execution_id: str) -> None:
         self.execution_id = execution_id
@@ -928,7 +958,7 @@ class ExecutionCancelledError(ExecutionError):
 
 
 class ExecutionPausedError(ExecutionError):
-    """The kernel was interrupted, and the execution rests until it is resumed."""
+    """Raised if the kernel was interrupted (Ctrl-C or stop button) and the execution is paused until it is resumed."""
 
     def __init__(self, execution_id: str) -> None:
         self.execution_id = execution_id
@@ -936,7 +966,7 @@ class ExecutionPausedError(ExecutionError):
 
 
 class ExecutionWaitingError(ExecutionError):
-    """An execution has to wait, for an answer or a signal, where that is an error (``strict``)."""
+    """Raised if an execution has to wait for an answer or a signal although waiting is not allowed (``strict``)."""
 
     def __init__(self, execution_id: str, question: str = "", signals: str = "") -> None:
         self.execution_id = execution_id
@@ -948,7 +978,7 @@ class ExecutionWaitingError(ExecutionError):
 
 
 class DivergenceError(ExecutionError):
-    """The definition asks for something other than what the history recorded at the same place.
+    """Raised if a definition requests another operation than the one that the log has recorded at the same place.
 
     Parameters
     ----------
@@ -974,7 +1004,7 @@ class DivergenceError(ExecutionError):
 
 
 class SourceGoneError(ExecutionError):
-    """A what-if or trial is to continue, and the execution from whose log it is answered was deleted."""
+    """Raised if a what-if or trial cannot continue because the execution whose log provides its results was deleted."""
 
     def __init__(self, execution_id: str, source: str) -> None:
         self.execution_id = execution_id
@@ -986,7 +1016,7 @@ class SourceGoneError(ExecutionError):
 
 
 class ReplayMismatchError(ExecutionError):
-    """An unchanged replay of an execution differs from its log.
+    """Raised if a replay of an execution with its unchanged definition differs from the recorded log.
 
     Parameters
     ----------
@@ -1005,53 +1035,57 @@ class ReplayMismatchError(ExecutionError):
 
 
 class DevEnvError(DivebookError):
-    """A development environment cannot be made or used so; `exit_code` is what ``dev_env`` ends with."""
+    """Raised if a development environment cannot be created or used; `exit_code` is the exit code of ``dev_env``."""
 
     exit_code: ClassVar[int] = 1
 
 
 class EnvironmentNotFoundError(DevEnvError):
-    """A development environment of that name does not exist."""
+    """Raised if no development environment has the requested name."""
 
     exit_code = 2
 
 
 class TemplateNotFoundError(DevEnvError):
-    """A template of that name does not exist, or one that it extends."""
+    """Raised if a template, or a template that it extends, does not exist."""
 
     exit_code = 3
 
 
 class LimitExceededError(DevEnvError):
-    """More was asked for than the host or the tenant has."""
+    """Raised if more resources were requested than the host or the tenant has."""
 
     exit_code = 4
 
 
 class CommandFailedError(DevEnvError):
-    """A command of an environment failed, or could not be started."""
+    """Raised if a command in a development environment failed or could not be started."""
 
     exit_code = 6
 
 
 class NotReplacedError(DevEnvError):
-    """A checkpoint could not be restored, and the environment is as it was before."""
+    """Raised if a checkpoint of a development environment could not be restored. The environment is as it was
+    before.
+    """
 
 
 class CheckpointNotFoundError(DevEnvError):
-    """The environment has no checkpoint of that name."""
+    """Raised if a development environment has no checkpoint with the requested name."""
 
     exit_code = 7
 
 
 class EnvironmentDeniedError(DevEnvError):
-    """The environment, or what it asks for, is not the caller's to use."""
+    """Raised if the caller may not use a development environment, or what the environment requests is forbidden."""
 
     exit_code = 8
 
 
 def shown_number(value: Any) -> str:
-    """Return a value for an error, also an integer with more digits than Python writes out."""
+    """Format a value for an error text, shortened if it is long. An integer with more digits than Python prints is
+    described by its size.
+    """
     try:
         text = repr(value)
     except ValueError:  # more digits than sys.get_int_max_str_digits()

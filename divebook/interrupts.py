@@ -35,7 +35,8 @@ CLOCK_TOLERANCE = 0.001
 
 
 class DeferredInterrupts:
-    """SIGINT handling of this process. Has an effect in the main thread only.
+    """Handler for SIGINT, which can defer keyboard interrupts (Ctrl-C) of this process. It has an effect in the main
+    thread only.
 
     A SIGINT setting that is not callable (ignored, default) stays unchanged. A handler installed by the user is kept
     and called later. The installed signal handler is the only state that determines whether interrupts are deferred.
@@ -44,7 +45,7 @@ class DeferredInterrupts:
 
     def __init__(self) -> None:
         self._previous_handler: Handler = signal.default_int_handler
-        """Previous handler, called when an interrupt is raised."""
+        """Handler that was installed before, which is called when an interrupt is raised."""
         self._pending = False
         self._pending_since = 0.0
         self._raised_in_block = False
@@ -53,7 +54,8 @@ class DeferredInterrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[bool]:
-        """Hold back interrupts inside the block; yield whether they are deferred.
+        """Hold back (defer) keyboard interrupts, Ctrl-C, inside the block. Yield False if that is impossible: in other
+        threads than the main thread, or without a SIGINT handler.
 
         A pending interrupt is raised by `raise_pending` or when the block ends. If one was raised inside the
         block, later ones are dropped until its end, because the same person pressed the key again.
@@ -79,7 +81,9 @@ class DeferredInterrupts:
                 previous(signal.SIGINT, None)
 
     def _replace_handler(self, new: Handler, *, current: Handler) -> None:
-        """Install a handler, unless other code has replaced `current` meanwhile."""
+        """Install a SIGINT handler, but only if the handler `current` is still installed, so that a handler set by the
+        user stays.
+        """
         if signal.getsignal(signal.SIGINT) == current:
             signal.signal(signal.SIGINT, new)
 
@@ -98,13 +102,17 @@ class DeferredInterrupts:
         self._raised_in_block = False  # the handler did not raise: a later interrupt is a new one
 
     def raise_pending(self) -> None:
-        """Call the previous handler if an interrupt is pending. Python's default handler raises KeyboardInterrupt."""
+        """Raise a deferred keyboard interrupt now, by calling the SIGINT handler that was installed before. Do nothing
+        if none was deferred.
+        """
         if self._pending and _is_main_thread():
             self._deliver(None)
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Allow interrupts at any moment inside the block, for example while it asks a person a question."""
+        """Allow keyboard interrupts (Ctrl-C) at any moment inside the block, for example while it asks a person a
+        question.
+        """
         if not _is_main_thread() or signal.getsignal(signal.SIGINT) != self._on_signal:
             yield
             return
@@ -117,7 +125,7 @@ class DeferredInterrupts:
             self._replace_handler(self._on_signal, current=previous)
 
     def _restore_in_child(self) -> None:
-        """Restore the previous handler in a forked child.
+        """Restore the earlier SIGINT handler in a process that was forked from this one.
 
         If another thread forked the process, no block ends in the child (`tests/test_interrupts.py`).
         """
@@ -133,7 +141,7 @@ INTERRUPTS = DeferredInterrupts()
 
 
 def interruptible_result(future: Future[T], timeout: float | None = None, *, patience: float = 0.0) -> T:
-    """Return the result of a future like its own ``result``, and raise pending keyboard interrupts meanwhile.
+    """Return the result of a future, like ``Future.result``, but let keyboard interrupts (Ctrl-C) end the waiting.
 
     Parameters
     ----------
@@ -165,7 +173,9 @@ def interruptible_result(future: Future[T], timeout: float | None = None, *, pat
 
 
 def interruptible_wait(event: threading.Event, timeout: float) -> bool:
-    """Wait for an event like its own ``wait`` (timeout in seconds), and raise pending interrupts meanwhile."""
+    """Wait for an event, like ``Event.wait`` (timeout in seconds), but let keyboard interrupts (Ctrl-C) end the
+    waiting.
+    """
     deadline = time.monotonic() + timeout
     with INTERRUPTS.deferred() as is_deferred:
         while is_deferred and not event.is_set():

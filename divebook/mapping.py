@@ -1,9 +1,9 @@
-"""Maps: a function, workflow or agent is called for each row of a frame, in an execution that can be resumed.
+"""Implementation of `divebook.map`: calls of a function, workflow or agent for each row of a frame.
 
-A map is an execution with a start key made from its name, so that the same call finds it again. Each call of
-`MappedRows.retry_failed` starts a further execution (a *round*) with the failed rows only; the frame of the results
-contains the latest result of each row. Example: ``map`` over 3 rows, of which row 1 failed, has the rounds
-``map NAME`` (rows 0, 1, 2) and ``1 after map NAME`` (row 1).
+The calls belong to an execution, so that they can be resumed. A map is an execution with a start key made from its
+name, so that the same call finds it again. Each call of `MappedRows.retry_failed` starts a further execution (a
+*round*) with the failed rows only; the frame of the results contains the latest result of each row. Example: ``map``
+over 3 rows, of which row 1 failed, has the rounds ``map NAME`` (rows 0, 1, 2) and ``1 after map NAME`` (row 1).
 """
 
 from __future__ import annotations
@@ -44,18 +44,22 @@ FRAME = "frame"
 ITEMS = "items"
 GIVEN = "given"
 ASKED = "asked"
-"""Names of inputs."""
+"""Names of the inputs of a map's workflow."""
 STEP = "rows"
-"""Name of the only step."""
+"""Name of the only step of a map's workflow."""
 
 
 def key_of(name: str, number: int) -> str:
-    """Return the start key of a map; `number` counts how often it was started again."""
+    """Return the start key of the map with a name. `number` is 1 for its first start, and one more for each start with
+    ``again=True``.
+    """
     return f"map {name}" if number == 1 else f"map#{number} {name}"
 
 
 def inputs_of(workflow: Workflow, frame: Any, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the inputs of a map: the frame, its parameters, and its rows if they are items of a step."""
+    """Return the inputs of the execution that makes the calls of a map: the frame, the parameters and, unless a step
+    reads the frame itself, its rows as a list.
+    """
     (step,) = workflow.steps
     if step.action:
         return {FRAME: frame, GIVEN: dict(parameters or {})}
@@ -67,7 +71,7 @@ def inputs_of(workflow: Workflow, frame: Any, parameters: Mapping[str, Any] | No
 
 
 def known_by(environment: Environment, key: str) -> Execution | None:
-    """Return the execution with a start key, or None."""
+    """Return the execution that has a start key; None if no execution has it."""
     records = environment.store.records(key=key)
     return environment.execution(records[0].execution_id) if records else None
 
@@ -76,11 +80,11 @@ def known_by(environment: Environment, key: str) -> Execution | None:
 
 
 MOST_WORDS = 120
-"""Maximum number of characters of the results in a repr."""
+"""Maximum number of characters for the distributions in the repr of `MappedRows`."""
 
 
 class MappedRows:
-    """Results of a function for the rows of a frame.
+    """Results of a map: the calls of a function, workflow or agent for each row of a frame.
 
     Attributes
     ----------
@@ -97,7 +101,7 @@ class MappedRows:
         self.workflow = workflow
 
     def wait(self, timeout: float | None = None) -> MappedRows:
-        """Wait until all calls have been made, and return itself.
+        """Wait until the calls for all rows have been made, and return this object.
 
         If the remaining rows wait for an answer, this returns with a warning. Raises like `Execution.wait` with
         `check`.
@@ -106,34 +110,37 @@ class MappedRows:
         return self._looked_at()
 
     def __await__(self) -> Generator[Any, None, MappedRows]:
-        """Wait like `wait`, without blocking the event loop."""
+        """Wait until the calls for all rows have been made, like `wait`, without blocking the event loop."""
         yield from self.execution.__await__()
         return self._looked_at()
 
     def _looked_at(self) -> MappedRows:
-        """Raise the error of the execution, or warn if it waits for an answer; does not block."""
+        """Raise the error of the map's execution, or warn if the execution waits for an answer; return this object.
+        Does not block.
+        """
         if self.execution.checked().status == WAITING:
             warnings.warn(f"{self!r}. Answer that; wait() then goes on waiting", stacklevel=3)
         return self
 
     @property
     def run(self) -> Any:
-        """The `divebook.Run` that makes the calls, or has made them; its view shows the progress."""
+        """Run (`divebook.Run`) of the latest start or retry, whose view shows the progress."""
         from divebook.notebook.run import Run
 
         return Run(self.execution, self.environment)
 
     def _ipython_display_(self) -> None:
-        """Show the run, live while it makes calls."""
+        """Show the progress of the calls in a notebook; the view is updated while calls are made."""
         from divebook.notebook.map_rows import display_rows
 
         display_rows(self)
 
     @property
     def frame(self) -> Any:
-        """The frame joined with the columns of the results, by its index; ``error`` has the reason of a failure.
+        """Frame that was passed to the map, with the columns of the results added. The column ``error`` has the reason
+        if a row failed.
 
-        Rows without a call have no values. For rows that were called again, the latest call counts.
+        Rows without a call have no values. For a row that was called several times, the latest call counts.
         """
         from divebook.events.arrow.rows import joined
 
@@ -141,25 +148,26 @@ class MappedRows:
 
     @property
     def failed(self) -> Any:
-        """The rows of `frame` that failed."""
+        """Rows of `frame` whose call failed."""
         rows = self.frame
         return rows[rows["error"].notna()]
 
     @property
     def done(self) -> int:
-        """Number of rows that have ended."""
+        """Number of rows whose call has ended."""
         return len(self._outcome())
 
     @property
     def spread(self) -> tuple[Distribution, ...]:
-        """Distributions of the first columns of the results: most frequent values, or bins of numbers, with counts.
+        """Distributions of the values in the first result columns: the most frequent values, or bins of numbers, each
+        with its count.
 
         Only columns with few different values, or numbers, are included; ``words`` is a line of text for one.
         """
         return _spread_of(self._outcome())
 
     def retry_failed(self, *, unknown: bool = False) -> MappedRows:
-        """Call the function again for the rows that failed, with its current code; other rows keep their results.
+        """Call the function again for the rows that failed, with its current code. Other rows keep their results.
 
         If the execution itself failed before all rows were called, it is resumed instead.
 
@@ -191,7 +199,9 @@ class MappedRows:
         return self
 
     def resumed(self) -> MappedRows:
-        """Resume the calls after the end of a process or an error; return itself."""
+        """Resume the calls of the rows that remain, after an error or the end of a process; return this object. If the
+        calls cannot be resumed, warn.
+        """
         self.execution = self._rounds()[-1]
         called_action = REGISTERED.get(self.workflow.steps[0].action or "")
         status = self.execution.status
@@ -226,7 +236,9 @@ class MappedRows:
         return opened(self._rounds()[0].state.inputs[FRAME])
 
     def _rounds(self) -> list[Execution]:
-        """Return the executions of all rounds, the first one first."""
+        """Return the executions of this map, oldest first: the one of the first start, and one for each retry of failed
+        rows.
+        """
         rounds: list[Execution] = []
         while (execution := known_by(self.environment, self._round_key(len(rounds)))) is not None:
             rounds.append(execution)
@@ -251,7 +263,9 @@ def _spread_of(outcome: Any) -> tuple[Distribution, ...]:
 
 
 def _parts(execution: Execution) -> list[Any]:
-    """Return the results of the rows of an execution in parts: recorded batches of a function, or one part of items."""
+    """Return the results of rows that one execution has recorded, in parts: one part per recorded batch of function
+    calls, or a single part for all items of `Each`.
+    """
     facts = [event.data for event in execution.history()]
     ended: dict[int, RowResult] = {}
     for fact in facts:
@@ -264,21 +278,21 @@ def _parts(execution: Execution) -> list[Any]:
 
 
 class _ItemsPart(NamedTuple):
-    """Results of rows that were items of a step."""
+    """Results of those rows that were processed as items of `Each`."""
 
     ended: list[RowResult]
 
     def open(self) -> Any:
-        """Return the results as a frame."""
+        """Return the results of these rows as a DataFrame."""
         from divebook.events.arrow.rows import frame_of
 
         return frame_of(self.ended)
 
 
 PARALLEL = 8
-"""Default number of parallel calls."""
+"""Default for the number of rows that are processed in parallel."""
 _OWN: set[str] = set()
-"""Names of actions that maps have created. Their options apply to one map only."""
+"""Names of the actions that maps have registered. The options of such an action are those of one map."""
 
 
 def mapped(
@@ -299,7 +313,7 @@ def mapped(
     bounds: Bounds | Mapping[str, Any] | None = None,
     again: bool = False,
 ) -> MappedRows:
-    """Start or resume the calls of a function for each row of a frame; see `divebook.map`.
+    """Start or resume a map: the calls of a function for each row of a frame; see `divebook.map`.
 
     1. Build a workflow with one step: an action for a function, a prompt or workflow step otherwise.
     2. Find the latest execution of the name, which may have been started again several times.
@@ -358,7 +372,7 @@ def mapped(
 def _agent_step(
     environment: Environment, agent: Agent, prompt: str | None, output: Any, shared: Mapping[str, Any]
 ) -> Step:
-    """Return the step that calls an agent for each row."""
+    """Return the workflow step that calls an agent for each row of a map's frame."""
     if prompt is None:
         raise SetupError(f"agent {agent.name!r} needs a prompt; write prompt='Is this praise? ${{state.row.text}}'")
     if _asked(environment, environment.agents.get(agent.name, agent)) != _asked(environment, agent):
@@ -375,7 +389,7 @@ def _workflow_step(
     parameters: Mapping[str, Any],
     shared: Mapping[str, Any],
 ) -> Step:
-    """Return the step that runs a workflow for each row."""
+    """Return the workflow step that runs another workflow for each row of a map's frame."""
     declared = {one.name: one for one in flow.inputs}
     missing = [name for name, one in declared.items() if name not in (*columns, *parameters) and not one.has_default]
     unknown = [name for name in parameters if name not in declared]
@@ -395,14 +409,18 @@ def _workflow_step(
 
 
 def _asked(environment: Environment, definition: Agent | Workflow) -> str:
-    """Return a digest of an agent or workflow, including the code of its functions."""
+    """Return a hash of the definition of an agent or workflow, including the code of its functions, so that later
+    changes are noticed.
+    """
     if isinstance(definition, Workflow):
         return short_hash([definition.fingerprint, environment.code_of(definition)])
     return digest_of(definition)
 
 
 def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
-    """Raise if an agent or workflow cannot be replaced, because a run that has not ended needs it."""
+    """Raise `SetupError` if an execution that has not ended still needs the registered agent or workflow of this name,
+    which is about to be replaced.
+    """
     for run in (environment.execution(record.execution_id) for record in environment.store.unended()):
         if run.was_driven and names(run.workflow, kind, name, environment.workflows):
             raise SetupError(
@@ -412,12 +430,16 @@ def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
 
 
 def _references(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return parameters as references to the input that contains them, so that their texts are not templates."""
+    """Return an expression for each parameter of a map that reads its value from the inputs. Without it, a text with
+    ``${...}`` would be rendered as a template.
+    """
     return {name: f"$(inputs.{GIVEN}[{name!r}])" for name in parameters or {}}
 
 
 def _executor_named(environment: Environment, name: str, executor: object) -> str | None:
-    """Return the name of the executor of a map; an executor without one is registered under a new name."""
+    """Return the name of the executor that runs the calls of a map; None for the default. An executor object is first
+    registered under the name "executor of" the map.
+    """
     if executor is None or (isinstance(executor, str) and not is_address(executor)):
         return executor
     executor_name = executor if isinstance(executor, str) else f"executor of {name}"
@@ -426,7 +448,8 @@ def _executor_named(environment: Environment, name: str, executor: object) -> st
 
 
 def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
-    """Return the action of a function, or register one for the map.
+    """Return the action that was registered for a function. If there is none, register the function under a name made
+    from the map's name.
 
     The function behind a ``@step`` is used, since its wrapper can record calls only inside a workflow function.
     """
@@ -452,7 +475,9 @@ def _action_of(name: str, function: Any, options: Mapping[str, Any]) -> Action:
 def _require_same(
     environment: Environment, workflow: Workflow, frame: Any, execution: Execution, parameters: Mapping[str, Any] | None
 ) -> None:
-    """Raise unless an existing map has the same frame and parameters; warn if its function has changed."""
+    """Raise `SetupError` if the existing execution of a map has another frame or other parameters. Warn if the
+    function, agent or workflow has changed since.
+    """
     opening = recorded_opening(execution.id, environment.store)
     name = workflow.name
     if storable(frame, FRAME) != opening.inputs[FRAME]:

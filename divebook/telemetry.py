@@ -1,8 +1,8 @@
-"""OpenTelemetry traces and metrics of executions. Each recorded fact is reported once, by the process that recorded it.
+"""Export of executions as OpenTelemetry traces and metrics.
 
-A listener of the store receives the events that this process appended. Results that a replay takes from the log are
-not appended again, so that nothing is reported twice. Reports of several processes about one execution belong to the
-same trace.
+Each event is reported once, by the process that recorded it. A listener of the store receives the events that this
+process appended. Results that a replay takes from the log are not appended again, so that nothing is reported twice.
+Reports of several processes about one execution belong to the same trace.
 """
 
 from __future__ import annotations
@@ -32,6 +32,167 @@ from divebook.text.redaction import logger, shared
 
 __all__ = ["Telemetry"]
 
+
+class Telemetry:
+    """Exporter of executions, steps and recorded calls to OpenTelemetry.
+
+    Models, agents and tools have the attributes of the GenAI conventions: models, tokens, durations and errors,
+    without prompts and answers. Each execution has one trace, whichever processes drive it.
+
+    Parameters
+    ----------
+    processors
+        Span processors, which the caller closes; by default one that sends batches by OTLP over HTTP. Nothing is sent
+        if ``OTEL_SDK_DISABLED`` is ``true``. Spans are not sent if ``OTEL_TRACES_EXPORTER`` is ``none``, metrics not if
+        ``OTEL_METRICS_EXPORTER`` is ``none``.
+    meter_provider
+        Provider of metrics; by default OTLP as well, or none if `processors` are given.
+    resource
+        Resource of the spans; by default from ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES``.
+    address
+        Address of the collector, ``http://HOST:4318``; by default from ``OTEL_EXPORTER_OTLP_ENDPOINT``.
+
+    Examples
+    --------
+    ::
+
+        environment = Environment(telemetry=True)  # or DIVEBOOK_TELEMETRY=1
+    """
+
+    def __init__(
+        self,
+        processors: Iterable[SpanProcessor] | None = None,
+        *,
+        meter_provider: MeterProvider | None = None,
+        resource: Resource | None = None,
+        address: str | None = None,
+    ) -> None:
+        self.resource = Resource.create() if resource is None else resource
+        self._closers: list[Callable[[], object]] = []
+        if processors is None:
+            processors, meter_provider = self._by_otlp(meter_provider, address)
+        self._processors = tuple(processors)
+        self._failing: set[int] = set()
+        """Indexes of the span processors that have raised an error."""
+        self._tellers: weakref.WeakSet[ReportingThread] = weakref.WeakSet()
+        atexit.register(self._leave)  # processes of notebooks end without closing anything
+        self._measures = None if meter_provider is None else Measures(meter_provider.get_meter("divebook", __version__))
+
+    def _by_otlp(
+        self, meter_provider: MeterProvider | None, address: str | None
+    ) -> tuple[list[SpanProcessor], MeterProvider | None]:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk import metrics
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        is_off = _variable("OTEL_SDK_DISABLED") == "true"
+        at = None if address is None else address.rstrip("/") + "/v1/"
+        processors: list[SpanProcessor] = []
+        if not is_off and _variable("OTEL_TRACES_EXPORTER") != "none":
+            batches = BatchSpanProcessor(OTLPSpanExporter(endpoint=at and f"{at}traces"))
+            processors.append(batches)
+            self._closers.append(batches.shutdown)
+        if meter_provider is None and not is_off and _variable("OTEL_METRICS_EXPORTER") != "none":
+            readers = [PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=at and f"{at}metrics"))]
+            provider = metrics.MeterProvider(
+                readers, resource=self.resource, shutdown_on_exit=False
+            )  # which waits for long
+            self._closers.append(provider.shutdown)
+            meter_provider = provider
+        return processors, meter_provider
+
+    def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
+        """Report those executions in a store that this process drives. Return functions that end the reporting, which
+        must be called in their order.
+        """
+        if not self._processors and self._measures is None:
+            _log.info("telemetry is off, as the variables of OpenTelemetry say")
+            return []
+        listener = _Listener(self, store)
+        return [listener.close, store.subscribe(listener)]
+
+    @contextmanager
+    def surround(self, execution_id: str, sequence: int) -> Iterator[None]:
+        """Make the spans that other libraries create inside the block children of the span of a call. `sequence` is the
+        number of the event that started the call.
+        """
+        call = _context(trace_id(execution_id), span_id(execution_id, place_of_call(sequence)))
+        token = context.attach(set_span_in_context(NonRecordingSpan(call)))
+        try:
+            yield
+        finally:
+            context.detach(token)
+
+    def flush(self) -> None:
+        """Send everything that was reported so far. Waits at most a few seconds."""
+        run_in_time("to send what was told", [processor.force_flush for processor in self._processors])
+
+    def close(self) -> None:
+        """Send everything that was reported, and close the default exporters. Waits at most a few seconds; a second
+        call does not wait.
+        """
+        atexit.unregister(self._leave)
+        closers = self._closers
+        self._closers = []
+        run_in_time("to send what was told", closers)
+
+    def runs(self, teller: ReportingThread) -> None:
+        """Register a reporting thread of this object, so that it is closed when the process ends."""
+        self._tellers.add(teller)
+
+    def _leave(self) -> None:
+        """Report and send everything that remains, because the process ends."""
+        for teller in list(self._tellers):
+            teller.close()
+        self.close()
+
+    def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
+        """Report a span that has ended to the span processors of OpenTelemetry and to the metrics.
+
+        A processor that raises is logged once and does not affect the others. Metrics are not recorded for calls that
+        were answered from another log.
+        """
+        span = ended.span
+        trace = trace_id(execution_id)
+        if span is None:
+            name, attributes, status, error = _execution_attributes(ended, followed)
+        else:
+            name = name_of(span)
+            attributes = attributes_of(span)
+            status = span.status
+            error = error_of(span)
+        attributes |= {"divebook.execution.id": execution_id, "divebook.workflow": followed.workflow}
+        if ended.served:
+            attributes["divebook.served"] = True
+        links: tuple[Link, ...] = ()
+        if span is None and followed.came_from:
+            links = (Link(_context(trace_id(followed.came_from), span_id(followed.came_from, place_of(ROOT)))),)
+        readable_span = ReadableSpan(
+            name,
+            context=_context(trace, span_id(execution_id, ended.place)),
+            parent=None if ended.parent is None else _context(trace, span_id(execution_id, ended.parent)),
+            resource=self.resource,
+            attributes=attributes,
+            links=links,
+            kind=SpanKind.CLIENT if attributes.get("gen_ai.operation.name") == "chat" else SpanKind.INTERNAL,
+            status=Status(StatusCode.ERROR, error) if status == catalog.FAILED else Status(StatusCode.UNSET),
+            start_time=ended.began_us * 1000,
+            end_time=ended.ended_us * 1000,
+            instrumentation_scope=_SCOPE,
+        )
+        for number, processor in enumerate(self._processors):
+            try:
+                processor.on_end(readable_span)
+            except Exception:  # noqa: BLE001 - a person's own: what it lacks, others have
+                if number not in self._failing:
+                    self._failing.add(number)
+                    _log.warning("%r lacks what it refuses; this is said once", processor, exc_info=True)
+        if self._measures is not None and not ended.served:
+            self._measures.take(ended, followed.workflow, status)
+
+
 # --- spans of a trace ------------------------------------------------------------------------------------------------
 #
 # A span is reported once, when it ends, with its parent. Ids are derived from the execution's id and from places in its
@@ -40,49 +201,51 @@ __all__ = ["Telemetry"]
 
 
 ROOT = -1
-"""Number of the complete execution among its spans."""
+"""Number that stands for the execution itself, among the numbers of its spans."""
 _ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed, catalog.ExecutionCancelled)
 
 
 class EndedSpan(NamedTuple):
-    """A span that has ended; a span that restarted after its end appears again."""
+    """Span that has ended and is to be reported to OpenTelemetry. A span that restarts and ends again is reported
+    again.
+    """
 
     place: str
-    """Where it started in the log, from which its id is derived."""
+    """Position of the start of the span in the log. The id of the span is derived from it."""
     began_us: int
     ended_us: int
-    """Start and end in microseconds since 1970."""
+    """Start (`began_us`) and end (`ended_us`) in microseconds since 1970."""
     parent: str | None
-    """The place of its parent."""
+    """Place of the parent span; None for the execution itself."""
     span: Span | None
-    """None for the execution."""
+    """Span of the log; None for the execution itself."""
     end: catalog.Payload | None = None
-    """The last event of the execution."""
+    """Last event of the execution, if this is the span of the execution."""
     served: bool = False
     """True if the call was answered from another log, in a what-if."""
 
 
 class TracedLog:
-    """Spans of one execution, as far as its events were received."""
+    """Computes the spans to report to OpenTelemetry from the events of one execution, one event at a time."""
 
     def __init__(self) -> None:
         self.workflow = ""
         self.came_from: str | None = None
-        """The parent or source of a child or fork."""
+        """Id of the parent of a child execution, or of the source of a fork."""
         self.last = 0
-        """Number of the last received event."""
+        """Sequence number of the last event that was applied."""
         self._spans = Spans()
         self._began: dict[int, int] = {}
         self._began_at: dict[int, int] = {}
-        """The event that started a call, the last time."""
+        """Sequence number of the event that last started a call, by number of its span."""
         self._again: dict[int, int] = {}
         self._parents: dict[int, int] = {}
         self._over: set[int] = set()
         self._places: dict[tuple[str, int | None], int] = {}
-        """The current step of a path, and its items, by their numbers."""
+        """Number of the current step span by path, and of its item spans by path and item."""
 
     def take(self, event: Event) -> list[EndedSpan]:
-        """Apply an event; return the spans that ended, the innermost first.
+        """Apply the next event of the execution. Return the spans that ended with it, the innermost first.
 
         A span may end, restart (after a resumption) and end again; each end is reported. At a fork the spans that are
         still open start at the fork, because the time before belongs to the source.
@@ -152,22 +315,26 @@ class TracedLog:
 
 
 def place_of(number: int, again: int = 0) -> str:
-    """Return the place of a span from its number and the number of its earlier ends; the execution is `ROOT`."""
+    """Return the text that identifies a span in its log, from which the OpenTelemetry id is derived. `again` is how
+    often the span has ended before.
+    """
     return f"{number}/{again}"
 
 
 def place_of_call(sequence: int) -> str:
-    """Return the place of a call from the number of the event that started it."""
+    """Return the text that identifies a call in its log, from the number of the event that started it. The
+    OpenTelemetry id is derived from it.
+    """
     return f"event {sequence}"
 
 
 def trace_id(execution_id: str) -> int:
-    """Return the 128-bit id of an execution's trace."""
+    """Return the 128-bit OpenTelemetry trace id for an execution."""
     return int.from_bytes(_digest(execution_id)[:16])
 
 
 def span_id(execution_id: str, place: str) -> int:
-    """Return the 64-bit id of a span."""
+    """Return the 64-bit OpenTelemetry span id for a place in the log of an execution."""
     return int.from_bytes(_digest(f"{execution_id}/{place}")[:8])
 
 
@@ -197,7 +364,7 @@ TOKENS = {
 
 
 def name_of(span: Span) -> str:
-    """Return the name of a span: ``chat gpt-5-mini``, ``execute_tool search``, ``step classify``."""
+    """Return the OpenTelemetry name of a span: ``chat gpt-5-mini``, ``execute_tool search``, ``step classify``."""
     does = _DOES.get(span.type) if span.kind == "operation" else None
     if does == CHAT:
         return f"{CHAT} {model_of(span)[1]}".rstrip()
@@ -209,13 +376,13 @@ def name_of(span: Span) -> str:
 
 
 def model_of(span: Span) -> tuple[str, str]:
-    """Return provider and name of the requested model."""
+    """Return the provider and the name of the model that the call of a span requested."""
     provider, _, name = (span.model or "").rpartition(":")
     return provider or name, name
 
 
 def attributes_of(span: Span) -> dict[str, str | int | float | bool]:
-    """Return the attributes of a span."""
+    """Return the OpenTelemetry attributes of a span, such as its kind, step and status."""
     attributes: dict[str, str | int | float | bool | None] = {
         "divebook.kind": span.kind,
         "divebook.type": span.type,
@@ -250,7 +417,7 @@ def cost_of(span: Span) -> float | None:
 
 
 def error_of(span: Span) -> str | None:
-    """Return the error of a failed span, redacted."""
+    """Return the error text of a failed span, without secrets; None if it did not fail."""
     return None if span.error is None else str(shared().text(span.headline))[:1000]
 
 
@@ -261,14 +428,14 @@ def error_of(span: Span) -> str | None:
 
 
 REPORTING_SECONDS = 2.0
-"""Seconds to wait at the end until all spans are reported to the processors."""
+"""Seconds to wait at the end of the process until all spans have been passed to the span processors."""
 SENDING_SECONDS = 3.0
-"""Seconds to wait then until the processors have sent them."""
+"""Seconds to wait after that until the span processors have sent the spans."""
 _log = logger(__name__)
 
 
 class ReportingThread:
-    """Daemon thread that runs jobs one after the other."""
+    """Daemon thread that runs queued jobs, which report to OpenTelemetry, one after another."""
 
     def __init__(self, name: str) -> None:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -277,7 +444,7 @@ class ReportingThread:
         self._has_begun = self._is_given_up = False
 
     def do(self, thing: Callable[[], object]) -> None:
-        """Run a job, which must not raise."""
+        """Add a job to the queue of the thread. The job must not raise."""
         self._jobs.put(thing)
         with self._lock:
             if not self._has_begun:
@@ -285,7 +452,7 @@ class ReportingThread:
                 self._thread.start()
 
     def close(self) -> None:
-        """Wait until all jobs are done, at most `REPORTING_SECONDS`; then the remaining jobs are dropped."""
+        """Wait at most `REPORTING_SECONDS` until all jobs are done. Jobs that remain then are dropped."""
         self._jobs.put(None)
         with self._lock:
             if not self._has_begun:
@@ -309,7 +476,9 @@ class ReportingThread:
 
 
 def run_in_time(what: str, things: Sequence[Callable[[], object]]) -> None:
-    """Run jobs concurrently, and wait for all of them at most `SENDING_SECONDS`; failures and delays are logged."""
+    """Run functions concurrently, and wait at most `SENDING_SECONDS` for all of them. A function that fails or is too
+    slow is logged.
+    """
     until = time.monotonic() + SENDING_SECONDS
     threads = [threading.Thread(target=_run_logged, args=(what, thing), daemon=True) for thing in things]
     for thread in threads:
@@ -334,7 +503,7 @@ _TOKENS = {"input_tokens": "input", "output_tokens": "output"}
 
 
 class Metrics:
-    """Instruments of a meter, updated with each span that ends."""
+    """OpenTelemetry metrics of executions, updated with each span that ends."""
 
     def __init__(self, meter: Meter) -> None:
         self._executions = meter.create_histogram(
@@ -349,7 +518,7 @@ class Metrics:
         self._tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}", "Tokens of each model call")
 
     def take(self, ended: EndedSpan, workflow: str, status: str) -> None:
-        """Record one span."""
+        """Update the metrics with a span (execution, step or call) that has ended."""
         seconds = (ended.ended_us - ended.began_us) / 1e6
         about: Attributes = {"divebook.workflow": workflow, "divebook.status": status}
         span = ended.span
@@ -411,168 +580,8 @@ _STATUS = {
 _SCOPE = InstrumentationScope("divebook", __version__)
 
 
-class Telemetry:
-    """Exporter of executions, steps and recorded calls to OpenTelemetry.
-
-    Models, agents and tools have the attributes of the GenAI conventions: models, tokens, durations and errors,
-    without prompts and answers. Each execution has one trace, whichever processes drive it.
-
-    Parameters
-    ----------
-    processors
-        Span processors, which the caller closes; by default one that sends batches by OTLP over HTTP. Nothing is sent
-        if ``OTEL_SDK_DISABLED`` is ``true``. Spans are not sent if ``OTEL_TRACES_EXPORTER`` is ``none``, metrics not if
-        ``OTEL_METRICS_EXPORTER`` is ``none``.
-    meter_provider
-        Provider of metrics; by default OTLP as well, or none if `processors` are given.
-    resource
-        Resource of the spans; by default from ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES``.
-    address
-        Address of the collector, ``http://HOST:4318``; by default from ``OTEL_EXPORTER_OTLP_ENDPOINT``.
-
-    Examples
-    --------
-    ::
-
-        environment = Environment(telemetry=True)  # or DIVEBOOK_TELEMETRY=1
-    """
-
-    def __init__(
-        self,
-        processors: Iterable[SpanProcessor] | None = None,
-        *,
-        meter_provider: MeterProvider | None = None,
-        resource: Resource | None = None,
-        address: str | None = None,
-    ) -> None:
-        self.resource = Resource.create() if resource is None else resource
-        self._closers: list[Callable[[], object]] = []
-        if processors is None:
-            processors, meter_provider = self._by_otlp(meter_provider, address)
-        self._processors = tuple(processors)
-        self._failing: set[int] = set()
-        """Numbers of the processors that have raised."""
-        self._tellers: weakref.WeakSet[ReportingThread] = weakref.WeakSet()
-        atexit.register(self._leave)  # processes of notebooks end without closing anything
-        self._measures = None if meter_provider is None else Measures(meter_provider.get_meter("divebook", __version__))
-
-    def _by_otlp(
-        self, meter_provider: MeterProvider | None, address: str | None
-    ) -> tuple[list[SpanProcessor], MeterProvider | None]:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk import metrics
-        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-        is_off = _variable("OTEL_SDK_DISABLED") == "true"
-        at = None if address is None else address.rstrip("/") + "/v1/"
-        processors: list[SpanProcessor] = []
-        if not is_off and _variable("OTEL_TRACES_EXPORTER") != "none":
-            batches = BatchSpanProcessor(OTLPSpanExporter(endpoint=at and f"{at}traces"))
-            processors.append(batches)
-            self._closers.append(batches.shutdown)
-        if meter_provider is None and not is_off and _variable("OTEL_METRICS_EXPORTER") != "none":
-            readers = [PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=at and f"{at}metrics"))]
-            provider = metrics.MeterProvider(
-                readers, resource=self.resource, shutdown_on_exit=False
-            )  # which waits for long
-            self._closers.append(provider.shutdown)
-            meter_provider = provider
-        return processors, meter_provider
-
-    def listen_to(self, store: EventStore) -> list[Callable[[], object]]:
-        """Report what this process does with the executions of a store; return the functions that end that, in
-        order.
-        """
-        if not self._processors and self._measures is None:
-            _log.info("telemetry is off, as the variables of OpenTelemetry say")
-            return []
-        listener = _Listener(self, store)
-        return [listener.close, store.subscribe(listener)]
-
-    @contextmanager
-    def surround(self, execution_id: str, sequence: int) -> Iterator[None]:
-        """Make spans of libraries children of a call inside the block; `sequence` is the event that started the
-        call.
-        """
-        call = _context(trace_id(execution_id), span_id(execution_id, place_of_call(sequence)))
-        token = context.attach(set_span_in_context(NonRecordingSpan(call)))
-        try:
-            yield
-        finally:
-            context.detach(token)
-
-    def flush(self) -> None:
-        """Send what was reported so far; waits a few seconds at most."""
-        run_in_time("to send what was told", [processor.force_flush for processor in self._processors])
-
-    def close(self) -> None:
-        """Send what was reported, and close the default exporters; waits a few seconds at most, the second time not at
-        all.
-        """
-        atexit.unregister(self._leave)
-        closers = self._closers
-        self._closers = []
-        run_in_time("to send what was told", closers)
-
-    def runs(self, teller: ReportingThread) -> None:
-        """Register a reporting thread, so that it is closed at the end of the process."""
-        self._tellers.add(teller)
-
-    def _leave(self) -> None:
-        """Report and send everything at the end of the process."""
-        for teller in list(self._tellers):
-            teller.close()
-        self.close()
-
-    def tell(self, execution_id: str, followed: TracedLog, ended: EndedSpan) -> None:
-        """Report one span that has ended.
-
-        A processor that raises is logged once and does not affect the others. Metrics are not recorded for calls that
-        were answered from another log.
-        """
-        span = ended.span
-        trace = trace_id(execution_id)
-        if span is None:
-            name, attributes, status, error = _execution_attributes(ended, followed)
-        else:
-            name = name_of(span)
-            attributes = attributes_of(span)
-            status = span.status
-            error = error_of(span)
-        attributes |= {"divebook.execution.id": execution_id, "divebook.workflow": followed.workflow}
-        if ended.served:
-            attributes["divebook.served"] = True
-        links: tuple[Link, ...] = ()
-        if span is None and followed.came_from:
-            links = (Link(_context(trace_id(followed.came_from), span_id(followed.came_from, place_of(ROOT)))),)
-        readable_span = ReadableSpan(
-            name,
-            context=_context(trace, span_id(execution_id, ended.place)),
-            parent=None if ended.parent is None else _context(trace, span_id(execution_id, ended.parent)),
-            resource=self.resource,
-            attributes=attributes,
-            links=links,
-            kind=SpanKind.CLIENT if attributes.get("gen_ai.operation.name") == "chat" else SpanKind.INTERNAL,
-            status=Status(StatusCode.ERROR, error) if status == catalog.FAILED else Status(StatusCode.UNSET),
-            start_time=ended.began_us * 1000,
-            end_time=ended.ended_us * 1000,
-            instrumentation_scope=_SCOPE,
-        )
-        for number, processor in enumerate(self._processors):
-            try:
-                processor.on_end(readable_span)
-            except Exception:  # noqa: BLE001 - a person's own: what it lacks, others have
-                if number not in self._failing:
-                    self._failing.add(number)
-                    _log.warning("%r lacks what it refuses; this is said once", processor, exc_info=True)
-        if self._measures is not None and not ended.served:
-            self._measures.take(ended, followed.workflow, status)
-
-
 class _Listener:
-    """Listener for the executions of a store that this process drives; works in a separate thread."""
+    """Store listener that reports the executions that this process drives. The work happens in a separate thread."""
 
     def __init__(self, telemetry: Telemetry, store: EventStore) -> None:
         self._telemetry = telemetry
@@ -583,13 +592,15 @@ class _Listener:
         self._followed: dict[str, TracedLog] = {}
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Receive new events; events of executions that were copied or imported are ignored."""
+        """Put new events of an execution into the queue for reporting. Executions that this process does not drive
+        (copied or imported ones) are ignored.
+        """
         if execution_id in self._heard or DRIVEN_LEASES.drives(self._store, execution_id):
             self._heard.add(execution_id)
             self._thread.do(functools.partial(self._take, execution_id, events))
 
     def close(self) -> None:
-        """Wait until everything is reported, at most `REPORTING_SECONDS`."""
+        """Wait at most `REPORTING_SECONDS` until all queued events are reported."""
         self._thread.close()
 
     def _take(self, execution_id: str, events: Sequence[Event]) -> None:

@@ -1,4 +1,4 @@
-"""Workers: processes that take executions from the queues of a store and drive them.
+"""Workers: threads that run the executions in the queues of a store, usually one worker in each process.
 
 No central manager exists. systemd, Kubernetes, SLURM or a person starts the workers, and the leases in the store
 assign the executions to them. The leases of a worker that dies expire, and other workers continue its executions.
@@ -40,25 +40,25 @@ from divebook.workflow.definition import Definitions
 from divebook.workflow.resources import ScheduleDefinition
 
 DEFAULT_PARALLEL = 8
-"""Default number of executions that a worker drives concurrently."""
+"""Default for the number of executions that a worker drives concurrently."""
 POLL_INTERVAL = 0.5
-"""Seconds between two checks of the queues if the store reports no news."""
+"""Seconds between two checks of the queues if the store sends no notification."""
 SHORTEST_INTERVAL = 0.01
-"""Seconds between two checks of the queues after news, so that one check finds everything of one commit."""
+"""Minimum seconds between two checks of the queues, so that one check finds all executions of one commit."""
 RETRY_SECONDS = 60.0
 """Seconds after which a worker tries again to drive an execution that it could not drive."""
 PATIENCE = 60.0
-"""Seconds that draining waits for calls that must not be repeated."""
+"""Default seconds that `Worker.drain` waits for calls that must not be repeated."""
 DRAIN_INTERVAL = 0.1
-"""Seconds between two checks, while draining, for executions that were started meanwhile."""
+"""Seconds between two checks, while draining, for executions that were just starting."""
 MOST_REFUSED = 100
-"""Maximum number of refused executions whose reasons a worker announces."""
+"""Maximum number of executions for which a worker publishes the reason why it cannot run them."""
 _numbers = itertools.count(1)
 _log = logger(__name__)
 
 
 class Worker:
-    """Thread that takes executions from queues and drives them, until it is drained.
+    """Worker: a thread that takes executions from queues and drives them until it is drained.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Worker:
         self.parallel = parallel
         self.name = name or f"{socket.gethostname()}/{os.getpid()}/{next(_numbers)}"
         self.taken = 0
-        """Number of executions that it has started to drive, counting repetitions."""
+        """Number of executions that the worker has started to drive. Repeated starts count."""
         self._control = environment._control  # noqa: SLF001 - a worker belongs to its environment
         if schedules is not None and not isinstance(schedules, Definitions):
             schedules = Definitions(schedules=tuple(schedules))
@@ -130,20 +130,20 @@ class Worker:
         self._drains = threading.Event()
         self._checked = threading.Condition()
         self._checks = 0
-        """Number of started checks of the queues."""
+        """Number of checks of the queues that were started."""
         self._idle_check = 0
-        """Number of the last check that found nothing to do while nothing was driven."""
+        """Number of the latest check that found no execution while the worker drove none."""
         self._thread: threading.Thread | None = None
         self._has_ended = False
         self._refused: dict[str, tuple[float, str]] = {}
-        """By id of an execution that it could not drive: time of the next attempt, and reason."""
+        """Executions that the worker could not drive, by id: time of the next attempt, and reason."""
         self._trouble = ("", float("-inf"))
-        """Last logged problem of the store, and its time."""
+        """Latest logged problem of the store, and the time at which it was logged."""
         self._announced_at = float("-inf")
         self._scheduled_at = float("-inf")
 
     def start(self) -> Self:
-        """Start to take executions. Returns at once.
+        """Start the thread, which takes executions from the queues. Returns at once.
 
         Raises
         ------
@@ -181,17 +181,17 @@ class Worker:
 
     @property
     def driving(self) -> list[str]:
-        """Ids of the executions that it drives now, including child executions."""
+        """Ids of the executions that the worker is driving, including child executions."""
         return [driver.id for driver in self._live()]
 
     @property
     def is_running(self) -> bool:
-        """True if it takes executions: it was started, was not drained, and its store is open."""
+        """True if the worker takes executions: it was started and not drained, and its store is open."""
         has_begun = self._thread is not None and self._process == os.getpid()
         return has_begun and not self._has_ended and not self._drains.is_set()
 
     def wait_until_idle(self, timeout: float | None = None) -> bool:
-        """Wait until it drives nothing and its queues have no execution for it.
+        """Wait until the worker drives no execution, and its queues contain none that it can run.
 
         `timeout` is in seconds. Return False after it, or if the worker takes no more executions. Raises ValueError for
         a timeout that is not a number.
@@ -204,7 +204,8 @@ class Worker:
             return self._idle_check > last_check
 
     def drain(self, patience: float = PATIENCE) -> None:
-        """Take no more executions, return the driven ones to their queues, and end the thread. Idempotent.
+        """Stop taking executions, return the driven ones to their queues, and end the thread. Draining again has no
+        effect.
 
         Calls that must not be repeated are awaited. Other calls are aborted, and repeated by the next worker. Child
         executions are returned with their parents.
@@ -219,6 +220,7 @@ class Worker:
         self._news.set()
         if self._thread is None or self._thread is threading.current_thread() or self._process != os.getpid():
             return
+        # The thread must have ended: it could otherwise take an execution after the last one was returned.
         self._thread.join()
         while live := self._live():  # a later check finds executions that were about to start
             self._control.queues.give_back(live, f"worker {self.name} drains")
@@ -265,7 +267,7 @@ class Worker:
                 self._checked.notify_all()
 
     def _warn(self, trouble: str) -> None:
-        """Log why the queues cannot be read. The same problem is logged again after `RETRY_SECONDS`."""
+        """Log the reason why the queues cannot be read. An equal reason is logged again only after `RETRY_SECONDS`."""
         now = time.monotonic()
         last_trouble, since = self._trouble
         if trouble != last_trouble or now - since >= RETRY_SECONDS:
@@ -273,7 +275,9 @@ class Worker:
             _log.warning("worker %s could not look into its queues: %s", self.name, trouble)
 
     def _check_queues(self) -> int:
-        """Queue due schedules, announce the worker, and take executions. Return the number of taken ones."""
+        """Check the queues once: enqueue schedules that are due, publish the state of the worker, and take executions.
+        Return how many were taken.
+        """
         now = time.monotonic()
         with self._checked:
             self._checks += 1
@@ -314,7 +318,7 @@ class Worker:
         return [driver for driver in self._control.live() if driver.worker is self]
 
     def _heads(self) -> list[Driver]:
-        """Return the executions that it drives, without children of other ones that it drives."""
+        """Return the executions that the worker drives, without those whose parent it also drives."""
         live = self._live()
         ids = {driver.id for driver in live}
         return [driver for driver in live if driver.state.parent not in ids]
@@ -334,7 +338,9 @@ class Worker:
 
 
 def patience_of(patience: Any) -> float:
-    """Return the seconds that draining waits. Raises `SetupError` for any other value."""
+    """Check the number of seconds that draining may wait, and return it as a float. Raise `SetupError` if it is not a
+    valid number.
+    """
     if not SECONDS.fits(patience):
         raise SetupError(f"patience is {SECONDS}, not {shown_number(patience)}; write patience={PATIENCE:g}")
     return float(patience)

@@ -18,10 +18,11 @@ from divebook.notebook.session import Session
 from divebook.runtime.step import Outcome
 from divebook.scripting import Interpreter
 from divebook.steps.actions import Action
-from divebook.store.codec import FernetCodec
+from divebook.store.encryption import FernetCodec
 from divebook.telemetry import Telemetry
 from divebook.workflow import read_definitions
-from divebook.workflow.servers import MCPServerDefinition, WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
+from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.step import Ask
 
 KEPT = {

@@ -26,8 +26,8 @@ from divebook.text.arguments import has_methods, list_of, require
 from divebook.workflow.answer_types import allow_answers, answer_type, named_answer
 from divebook.workflow.code import code_of
 from divebook.workflow.json_schemas import require_possible_schema, require_schema
-from divebook.workflow.resources import AgentDefinition, ModelSettings
-from divebook.workflow.servers import ApprovalRule, Approvals, MCPServerDefinition, ToolServer
+from divebook.workflow.resources import AgentDefinition, ApprovalRule, Approvals, ModelSettings
+from divebook.workflow.servers import MCPServerDefinition, ToolServer
 from divebook.workflow.step import ContentEntry, Retry
 from divebook.workflow.tools import ToolFunction, tool_of
 
@@ -269,8 +269,8 @@ class Agent:
 
     @property
     def missing(self) -> str:
-        """Text for people that names the missing library or key of the model; empty if a request can be made or the
-        definition itself names the model.
+        """Text for people that names the library or the key that requests to the model need and that is missing. Empty
+        if nothing is missing, or if the definition itself names the model.
         """
         from divebook.agents.models import examine
 
@@ -286,8 +286,8 @@ class Agent:
 
     @property
     def has_hands(self) -> bool:
-        """True if an answer of the agent takes a turn of several recorded requests and calls, for example because the
-        agent has tools.
+        """True if the agent's answer is a turn, which may consist of several recorded model requests and tool calls,
+        for example because the agent has tools. False if it is always a single request.
         """
         definition = self.definition
         reasons = (
@@ -316,8 +316,8 @@ class Agent:
         return self._with(definition, Agent(AgentDefinition(self.name, script=definition.script), model=name).model)
 
     def under(self, policy: Policy) -> Agent:
-        """Return a copy of the agent with another access policy. The policy restricts the variables and files from
-        which keys and headers are read.
+        """Return a copy of the agent with another access policy. The policy decides from which environment variables
+        and files the agent's keys and headers may be read.
         """
         other = copy.copy(self)
         other.policy = policy
@@ -343,8 +343,8 @@ class Agent:
         return self._with(replace(self.definition, model_settings=settings), self.model)
 
     def instructions(self, date: datetime | None) -> str:
-        """Return the system prompt: name, goal, instructions, and the current date if the agent is date-aware and
-        `date` is not None.
+        """Return the system prompt of the agent: its name, goal and instructions. If the agent is date-aware and `date`
+        is not None, the date is added.
         """
         definition = self.definition
         today = f"Today is {date:%A, %d %B %Y}." if definition.date_awareness and date is not None else ""
@@ -371,7 +371,8 @@ class Agent:
         context: Sequence[Mapping[str, Any]] = (),
         date: datetime | None = None,
     ) -> str:
-        """Answer a prompt with a single model request, without tools. `operation` records the request.
+        """Answer a prompt with a single model request, without tools, and return the answer. `operation` makes and
+        records the request.
 
         Parameters
         ----------
@@ -397,8 +398,8 @@ class Agent:
         servers: Sequence[ToolServer],
         limited: Callable[[ToolFunction], ToolFunction],
     ) -> dict[str, Any]:
-        """Run a turn, in which the model may call tools until it answers; return the turn's result. `context` records
-        all requests and calls.
+        """Run one turn of the agent, in which the model may call tools until it answers. Return the turn's result.
+        `context` records all model requests and tool calls.
 
         `limited` applies the environment's limits to a tool.
         """
@@ -421,7 +422,8 @@ class Agent:
 
 
 def agent_of(value: Any) -> Agent:
-    """Return a divebook agent for a value: a divebook agent unchanged, a pydantic-ai agent wrapped by `Agent.of`.
+    """Return a value as a divebook agent: a divebook agent unchanged, a pydantic-ai agent wrapped by `Agent.of`. Raise
+    `SetupError` for any other value.
 
     Raises
     ------
@@ -436,7 +438,8 @@ def agent_of(value: Any) -> Agent:
 
 
 async def loaded(name: str) -> Any:
-    """Import a module in a thread and return the module, because importing pydantic-ai takes half a second.
+    """Import the module called `name` in a thread and return it, so that the event loop stays free. Importing
+    pydantic-ai takes half a second.
 
     `sys.modules` is not consulted, because another thread may have loaded the module only partly
     (test_a_module_that_another_thread_loads_is_waited_for).
@@ -451,8 +454,8 @@ async def loaded(name: str) -> Any:
 
 
 def digest_of(agent: Agent) -> str:
-    """Return a hash of everything that determines an agent's behaviour: definition, model, output type and code of its
-    tools.
+    """Return a hash of everything that determines an agent's behaviour: its definition, model, output type and the code
+    of its tools.
 
     Examples
     --------
@@ -474,8 +477,9 @@ def digest_of(agent: Agent) -> str:
 
 
 def unasked(agent: Agent) -> Agent:
-    """Return a copy of an agent with a placeholder model, which needs no key and raises an error for a request that the
-    log does not answer.
+    """Return a copy of an agent whose model is a placeholder, so that recorded requests can be replayed without a key.
+    The placeholder raises an error for a request whose response is not in the log. Scripted models, ``recorded:RUN``
+    and model objects stay unchanged.
 
     The placeholder has the name and the request form of the original model, so that recorded requests are recognized.
     """

@@ -86,8 +86,8 @@ class AgentLoop:
         self._task = task
 
     async def turn(self, context: TurnContext, tools: Sequence[ToolFunction], deps: Any) -> dict[str, Any]:
-        """Run the turn; return its result: the output, its text, the number of requests, and for a conversation the
-        messages.
+        """Run the turn and return its result: the agent's output, the output as text, the number of model requests, and
+        for a conversation the messages.
 
         If the agent has changed since the turn began, a person chooses how to continue.
         """
@@ -152,7 +152,9 @@ class AgentLoop:
         return {OUTPUT: result.output, **text, **facts, **({} if spent is None else {SPENT: spent})}
 
     def _budget(self) -> TurnBudget | None:
-        """Return the budget of the turn; None if neither this agent nor an agent that delegated the task has bounds."""
+        """Return the budget that limits the requests of the turn. Return None if neither this agent nor an agent that
+        delegated the task to it has bounds.
+        """
         bounds = self._agent.definition.bounds
         delegating_turn = TURN.get()
         budget_above = None if delegating_turn is None else delegating_turn.budget
@@ -162,7 +164,9 @@ class AgentLoop:
         return TurnBudget(self._agent.name, Bounds.from_dict(bounds or {}), budget_above, share)
 
     async def _built_agent(self, tools: Sequence[ToolFunction], original_setting: Mapping[str, Any]) -> dict[str, Any]:
-        """Build a pydantic-ai agent from the definition; return the agent and the options of its run."""
+        """Build a pydantic-ai agent from the agent's definition. Return it under ``library`` in a dict, with the
+        arguments of its run.
+        """
         agent = self._agent
         library_tools = [accept_original_calls(_library_tool(tool), original_setting) for tool in tools]
         library_tools += placeholders(original_setting, {tool.name: tool for tool in tools})
@@ -184,7 +188,8 @@ class AgentLoop:
         return {"library": library, "instructions": self._message.instructions or None, "model_settings": settings}
 
     async def _supplied_agent(self, original_setting: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the pydantic-ai agent that the user supplied with `Agent.of`, and the options of its run.
+        """Return the pydantic-ai agent that the user passed to `Agent.of`, under ``library`` in a dict, with the
+        arguments of its run.
 
         The model may be overridden.
         """
@@ -199,8 +204,8 @@ class AgentLoop:
 
 
 class LastRound(AbstractCapability[Any]):
-    """Capability that limits the rounds of tool calls. After the limit, the model gets one more request, in which it
-    may not call tools.
+    """Capability that limits how many requests of a turn may call tools. After the limit, the model gets one more
+    request, in which it may not call tools.
 
     Parameters
     ----------
@@ -217,8 +222,8 @@ class LastRound(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Add the instruction to answer now to the request after the limit, and forbid tool calls in this request.
-        Leave earlier requests unchanged.
+        """Add the instruction to answer now to the one request after the limit, and forbid tool calls in it. Leave the
+        requests before it unchanged.
         """
         # pydantic-ai counts requests from 1.
         if ctx.run_step <= self._limit:
@@ -234,7 +239,9 @@ class LastRound(AbstractCapability[Any]):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """Raise `AgentError` if the response after the limit calls a tool nevertheless. The calls are not made."""
+        """Raise `AgentError` if the response to the request after the limit calls a tool all the same. The tool is not
+        called.
+        """
         outputs = {tool.name for tool in request_context.model_request_parameters.output_tools}
         called_tools = [call.tool_name for call in response.tool_calls if call.tool_name not in outputs]
         if ctx.run_step > self._limit and called_tools:
@@ -249,8 +256,8 @@ class LastRound(AbstractCapability[Any]):
 
 @contextmanager
 def answering(turn: AgentTurn) -> Iterator[None]:
-    """Convert pydantic-ai's errors for a turn without an answer: add the agent's name, the number of requests and a
-    clear reason.
+    """Convert the errors that pydantic-ai raises inside the block when a turn gets no answer. The new error has the
+    agent's name, the number of requests and a clear reason.
 
     Raises
     ------
@@ -274,8 +281,8 @@ def answering(turn: AgentTurn) -> Iterator[None]:
 
 
 def _reason(turn: AgentTurn, error: Exception) -> str:
-    """Return, as text for people, why a turn ended without an answer. If a limit of divebook was reached, name the
-    definition key that raises the limit.
+    """Return the reason, as text for people, why a turn ended without an answer. If a limit of divebook was reached,
+    the text names the key of the agent's definition that raises the limit.
     """
     if turn.unknown_tools and isinstance(error.__cause__, ModelRetry):
         return (
@@ -327,7 +334,9 @@ MESSAGES = "messages"
 
 
 def _warn_of_none(agent: str, expected_type: Any) -> None:
-    """Log a warning if an agent of `Agent.of` declares a type of dependencies (``deps``) but gets None."""
+    """Log a warning that an agent of `Agent.of` declares a type for its dependencies (``deps``) but gets None. Do
+    nothing if it declares no specific type.
+    """
     if isinstance(expected_type, type) and expected_type not in (object, type(None)):
         _log.warning(
             "agent %s is made for ctx.deps of type %s and gets none: give them by Agent.of(agent, deps=...), or in a "
@@ -339,7 +348,9 @@ def _warn_of_none(agent: str, expected_type: Any) -> None:
 
 
 def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:
-    """Return the fallback models among an agent's capabilities that are model objects, by model id."""
+    """Return the model objects of all `ModelFallback` capabilities of an agent, by model id. Models that are only named
+    are left out.
+    """
     models = [
         model for capability in capabilities if isinstance(capability, ModelFallback) for model in capability.models
     ]
@@ -358,14 +369,18 @@ def _library_tool(tool: ToolFunction) -> Tool[Any]:
 
 
 async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:
-    """Call the divebook function of a tool, inside the operation that records the tool call."""
+    """Call the divebook function of a tool, inside the operation that records the tool call. Return the function's
+    result.
+    """
     call = CALL.get()
     assert call is not None  # noqa: S101 - the guard around all tools has set it
     return await call.turn.context.invoke(tool, arguments, key=call.key)
 
 
 def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[UserContent]]:
-    """Return the messages that precede a prompt, and the prompt itself with its content blocks."""
+    """Split the messages of a request. Return the messages before the prompt, and the prompt itself with its content
+    blocks.
+    """
     *history, last = message.messages()
     (part,) = last.parts
     assert isinstance(part, UserPromptPart)  # noqa: S101 - `Request.messages` creates this part
@@ -377,15 +392,16 @@ def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[User
 
 
 def choosing(definition: AgentDefinition) -> list[AbstractCapability[Any]]:
-    """Return the capability that applies the ``ToolChoice`` of a definition, as a list; an empty list without a
-    ``ToolChoice``.
+    """Return a list with the capability that applies the key ``ToolChoice`` of an agent's definition (the model must or
+    must not call tools). Without the key, return an empty list.
     """
     settings = definition.model_settings
     return [] if settings is None or settings.tool_choice is None else [ChosenTool(settings.tool_choice)]
 
 
 class ChosenTool(AbstractCapability[Any]):
-    """Capability that applies ``ToolChoice``. A forced tool call applies only to the first request of a turn.
+    """Capability that applies the key ``ToolChoice`` of an agent's definition: the model may not call tools, must call
+    one, or must call a certain one. A forced tool call applies only to the first request of a turn.
 
     With a forced call in every request, no turn would end.
     """
@@ -398,7 +414,9 @@ class ChosenTool(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Add the tool choice to the settings of a request."""
+        """Add the tool choice to the settings of a model request. Later requests of a turn with a forced tool call stay
+        unchanged.
+        """
         choice = self._always or (self._first if ctx.run_step == 1 else None)
         if choice is None:
             return request_context

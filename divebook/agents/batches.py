@@ -1,5 +1,5 @@
-"""Model requests of agents without tools: single recorded requests and batches, and the request limits of fallback
-models.
+"""Model requests of agents that have no tools (single recorded requests, and batches of requests), and request limits
+for fallback models.
 
 A batch costs half as much as single requests and takes up to a day. Its handle is plain data, so any process can query
 the batch. OpenAI lists its batches with their input files, so a batch whose submission was interrupted can be found
@@ -65,6 +65,343 @@ if TYPE_CHECKING:
     from divebook.agents.agent import Agent
 
 
+class AgentBatches:
+    """Access to the batch API of an agent's model: it encodes requests, submits them as batches, and reads the results.
+
+    Parameters
+    ----------
+    instructions
+        System prompt of all requests.
+    output
+        Type of the answer: None for text, a type, or a JSON schema.
+    """
+
+    def __init__(self, agent: Agent, model: Model, instructions: str, output: Any) -> None:
+        self._agent = agent
+        self._model = model
+        self._instructions = instructions
+        self._settings = settings_of(agent.definition)
+        self._settings.pop("timeout")  # a batch takes up to a day
+        self._parameters = ModelRequestParameters()
+        self._can_list: bool | None = None
+        self._validating_agent = (
+            None if output is None else pydantic_ai.Agent(output_type=output_type(output), retries=0)
+        )
+        """Agent that validates structured output; None for text."""
+
+    @classmethod
+    async def of(cls, agent: Agent, instructions: str, output: Any) -> AgentBatches:
+        """Create the access to the batch API for an agent, with the given instructions and type of output.
+
+        Raises
+        ------
+        StepError
+            The agent's model has no batch API.
+        """
+        model = await resolved(agent)
+        if model.batch_max_requests is None:
+            raise StepError(
+                f"the model of agent {agent.name}, {agent.model_name}, has no batch API: name another Model, such as "
+                "openai:gpt-5-mini, or leave out batch=True, so that each row is a request of its own"
+            )
+        batches = cls(agent, model, instructions, output)
+        if batches._validating_agent is not None:
+            capturing_model = CapturingModel(model)
+            with suppress(ParametersCapturedError):
+                await batches._validating_agent.run("", model=capturing_model)
+            batches._parameters = capturing_model.parameters or batches._parameters
+        return batches
+
+    async def can_list(self) -> bool:
+        """Return True if the provider can list its existing batches together with their input, so that a submitted
+        batch can be found again. The result depends on the provider and on the key.
+
+        The result is True while the provider is unreachable. It is asked before every submission anyway.
+        """
+        if self._model.system != "openai" or not hasattr(_innermost(self._model), "client"):
+            return False
+        if self._can_list is None:
+            try:
+                await self._list_batches(1).__anext__()
+            except StopAsyncIteration:
+                pass
+            except ModelAPIError as error:
+                # An outage says nothing about the key, so this answer is not kept.
+                if not is_hidden(error):
+                    return True
+                self._can_list = False
+                return False
+            self._can_list = True
+        return self._can_list
+
+    async def encode(self, prompts: Mapping[str, str], most: int) -> list[EncodedBatchRequest]:
+        """Encode prompts as requests of one batch. `prompts` maps request ids to prompts. Stop at the number of
+        requests or the size that the provider accepts, and leave out the rest.
+
+        Raises
+        ------
+        StepError
+            The agent has a setting that batches do not support, or one prompt is larger than a batch.
+        """
+        most = min(most, self._model.batch_max_requests or most)
+        remaining_bytes = self._model.batch_max_bytes
+        encoded_requests: list[EncodedBatchRequest] = []
+        for custom_id, prompt in prompts.items():
+            try:
+                encoded = await self._model.batch_encode(self._request(custom_id, prompt))
+            except UserError as error:
+                raise StepError(f"agent {self._agent.name} cannot be asked in a batch: {error}") from error
+            # A batch has the first prompts only, so the first one that does not fit ends it, even if a later one would
+            # fit.
+            size = self._model.batch_request_size(encoded)
+            if len(encoded_requests) == most or (remaining_bytes is not None and size > remaining_bytes):
+                break
+            encoded_requests.append(encoded)
+            remaining_bytes = None if remaining_bytes is None else remaining_bytes - size
+        return encoded_requests
+
+    def reserved(self, prompts: Sequence[str]) -> Reserved:
+        """Return the maximum consumption of a batch with these prompts, for the budget. The normal price is used,
+        although batches cost less.
+        """
+        total = Reserved()
+        for prompt in prompts:
+            input_tokens = sum(map(tokens_of, self._messages(prompt))) + tokens_of_definitions(self._parameters)
+            total = total.plus(estimate(self._model, input_tokens, self._settings))
+        return total
+
+    async def submit(
+        self,
+        requests: Sequence[EncodedBatchRequest],
+        since: datetime,
+        other_ids: Collection[str],
+        *,
+        may_exist: bool,
+        leaves_unknown: Callable[[BaseException], bool],
+    ) -> dict[str, Any] | SubmitLater:
+        """Send requests to the provider as one batch, unless the provider already has that batch. Return the batch's
+        handle (its recorded description), or `SubmitLater` after a temporary failure.
+
+        Parameters
+        ----------
+        since, other_ids
+            Earliest creation time of the batch, and ids of other batches to skip.
+        may_exist
+            True if an earlier submission may have created the batch.
+        leaves_unknown
+            Returns True for an error after which the request may have arrived.
+
+        Raises
+        ------
+        OutcomeUnknownError
+            The batch may have been created, and the provider has no list to check.
+        """
+        can_list = await self.can_list()
+        has_asked = False
+        try:
+            if can_list and (existing := await self._find_existing(requests, since, other_ids)) is not None:
+                return existing
+            # Without a list, a second submission might pay for the same batch twice.
+            if may_exist and not can_list:
+                raise OutcomeUnknownError(
+                    "the provider did not say whether it has the batch, and does not list those it has"
+                )
+            has_asked = True
+            return _plain(await self._model.batch_create(requests))
+        except ModelAPIError as error:
+            make_keepable(error)
+            # The key turned out not to allow listing. The next try decides by `may_exist` instead.
+            if can_list and not has_asked and is_hidden(error):
+                self._can_list = False
+                return SubmitLater(0, error_line(error), may_exist=may_exist)
+            if not is_temporary(error) or isinstance(error, ModelQuotaExceededError):
+                raise
+            # A 429 means that nothing was created. After another error the batch may exist.
+            if has_asked:
+                is_refused = isinstance(error, ModelHTTPError) and error.status_code == TOO_MANY
+                may_exist = not is_refused and (isinstance(error, ModelHTTPError) or leaves_unknown(error))
+            if has_asked and may_exist and not can_list:
+                raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
+            return SubmitLater(error.retry_after or 0, error_line(error), may_exist=may_exist)
+        # The answer to the submission cannot be parsed, so the batch may exist.
+        except UNREADABLE as error:
+            if not can_list:
+                raise OutcomeUnknownError(
+                    f"what came in place of a batch cannot be read: {error_line(error)}"
+                ) from error
+            return SubmitLater(0, error_line(error), may_exist=has_asked or may_exist)
+
+    async def _find_existing(
+        self, requests: Sequence[EncodedBatchRequest], since: datetime, other_ids: Collection[str]
+    ) -> dict[str, Any] | None:
+        """Search the provider's list of batches for one that contains these requests. Return its handle, or None if the
+        list has none. The batches with ids in `other_ids` are skipped.
+        """
+        async for batch in self._list_batches(100):
+            if batch.created_at < (since - _BEFORE).timestamp():
+                break
+            if batch.id in other_ids:
+                continue
+            with self._converted_errors():
+                text = (await _innermost(self._model).client.files.content(batch.input_file_id)).text
+            if f'"custom_id":"{requests[0].custom_id}"' in text.partition("\n")[0]:
+                return self.handle(batch.id, requests, since, input_file_id=batch.input_file_id)
+        return None
+
+    async def _list_batches(self, at_once: int) -> AsyncIterator[Any]:
+        """Yield the batches that the provider lists, latest first. `at_once` is the number of batches that each request
+        to the provider returns.
+        """
+        with self._converted_errors():
+            async for batch in _innermost(self._model).client.batches.list(limit=at_once):
+                yield batch
+
+    @contextmanager
+    def _converted_errors(self) -> Iterator[None]:
+        """Convert errors that the provider's client raises inside the block to errors of pydantic-ai, for code that
+        calls the client directly. Other errors stay unchanged.
+        """
+        try:
+            yield
+        except Exception as error:
+            name = self._model.model_name
+            status = getattr(error, "status_code", None)
+            if isinstance(status, int):
+                headers = dict(getattr(getattr(error, "response", None), "headers", None) or {})
+                raise ModelHTTPError(status, name, getattr(error, "body", None), headers=headers) from error
+            if "APIError" in names_of(error):  # the connection failed
+                raise ModelAPIError(name, str(error)) from error
+            raise
+
+    def handle(self, name: str, requests: Sequence[EncodedBatchRequest], at: datetime, **fields: str) -> dict[str, Any]:
+        """Build the handle (the recorded description) of a batch whose id is known, for example from the provider's
+        list or from a person.
+        """
+        details = {"status": "in_progress", **fields}
+        model = self._model
+        group = requests[0].group
+        batch = Batch(
+            id=name,
+            model_name=model.model_name,
+            provider_name=model.system,
+            group=group,
+            status="in_progress",
+            created_at=at,
+            request_count=len(requests),
+            provider_details=details,
+        )
+        return _plain(batch)
+
+    async def refresh(self, handle: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the provider for the status of a batch; return its handle with the new status. While the provider is
+        unreachable, return the handle unchanged.
+
+        If the provider no longer has the batch, the handle has the status ``ended`` and a reason under ``lost``.
+        """
+        try:
+            return _plain(await self._model.batch_status(_HANDLE.validate_python(handle)))
+        except ModelAPIError as error:
+            make_keepable(error)
+            if is_temporary(error):
+                return dict(handle)
+            if not is_lost(error):
+                raise
+            return {**handle, "status": "ended", "lost": error_line(error)}
+        except UNREADABLE:  # for example an HTML page of a proxy
+            return dict(handle)
+
+    async def cancel(self, handle: Mapping[str, Any] | None) -> None:
+        """Ask the provider to cancel a batch. Requests that were answered before the cancellation are billed."""
+        if handle is not None and handle["status"] == "in_progress":
+            with suppress(ModelAPIError, NotImplementedError, *UNREADABLE):  # it may have ended, or cannot be cancelled
+                await self._model.batch_cancel(_HANDLE.validate_python(handle))
+
+    async def answers(
+        self, handle: Mapping[str, Any], names: Sequence[str], *, is_last: bool
+    ) -> dict[str, BatchAnswer] | None:
+        """Fetch the results of a batch that has ended. Return them by request id, or None if the provider cannot
+        deliver the results at the moment.
+
+        Parameters
+        ----------
+        is_last
+            True if there will be no later attempt. Unreadable results are then errors of their requests.
+        """
+        name = handle["id"]
+        if "lost" in handle:
+            return self._without(names, f"batch {name} cannot be had from its provider ({handle['lost']})")
+        try:
+            results = await self._model.batch_results(_HANDLE.validate_python(handle))
+        except ModelAPIError as error:
+            make_keepable(error)
+            # An error of the batch itself is final, whatever its class says about a repetition.
+            is_of_batch = type(error).__name__ == JOB_ERROR
+            if is_temporary(error) and not is_of_batch:
+                return None
+            if not is_of_batch and not is_lost(error):
+                raise
+            return self._without(names, f"batch {name} has no results ({error_line(error)})")
+        except UNREADABLE as error:
+            # One malformed line makes the client fail for the whole file, so parse the lines one by one.
+            results = await self._readable_results(handle)
+            if not results and not is_last:
+                return None
+            if not results:
+                return self._without(names, f"the results of batch {name} cannot be read ({error_line(error)})")
+        by_id = {result.custom_id: result for result in results}
+        missing = self._without(names, f"batch {name} has no result of this row that can be read")
+        return {each: await self._answer(by_id[each], name) if each in by_id else missing[each] for each in names}
+
+    def _without(self, names: Sequence[str], why: str) -> dict[str, BatchAnswer]:
+        answer = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {AGAIN}", {})
+        return dict.fromkeys(names, answer)
+
+    async def _readable_results(self, handle: Mapping[str, Any]) -> list[BatchResult]:
+        """Return the results of a batch from OpenAI's result files, without lines that cannot be parsed. Return an
+        empty list for other providers.
+        """
+        details = handle.get("provider_details") or {}
+        files = getattr(getattr(_innermost(self._model), "client", None), "files", None)
+        results: list[BatchResult] = []
+        for file_id in filter(None, (details.get("output_file_id"), details.get("error_file_id"))):
+            try:
+                with self._converted_errors():
+                    text = (await files.content(file_id)).text if files is not None else ""
+            except (ModelAPIError, *UNREADABLE):
+                continue
+            results += filter(None, map(result_in, text.splitlines()))
+        return results
+
+    async def _answer(self, result: BatchResult, batch: str) -> BatchAnswer:
+        usage: Mapping[str, int] = {}
+        try:
+            # Usage is counted before the answer is validated, because an invalid answer is paid for too.
+            response = self._model.batch_decode(result, self._request(result.custom_id, ""))
+            usage = usage_of(plain_response(response, self._model))
+            if self._validating_agent is not None:
+                answer = await self._validating_agent.run("", model=FixedAnswerModel(self._model, response))
+                return BatchAnswer(plain_json(answer.output), None, usage)
+        except (ModelAPIError, UnexpectedModelBehavior) as error:
+            return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
+        except Exception as error:  # noqa: BLE001 - one bad line must not lose the other results
+            problem = f"StepError: what batch {batch} gave for it cannot be read ({error_line(error)}); {AGAIN}"
+            return BatchAnswer(None, problem, usage)
+        if not response.text:
+            return BatchAnswer(None, f"StepError: the model answered without text ({response.finish_reason})", usage)
+        return BatchAnswer(response.text, None, usage)
+
+    def _request(self, custom_id: str, prompt: str) -> BatchRequest:
+        return BatchRequest(
+            custom_id=custom_id,
+            messages=self._messages(prompt),
+            model_settings=self._settings,
+            model_request_parameters=self._parameters,
+        )
+
+    def _messages(self, prompt: str) -> list[ModelMessage]:
+        return Request(prompt, (), (), self._instructions).messages()
+
+
 # --- fallbacks -------------------------------------------------------------------------------------------------------
 #
 # Fallback models whose parts report their outcomes to their own request limiters.
@@ -79,8 +416,8 @@ if TYPE_CHECKING:
 
 
 def reporting_model(model: Model, limiters: RequestLimiters = REQUEST_LIMITERS) -> Model:
-    """Wrap the parts of a fallback model so that each part reports the outcome of its requests to its own request
-    limiter. Return other models unchanged.
+    """Wrap each model inside a fallback model, so that each reports success or failure of its requests to its own
+    request limiter. Return any other model unchanged.
     """
     return _reporting(model, limiters, is_first=True) if isinstance(model, FallbackModel) else model
 
@@ -96,7 +433,8 @@ def _reporting(model: Model, limiters: RequestLimiters, *, is_first: bool) -> Mo
 
 
 class ReportingModel(WrapperModel):
-    """Part of a fallback model that reports the outcome of each request to the request limiter of its model.
+    """Wrapper of one model inside a fallback model. It reports the success or failure of each request to the request
+    limiter of the wrapped model.
 
     Parameters
     ----------
@@ -116,7 +454,9 @@ class ReportingModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Make a request and report its outcome."""
+        """Make a model request and return the response. Success or failure is reported to the request limiter of the
+        model.
+        """
         with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
             return await super().request(messages, model_settings, model_request_parameters)
 
@@ -128,7 +468,9 @@ class ReportingModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Make a streamed request, yield the stream, and report the outcome."""
+        """Make a streamed model request and yield its stream. Success or failure is reported to the request limiter of
+        the model.
+        """
         with self._limiters.observed(self.wrapped, is_counted=self._is_counted):
             stream_context = super().request_stream(messages, model_settings, model_request_parameters, run_context)
             async with stream_context as stream:
@@ -146,7 +488,9 @@ class ReportingModel(WrapperModel):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt for an agent with its content blocks, context blocks and instructions; see `Agent.respond`."""
+    """Input of one model request: a prompt with its content blocks, the content blocks of the agent's ``Context``, and
+    the instructions; see `Agent.respond`.
+    """
 
     prompt: str
     content: Sequence[Mapping[str, Any]]
@@ -210,8 +554,8 @@ async def resolved(agent: Agent) -> Model:
 
 
 class RecordedModel(WrapperModel):
-    """Model wrapper that makes each request as a recorded operation. A request whose response is in the log is not sent
-    again.
+    """Model wrapper that makes each request as a recorded operation. If the log has the response to a request, the
+    request is not sent again.
 
     Parameters
     ----------
@@ -265,8 +609,8 @@ class RecordedModel(WrapperModel):
 
 
 def _recorded_run_model() -> Model:
-    """Return a placeholder for the model ``recorded:RUN``: the responses come from that run, so the placeholder raises
-    an error if it is asked.
+    """Return a placeholder for the model ``recorded:RUN``. The responses come from the run RUN, so the placeholder
+    itself raises an error if a request is sent to it.
     """
 
     async def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
@@ -306,7 +650,7 @@ AGAIN = "retry_failed() asks again, and what was paid for is paid for twice"
 
 
 class BatchAnswer(NamedTuple):
-    """Result of one request of a batch: a value or an error, and the consumption."""
+    """Result of one request of a batch: a value or an error, and the tokens and cost that the request consumed."""
 
     value: Any
     error: str | None
@@ -314,7 +658,7 @@ class BatchAnswer(NamedTuple):
 
 
 class SubmitLater(NamedTuple):
-    """Result of a submission that failed for a temporary reason and may succeed later."""
+    """Result of `AgentBatches.submit` after a temporary failure: the batch may be submitted again after a delay."""
 
     seconds: float
     """Delay that the provider asks for, in seconds."""
@@ -323,337 +667,8 @@ class SubmitLater(NamedTuple):
     """True if the batch may have been created nevertheless."""
 
 
-class AgentBatches:
-    """Batch API of an agent's model: encodes requests, submits batches, and reads their results.
-
-    Parameters
-    ----------
-    instructions
-        System prompt of all requests.
-    output
-        Type of the answer: None for text, a type, or a JSON schema.
-    """
-
-    def __init__(self, agent: Agent, model: Model, instructions: str, output: Any) -> None:
-        self._agent = agent
-        self._model = model
-        self._instructions = instructions
-        self._settings = settings_of(agent.definition)
-        self._settings.pop("timeout")  # a batch takes up to a day
-        self._parameters = ModelRequestParameters()
-        self._can_list: bool | None = None
-        self._validating_agent = (
-            None if output is None else pydantic_ai.Agent(output_type=output_type(output), retries=0)
-        )
-        """Agent that validates structured output; None for text."""
-
-    @classmethod
-    async def of(cls, agent: Agent, instructions: str, output: Any) -> AgentBatches:
-        """Create the batch interface for an agent.
-
-        Raises
-        ------
-        StepError
-            The agent's model has no batch API.
-        """
-        model = await resolved(agent)
-        if model.batch_max_requests is None:
-            raise StepError(
-                f"the model of agent {agent.name}, {agent.model_name}, has no batch API: name another Model, such as "
-                "openai:gpt-5-mini, or leave out batch=True, so that each row is a request of its own"
-            )
-        batches = cls(agent, model, instructions, output)
-        if batches._validating_agent is not None:
-            capturing_model = CapturingModel(model)
-            with suppress(ParametersCapturedError):
-                await batches._validating_agent.run("", model=capturing_model)
-            batches._parameters = capturing_model.parameters or batches._parameters
-        return batches
-
-    async def can_list(self) -> bool:
-        """Return True if the provider lists existing batches together with their input. The answer depends on the
-        provider and on the key.
-
-        The result is True while the provider is unreachable. It is asked before every submission anyway.
-        """
-        if self._model.system != "openai" or not hasattr(_innermost(self._model), "client"):
-            return False
-        if self._can_list is None:
-            try:
-                await self._list_batches(1).__anext__()
-            except StopAsyncIteration:
-                pass
-            except ModelAPIError as error:
-                # An outage says nothing about the key, so this answer is not kept.
-                if not is_hidden(error):
-                    return True
-                self._can_list = False
-                return False
-            self._can_list = True
-        return self._can_list
-
-    async def encode(self, prompts: Mapping[str, str], most: int) -> list[EncodedBatchRequest]:
-        """Encode prompts, given by request id, as requests of one batch. Stop at the number or size that the provider
-        accepts.
-
-        Raises
-        ------
-        StepError
-            The agent has a setting that batches do not support, or one prompt is larger than a batch.
-        """
-        most = min(most, self._model.batch_max_requests or most)
-        remaining_bytes = self._model.batch_max_bytes
-        encoded_requests: list[EncodedBatchRequest] = []
-        for custom_id, prompt in prompts.items():
-            try:
-                encoded = await self._model.batch_encode(self._request(custom_id, prompt))
-            except UserError as error:
-                raise StepError(f"agent {self._agent.name} cannot be asked in a batch: {error}") from error
-            # A batch has the first prompts only, so the first one that does not fit ends it, even if a later one would
-            # fit.
-            size = self._model.batch_request_size(encoded)
-            if len(encoded_requests) == most or (remaining_bytes is not None and size > remaining_bytes):
-                break
-            encoded_requests.append(encoded)
-            remaining_bytes = None if remaining_bytes is None else remaining_bytes - size
-        return encoded_requests
-
-    def reserved(self, prompts: Sequence[str]) -> Reserved:
-        """Return the maximum consumption of requests with these prompts, at the normal price instead of the lower batch
-        price.
-        """
-        total = Reserved()
-        for prompt in prompts:
-            input_tokens = sum(map(tokens_of, self._messages(prompt))) + tokens_of_definitions(self._parameters)
-            total = total.plus(estimate(self._model, input_tokens, self._settings))
-        return total
-
-    async def submit(
-        self,
-        requests: Sequence[EncodedBatchRequest],
-        since: datetime,
-        other_ids: Collection[str],
-        *,
-        may_exist: bool,
-        leaves_unknown: Callable[[BaseException], bool],
-    ) -> dict[str, Any] | SubmitLater:
-        """Send requests as one batch, unless the provider already has the batch. Return its handle, or `SubmitLater`
-        after a temporary failure.
-
-        Parameters
-        ----------
-        since, other_ids
-            Earliest creation time of the batch, and ids of other batches to skip.
-        may_exist
-            True if an earlier submission may have created the batch.
-        leaves_unknown
-            Returns True for an error after which the request may have arrived.
-
-        Raises
-        ------
-        OutcomeUnknownError
-            The batch may have been created, and the provider has no list to check.
-        """
-        can_list = await self.can_list()
-        has_asked = False
-        try:
-            if can_list and (existing := await self._find_existing(requests, since, other_ids)) is not None:
-                return existing
-            # Without a list, a second submission might pay for the same batch twice.
-            if may_exist and not can_list:
-                raise OutcomeUnknownError(
-                    "the provider did not say whether it has the batch, and does not list those it has"
-                )
-            has_asked = True
-            return _plain(await self._model.batch_create(requests))
-        except ModelAPIError as error:
-            make_keepable(error)
-            # The key turned out not to allow listing. The next try decides by `may_exist` instead.
-            if can_list and not has_asked and is_hidden(error):
-                self._can_list = False
-                return SubmitLater(0, error_line(error), may_exist=may_exist)
-            if not is_temporary(error) or isinstance(error, ModelQuotaExceededError):
-                raise
-            # A 429 means that nothing was created. After another error the batch may exist.
-            if has_asked:
-                is_refused = isinstance(error, ModelHTTPError) and error.status_code == TOO_MANY
-                may_exist = not is_refused and (isinstance(error, ModelHTTPError) or leaves_unknown(error))
-            if has_asked and may_exist and not can_list:
-                raise OutcomeUnknownError(f"the provider did not say whether it has the batch: {error}") from error
-            return SubmitLater(error.retry_after or 0, error_line(error), may_exist=may_exist)
-        # The answer to the submission cannot be parsed, so the batch may exist.
-        except UNREADABLE as error:
-            if not can_list:
-                raise OutcomeUnknownError(
-                    f"what came in place of a batch cannot be read: {error_line(error)}"
-                ) from error
-            return SubmitLater(0, error_line(error), may_exist=has_asked or may_exist)
-
-    async def _find_existing(
-        self, requests: Sequence[EncodedBatchRequest], since: datetime, other_ids: Collection[str]
-    ) -> dict[str, Any] | None:
-        """Search the provider's list for a batch with these requests; return its handle, or None. Skip the batches in
-        `other_ids`.
-        """
-        async for batch in self._list_batches(100):
-            if batch.created_at < (since - _BEFORE).timestamp():
-                break
-            if batch.id in other_ids:
-                continue
-            with self._converted_errors():
-                text = (await _innermost(self._model).client.files.content(batch.input_file_id)).text
-            if f'"custom_id":"{requests[0].custom_id}"' in text.partition("\n")[0]:
-                return self.handle(batch.id, requests, since, input_file_id=batch.input_file_id)
-        return None
-
-    async def _list_batches(self, at_once: int) -> AsyncIterator[Any]:
-        """Yield the batches that the provider lists, latest first. `at_once` is the page size."""
-        with self._converted_errors():
-            async for batch in _innermost(self._model).client.batches.list(limit=at_once):
-                yield batch
-
-    @contextmanager
-    def _converted_errors(self) -> Iterator[None]:
-        """Convert errors of the provider's client to errors of pydantic-ai, for code that calls the client directly."""
-        try:
-            yield
-        except Exception as error:
-            name = self._model.model_name
-            status = getattr(error, "status_code", None)
-            if isinstance(status, int):
-                headers = dict(getattr(getattr(error, "response", None), "headers", None) or {})
-                raise ModelHTTPError(status, name, getattr(error, "body", None), headers=headers) from error
-            if "APIError" in names_of(error):  # the connection failed
-                raise ModelAPIError(name, str(error)) from error
-            raise
-
-    def handle(self, name: str, requests: Sequence[EncodedBatchRequest], at: datetime, **fields: str) -> dict[str, Any]:
-        """Build the handle of a batch whose id is known, for example from the provider's list or from a person."""
-        details = {"status": "in_progress", **fields}
-        model = self._model
-        group = requests[0].group
-        batch = Batch(
-            id=name,
-            model_name=model.model_name,
-            provider_name=model.system,
-            group=group,
-            status="in_progress",
-            created_at=at,
-            request_count=len(requests),
-            provider_details=details,
-        )
-        return _plain(batch)
-
-    async def refresh(self, handle: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the provider for the status of a batch; return the updated handle. While the provider is unreachable,
-        return the handle unchanged.
-
-        If the provider no longer has the batch, the handle has the status ``ended`` and a reason under ``lost``.
-        """
-        try:
-            return _plain(await self._model.batch_status(_HANDLE.validate_python(handle)))
-        except ModelAPIError as error:
-            make_keepable(error)
-            if is_temporary(error):
-                return dict(handle)
-            if not is_lost(error):
-                raise
-            return {**handle, "status": "ended", "lost": error_line(error)}
-        except UNREADABLE:  # for example an HTML page of a proxy
-            return dict(handle)
-
-    async def cancel(self, handle: Mapping[str, Any] | None) -> None:
-        """Ask the provider to cancel a batch. Requests that were answered before are billed."""
-        if handle is not None and handle["status"] == "in_progress":
-            with suppress(ModelAPIError, NotImplementedError, *UNREADABLE):  # it may have ended, or cannot be cancelled
-                await self._model.batch_cancel(_HANDLE.validate_python(handle))
-
-    async def answers(
-        self, handle: Mapping[str, Any], names: Sequence[str], *, is_last: bool
-    ) -> dict[str, BatchAnswer] | None:
-        """Fetch the results of an ended batch; return them by request id, or None if the results are temporarily
-        unavailable.
-
-        Parameters
-        ----------
-        is_last
-            True if there will be no later attempt. Unreadable results are then errors of their requests.
-        """
-        name = handle["id"]
-        if "lost" in handle:
-            return self._without(names, f"batch {name} cannot be had from its provider ({handle['lost']})")
-        try:
-            results = await self._model.batch_results(_HANDLE.validate_python(handle))
-        except ModelAPIError as error:
-            make_keepable(error)
-            # An error of the batch itself is final, whatever its class says about a repetition.
-            is_of_batch = type(error).__name__ == JOB_ERROR
-            if is_temporary(error) and not is_of_batch:
-                return None
-            if not is_of_batch and not is_lost(error):
-                raise
-            return self._without(names, f"batch {name} has no results ({error_line(error)})")
-        except UNREADABLE as error:
-            # One malformed line makes the client fail for the whole file, so parse the lines one by one.
-            results = await self._readable_results(handle)
-            if not results and not is_last:
-                return None
-            if not results:
-                return self._without(names, f"the results of batch {name} cannot be read ({error_line(error)})")
-        by_id = {result.custom_id: result for result in results}
-        missing = self._without(names, f"batch {name} has no result of this row that can be read")
-        return {each: await self._answer(by_id[each], name) if each in by_id else missing[each] for each in names}
-
-    def _without(self, names: Sequence[str], why: str) -> dict[str, BatchAnswer]:
-        answer = BatchAnswer(None, f"StepError: {why}: look for it at {self._model.system}; {AGAIN}", {})
-        return dict.fromkeys(names, answer)
-
-    async def _readable_results(self, handle: Mapping[str, Any]) -> list[BatchResult]:
-        """Return the results in OpenAI's result files, without malformed lines; an empty list for other providers."""
-        details = handle.get("provider_details") or {}
-        files = getattr(getattr(_innermost(self._model), "client", None), "files", None)
-        results: list[BatchResult] = []
-        for file_id in filter(None, (details.get("output_file_id"), details.get("error_file_id"))):
-            try:
-                with self._converted_errors():
-                    text = (await files.content(file_id)).text if files is not None else ""
-            except (ModelAPIError, *UNREADABLE):
-                continue
-            results += filter(None, map(result_in, text.splitlines()))
-        return results
-
-    async def _answer(self, result: BatchResult, batch: str) -> BatchAnswer:
-        usage: Mapping[str, int] = {}
-        try:
-            # Usage is counted before the answer is validated, because an invalid answer is paid for too.
-            response = self._model.batch_decode(result, self._request(result.custom_id, ""))
-            usage = usage_of(plain_response(response, self._model))
-            if self._validating_agent is not None:
-                answer = await self._validating_agent.run("", model=FixedAnswerModel(self._model, response))
-                return BatchAnswer(plain_json(answer.output), None, usage)
-        except (ModelAPIError, UnexpectedModelBehavior) as error:
-            return BatchAnswer(None, shared().text(f"{type(error).__name__}: {error}"), usage)
-        except Exception as error:  # noqa: BLE001 - one bad line must not lose the other results
-            problem = f"StepError: what batch {batch} gave for it cannot be read ({error_line(error)}); {AGAIN}"
-            return BatchAnswer(None, problem, usage)
-        if not response.text:
-            return BatchAnswer(None, f"StepError: the model answered without text ({response.finish_reason})", usage)
-        return BatchAnswer(response.text, None, usage)
-
-    def _request(self, custom_id: str, prompt: str) -> BatchRequest:
-        return BatchRequest(
-            custom_id=custom_id,
-            messages=self._messages(prompt),
-            model_settings=self._settings,
-            model_request_parameters=self._parameters,
-        )
-
-    def _messages(self, prompt: str) -> list[ModelMessage]:
-        return Request(prompt, (), (), self._instructions).messages()
-
-
 def result_in(line: str) -> BatchResult | None:
-    """Parse one line of an OpenAI batch result file; return None for a malformed line."""
+    """Parse one line of an OpenAI batch result file and return the result. Return None if the line is malformed."""
     try:
         entry = json.loads(line)
         request_id = entry["custom_id"]
@@ -666,12 +681,14 @@ def result_in(line: str) -> BatchResult | None:
 
 
 def is_hidden(error: ModelAPIError) -> bool:
-    """Return True for an error with which a provider refuses to list batches, for this key or in general."""
+    """Return True if an error means that the provider does not let this key list batches, or does not list batches at
+    all.
+    """
     return isinstance(error, ModelHTTPError) and error.status_code in _HIDDEN
 
 
 def is_lost(error: ModelAPIError) -> bool:
-    """Return True for an error that says that a batch no longer exists at the provider."""
+    """Return True if an error of the provider means that a batch no longer exists there."""
     return isinstance(error, ModelHTTPError) and error.status_code in _LOST
 
 
@@ -681,7 +698,7 @@ def error_line(error: Exception) -> str:
 
 
 def is_temporary(error: ModelAPIError) -> bool:
-    """Return True for a temporary error, after which a later request may succeed."""
+    """Return True if an error of the provider is temporary, so that the same request may succeed later."""
     return not isinstance(error, ModelHTTPError) or error.status_code in (408, 429) or error.status_code not in _REFUSED
 
 
@@ -690,11 +707,15 @@ def is_temporary(error: ModelAPIError) -> bool:
 
 
 class ParametersCapturedError(Exception):
-    """Exception that stops a run as soon as `CapturingModel` has stored the request parameters. It is not an error."""
+    """Exception that ends a run of pydantic-ai as soon as `CapturingModel` has stored the parameters of its request. It
+    does not mean that something failed.
+    """
 
 
 class CapturingModel(WrapperModel):
-    """Model that only stores the parameters with which pydantic-ai requests structured output. It gives no response."""
+    """Model that never responds. It stores the parameters with which pydantic-ai would request structured output, so
+    that batch requests can use them.
+    """
 
     parameters: ModelRequestParameters | None = None
 
@@ -704,14 +725,14 @@ class CapturingModel(WrapperModel):
         model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Store the request parameters and raise `ParametersCapturedError`."""
+        """Store the parameters of the request, and raise `ParametersCapturedError` instead of sending it."""
         self.parameters = model_request_parameters
         raise ParametersCapturedError
 
 
 class FixedAnswerModel(WrapperModel):
-    """Model that returns a response from a batch, so that pydantic-ai validates the batch response like any other
-    response.
+    """Model that returns one response, taken from a batch, for each request. pydantic-ai then validates the batch
+    response like any other response.
     """
 
     def __init__(self, wrapped: Model, response: ModelResponse) -> None:
@@ -724,7 +745,7 @@ class FixedAnswerModel(WrapperModel):
         model_settings: ModelSettings | None,  # noqa: ARG002 - signature of the base class
         model_request_parameters: ModelRequestParameters,  # noqa: ARG002 - signature of the base class
     ) -> ModelResponse:
-        """Return the response of the batch."""
+        """Return the response from the batch, whatever the request is."""
         return self._response
 
 

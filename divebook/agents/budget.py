@@ -60,7 +60,8 @@ if TYPE_CHECKING:
 
 
 class TurnBudget:
-    """Budget of one agent turn: its bounds, its consumption, and the budgets of the agents that delegated the task.
+    """Budget of one agent turn: its bounds (limits), the consumption so far, and the budgets of the agents that
+    delegated the task.
 
     Parameters
     ----------
@@ -83,15 +84,17 @@ class TurnBudget:
 
     @property
     def remaining(self) -> Bounds:
-        """Remaining part of the budget. The budgets of delegating agents limit it too."""
+        """Part of the budget that is not consumed or reserved yet. The budgets of the agents that delegated the task
+        limit it too.
+        """
         remaining = Bounds()
         for budget in self.line:
             remaining = within(left_after(budget.bounds, budget.consumed), remaining)
         return remaining
 
     async def admit(self, context: TurnContext, reserved: Reserved) -> None:
-        """Wait until a request fits into this budget and into the budgets of delegating agents. `reserved` is the
-        maximum consumption of the request.
+        """Wait until a request fits into this budget and into the budgets of the agents that delegated the task.
+        `reserved` is the maximum consumption of the request.
 
         Raises
         ------
@@ -111,8 +114,9 @@ class TurnBudget:
                 await budget.ask(context, exhausted)
 
     def _first_exhausted(self, reserved: Reserved) -> tuple[TurnBudget, Exhausted | None]:
-        """Return the nearest budget that does not admit a request, with the reached bound. If all budgets admit the
-        request, return this budget and None.
+        """Return the first budget that the maximum consumption `reserved` of a request would exceed, with the exceeded
+        bound. The agent's own budget comes first, then those of delegating agents. If all have room, return this budget
+        and None.
         """
         for budget in self.line:
             exhausted = budget.met(reserved)
@@ -121,19 +125,22 @@ class TurnBudget:
         return self, None
 
     def next_release(self) -> asyncio.Future[None]:
-        """Return a future that completes when the next running request ends and releases its reservation."""
+        """Return a future that completes when the next running request of this budget ends, so that the consumption
+        reserved for it becomes free.
+        """
         if self._release is None:
             self._release = asyncio.get_running_loop().create_future()
         return self._release
 
     def met(self, reserved: Reserved) -> Exhausted | None:
-        """Return the first bound of this budget that a request would exceed, or None. `reserved` is the maximum
-        consumption of the request.
+        """Return the first bound of this budget that a request would exceed, or None if the request fits. `reserved` is
+        the maximum consumption of the request.
         """
         return bound_met(self.bounds, self.consumed, reserved)
 
     async def ask(self, context: TurnContext, exhausted: Exhausted) -> None:
-        """Ask a person about a reached bound, and raise the bound to the value that the person enters.
+        """Ask a person whether to raise a reached bound of this budget, and raise the bound to the value that the
+        person enters.
 
         Raises
         ------
@@ -159,7 +166,9 @@ class TurnBudget:
         self.bounds = raised(self.bounds, exhausted.bound, None, response["data"]["to"])
 
     def _error(self, exhausted: Exhausted) -> BoundExceededError:
-        """Return the error for a reached bound that is not raised."""
+        """Return the error that stops the turn when a bound is reached and not raised. The error names the agent and
+        the bound.
+        """
         owner = self.line[1].agent if self._is_share(exhausted) else self.agent
         advice = f"Raise `{exhausted.name}` in the Bounds of agent {owner!r} and resume."
         return BoundExceededError(
@@ -167,23 +176,25 @@ class TurnBudget:
         )
 
     def _owner(self, exhausted: Exhausted) -> str:
-        """Return, as text for people, the agent whose bound was reached."""
+        """Return a text for people that names the agent whose bound was reached, and whether the bound is only a share
+        of a delegating agent's bounds.
+        """
         agent = f"Agent {self.agent!r}"
         return (
             f"{agent} (its share of the bounds of agent {self.line[1].agent!r})" if self._is_share(exhausted) else agent
         )
 
     def _is_share(self, exhausted: Exhausted) -> bool:
-        """Return True if the reached bound comes from the share that the delegating agent assigned, not from the
-        agent's own bounds.
+        """Return True if the reached bound is the agent's share of the delegating agent's bounds, False if it is one of
+        the agent's own bounds.
         """
         share_limit = None if self._share is None else getattr(self._share, exhausted.bound)
         return share_limit is not None and str(share_limit) == str(exhausted.limit)
 
     @contextmanager
     def holding(self, reserved: Reserved) -> Iterator[None]:
-        """Hold a reservation of a request's maximum consumption for the duration of the block, here and in the budgets
-        of delegating agents.
+        """Count the maximum consumption of a request as reserved during the block, in this budget and in the budgets of
+        delegating agents, so that concurrent requests cannot exceed a bound together.
         """
         for budget in self.line:
             budget.consumed = budget.consumed.begun(reserved)
@@ -194,25 +205,33 @@ class TurnBudget:
                 budget.release(reserved)
 
     def release(self, reserved: Reserved) -> None:
-        """Release the reservation of an ended request, and wake requests that wait for this."""
+        """Remove the maximum consumption of an ended request from the reserved amount, and wake the requests that wait
+        for this budget.
+        """
         self.consumed = self.consumed.ended(reserved)
         if self._release is not None:
             self._release.set_result(None)
             self._release = None
 
     def spend(self, usage: Mapping[str, int]) -> None:
-        """Add the actual consumption of a request to this budget and to the budgets of delegating agents."""
+        """Add the actual consumption of a request to this budget and to the budgets of the agents that delegated the
+        task.
+        """
         for budget in self.line:
             budget.consumed = budget.consumed.spent(usage)
 
     @property
     def spent(self) -> dict[str, int] | None:
-        """Consumption to report to the delegating turn; None if the turn was not delegated."""
+        """Consumption of a delegated turn (calls, tokens, cost), for the result that the delegating agent gets. None if
+        the turn was not delegated.
+        """
         used = self.consumed
         return {"calls": used.calls, "tokens": used.tokens, "cost": used.cost} if len(self.line) > 1 else None
 
     def count(self, spent: Mapping[str, int]) -> None:
-        """Add the consumption of a delegated turn that ended before this process resumed the delegating turn."""
+        """Add the recorded consumption of a delegated turn to this budget. Needed when the process that resumes the
+        delegating turn did not run the delegated turn itself.
+        """
         for budget in self.line:
             used = budget.consumed
             totals = {name: getattr(used, name) + spent.get(name, 0) for name in ("calls", "tokens", "cost")}
@@ -241,7 +260,9 @@ _REPLIES: ContextVar[list[ModelResponse] | None] = ContextVar("divebook_replies"
 
 
 def note_reply(response: ModelResponse) -> None:
-    """Remember a model response, complete or partial, so that its usage counts if the request fails afterwards."""
+    """Remember a model response, complete or partial, so that its tokens and cost are counted if the request fails
+    afterwards. Outside of `paid_replies`, do nothing.
+    """
     replies = _REPLIES.get()
     if replies is not None:
         replies.append(response)
@@ -249,7 +270,8 @@ def note_reply(response: ModelResponse) -> None:
 
 @contextmanager
 def paid_replies(model: Model) -> Iterator[None]:
-    """Add the usage of the remembered responses to an error that a request raises inside the block.
+    """Add the tokens and cost of responses that were received to an error that a model request raises inside the block,
+    because these responses are billed. `note_reply` remembers the responses.
 
     Parameters
     ----------
@@ -292,8 +314,8 @@ async def stream_response(
     parameters: ModelRequestParameters,
     write: Write,
 ) -> ModelResponse:
-    """Make a streamed request; pass the text to `write` as it arrives, and return the response. Use a plain request for
-    a model that cannot stream.
+    """Make a streamed request and return the complete response. The text is passed to `write` as it arrives. If the
+    model cannot stream, make a plain request instead.
 
     A stream that ends without a finish reason was cut off, for example because a proxy gave up or a server restarted.
     The caller retries, as after any lost connection. The retry is a plain request, because a truncated body is always
@@ -340,7 +362,9 @@ async def _opened(
     settings: ModelSettings | None,
     parameters: ModelRequestParameters,
 ) -> StreamedResponse | None:
-    """Open the stream of a request and return it; None if the model cannot stream. `stack` closes the stream."""
+    """Open the response stream of a model request and return it; `stack` closes it later. Return None if the model
+    cannot stream.
+    """
     if not _may_stream(model):
         return None
     try:
@@ -354,8 +378,8 @@ async def _opened(
 
 
 def _may_stream(model: Model) -> bool:
-    """Return False for a model that cannot stream: a pydantic-ai function model without a stream function, which would
-    fail an assertion.
+    """Return False for a pydantic-ai function model without a stream function, which would fail an assertion if asked
+    to stream. Return True for any other model.
     """
     if isinstance(model, WrapperModel):
         return _may_stream(model.wrapped)
@@ -365,15 +389,15 @@ def _may_stream(model: Model) -> bool:
 
 
 class _Pieces:
-    """Parser of a response stream: extracts the text that each event adds."""
+    """Parser of the events of a streamed response. It extracts the text that each event adds."""
 
     def __init__(self) -> None:
         self._calls: dict[int, str] = {}
         """Names of the parts that hold tool arguments, by the index of the part in the stream."""
 
     def of(self, event: ModelResponseStreamEvent) -> tuple[str, str]:
-        """Return the text that a stream event adds, and the kind of response part: text, thinking, or the arguments of
-        a tool call.
+        """Return the text that an event of a streamed response adds, and the kind of response part that the text
+        belongs to: text, thinking, or the arguments of a tool call.
 
         The text is empty for events that are not shown.
         """

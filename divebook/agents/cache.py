@@ -1,4 +1,5 @@
-"""Sources of model responses other than the model: the response cache, and the recorded responses of an earlier run.
+"""Sources of model responses that are asked before the model: the response cache, and the recorded responses of an
+earlier run.
 
 Agents with a `Cache` share the cache across all runs of a store. Agents with the model ``recorded:RUN`` get the
 responses of that run. The cache is not a source of truth: a response from the cache is recorded completely in the run,
@@ -22,7 +23,7 @@ from divebook.agents.models import RECORDED
 from divebook.errors import DivebookError, SetupError, StepError
 from divebook.events.codec import canonical_hash
 from divebook.events.recorded import opened
-from divebook.store.codec import Sealing
+from divebook.store.encryption import Sealing
 from divebook.text.format import parse_duration
 from divebook.text.redaction import logger, one_line
 
@@ -43,7 +44,8 @@ _log = logger(__name__)
 
 
 def lasting(text: str | float) -> float:
-    """Parse the duration of a `Cache`, such as ``7d``; return seconds.
+    """Parse the lifetime of cached responses, the key ``Cache`` of an agent's definition, such as ``7d``. Return
+    seconds.
 
     Raises
     ------
@@ -60,7 +62,7 @@ def lasting(text: str | float) -> float:
 
 
 class ResponseCache:
-    """Response cache of a store: model responses by the digest of their requests, as files or in memory.
+    """Response cache of a store. It keeps model responses under a hash of their requests, in files or in memory.
 
     Parameters
     ----------
@@ -78,7 +80,9 @@ class ResponseCache:
         self._write_count = 0
 
     def find(self, digest: str, seconds: float) -> dict[str, Any] | None:
-        """Return the cached response for a request digest; None if the cache has none that is at most `seconds` old."""
+        """Return the cached response to the request with this hash. Return None if the cache has none that is at most
+        `seconds` old, or cannot read it.
+        """
         try:
             content = self._read(digest)
             if content is None:
@@ -91,7 +95,7 @@ class ResponseCache:
             return None
 
     def keep(self, digest: str, response: Mapping[str, Any], seconds: float) -> None:
-        """Store a response under the digest of its request. `prune` deletes the response after `seconds`."""
+        """Store the response to the request with this hash. After `seconds`, `prune` deletes the response."""
         now = self._clock()
         content = self._sealing.seal_packed(json.dumps({"at": now, "response": response}).encode())
         if self.folder is None:
@@ -115,8 +119,8 @@ class ResponseCache:
 
     @staticmethod
     def _write(folder: Path, digest: str, content: bytes, until: float) -> None:
-        """Write a response file atomically. The modification time of the file is set to the time at which the response
-        expires.
+        """Write the file of a response atomically. The modification time of the file is set to the time at which the
+        response expires.
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder)  # creates the file with mode 0600
@@ -131,8 +135,8 @@ class ResponseCache:
             raise
 
     def prune(self) -> int:
-        """Delete expired responses, then the responses that expire next until the total size is within the limit;
-        return the number of deleted files.
+        """Delete the files of expired responses. If the rest is larger than the size limit of the cache, also delete
+        the responses that expire first. Return the number of deleted files.
         """
         now = self._clock()
         total = 0
@@ -165,18 +169,24 @@ def cache_of(store: EventStore, clock: Callable[[], float] = time.time) -> Respo
 
 
 class Cached:
-    """Response source that reads and writes the response cache for one agent. Files are accessed in a thread."""
+    """Response source of one agent that reads and writes the response cache of the store. Files are accessed in a
+    thread.
+    """
 
     def __init__(self, cache: ResponseCache, seconds: float) -> None:
         self._cache = cache
         self._seconds = seconds
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
-        """Return the cached response to a request; None if the cache has none that is recent enough."""
+        """Return the cached response to a request. Return None if the cache has none that is recent enough for the
+        agent.
+        """
         return await anyio.to_thread.run_sync(self._cache.find, sent.digest, self._seconds)
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Store a response in the cache, unless the response was cut off or filtered by the provider."""
+        """Store the response to a request in the cache. A response that was cut off, or filtered by the provider, is
+        not stored.
+        """
         if response.get("finish_reason") in (None, *WHOLE):
             await anyio.to_thread.run_sync(self._cache.keep, sent.digest, response, self._seconds)
 
@@ -190,8 +200,8 @@ MOST_SHOWN = 300
 
 
 class Cassette:
-    """Response source for the model ``recorded:RUN``: returns the responses that an earlier run recorded at the same
-    place.
+    """Response source for the model ``recorded:RUN``: returns the responses that the run RUN recorded at the same place
+    of the workflow.
 
     Parameters
     ----------
@@ -209,7 +219,7 @@ class Cassette:
         self._requests = [request for request in requests if request.agent == agent and request.response is not None]
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any]:
-        """Return the response that the earlier run recorded for an equal request.
+        """Return the response that the earlier run recorded for an equal request at the same place.
 
         Raises
         ------
@@ -236,18 +246,20 @@ class Cassette:
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Skip the response: responses come from the earlier run and are not stored again."""
+        """Skip a new response: all responses come from the earlier run, which is not changed."""
 
 
 def _request_messages(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the messages of a request without model responses. The responses come from the earlier run and need no
-    comparison.
+    """Return only the messages that were sent to the model, without its responses. Responses come from the earlier run
+    itself and need no comparison.
     """
     return [message for message in messages if message["kind"] == "request"]
 
 
 def _first_difference(old_messages: Sequence[Any], new_messages: Sequence[Any]) -> tuple[str, str]:
-    """Return the first message that differs between two requests, in its old and its new form, as text for people."""
+    """Return the first message that differs between a recorded request (`old_messages`) and a current one
+    (`new_messages`), in both versions, as text for people.
+    """
     differing = (place for place, (old, new) in enumerate(zip(old_messages, new_messages, strict=False)) if old != new)
     place = next(differing, min(len(old_messages), len(new_messages)))
     return _shown(old_messages, place), _shown(new_messages, place)

@@ -37,6 +37,155 @@ _Key: TypeAlias = tuple[int, int, str, str | None]
 """Process id, hash of the environ, name of the model or provider, and the key that the agent refers to."""
 
 
+class RequestLimiter:
+    """Limit of the number of concurrent requests to one model. The limit rises with successful requests and is halved
+    when the provider answers 429 (too many requests). Bound to one event loop.
+
+    Parameters
+    ----------
+    model
+        Displayed name.
+    clock
+        Monotonic clock in seconds.
+    """
+
+    def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.model = model
+        self._clock = clock
+        self.limit = FIRST
+        self.under_way = 0
+        self.round = 0
+        self._successes = 0
+        """Successful requests since the last change of the limit."""
+        self._was_reached = False
+        """True if the limit was reached since its last change."""
+        self._opens_at = -math.inf
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def slot(self, *, reports: bool = True) -> Permit:
+        """Return a permit, with which the caller can wait for its turn and then make one request.
+
+        `reports` is False if the models of a fallback model report the outcome; otherwise the permit reports the
+        outcome.
+        """
+        return Permit(self, reports=reports)
+
+    @contextmanager
+    def observed(self, *, is_counted: bool) -> Iterator[None]:
+        """Report success or failure of the request inside the block to this limiter, so that it can adapt its limit.
+        Used for each model of a fallback model.
+
+        `is_counted` is True if the caller already holds a permit of this limiter.
+        """
+        began = self.round
+        if not is_counted:
+            self._count()
+        try:
+            yield
+        except Exception as error:
+            self._note_failure(began, error)
+            raise
+        else:
+            self._note_success()
+        finally:
+            self.under_way -= not is_counted
+            self.admit()
+
+    @property
+    def state(self) -> LimitState:
+        """Current state of the limiter, for display. Callable from any thread."""
+        pause = max(0.0, self._opens_at - self._clock())
+        return LimitState(self.model, self.under_way, self.limit, len(self._waiting), pause)
+
+    async def enter(self) -> int:
+        """Wait until a request may start. Return the number of times that the limit has been halved so far (`round`),
+        which the caller passes to `leave` when the request has ended.
+        """
+        if self._waiting or not self._has_room():
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            # Queued first and admitted from the queue, so that requests start in the order of their arrival. `admit`
+            # also sets the timer of a pause.
+            self._waiting.append(waiter)
+            self.admit()
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                # The waiter may have been admitted in the same turn of the loop; its slot would otherwise be lost.
+                self._give_back(waiter)
+                raise
+        else:
+            self._count()
+        return self.round
+
+    def leave(self, began: int | None, error: BaseException | None) -> None:
+        """Report to the limiter that a request has ended. `began` is the number that `enter` returned; None for a
+        fallback model, whose inner models have already reported success or failure. `error` is the error of a failed
+        request.
+        """
+        self.under_way -= 1
+        if began is None:
+            pass
+        elif error is None:
+            self._note_success()
+        else:
+            self._note_failure(began, error)
+        self.admit()
+
+    def admit(self) -> None:
+        """Start waiting requests as long as the limit allows more requests. If the provider asked for a pause, set a
+        timer that calls this method at its end.
+        """
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        while self._waiting and self._has_room():
+            waiter = self._waiting.popleft()
+            if not waiter.done():  # a cancelled waiter that has not run yet is skipped
+                self._count()
+                waiter.set_result(None)
+        pause = self._opens_at - self._clock()
+        if self._waiting and pause > 0:
+            self._alarm = asyncio.get_running_loop().call_later(pause, self.admit)
+
+    def _has_room(self) -> bool:
+        return self.under_way < self.limit and self._clock() >= self._opens_at
+
+    def _count(self) -> None:
+        self.under_way += 1
+        self._was_reached |= self.under_way >= self.limit
+
+    def _give_back(self, waiter: asyncio.Future[None]) -> None:
+        """Undo the admission of a cancelled request: remove it from the waiting requests, or free its place if it was
+        admitted at the same moment.
+        """
+        if not waiter.cancelled():
+            self.under_way -= 1
+        elif waiter in self._waiting:
+            self._waiting.remove(waiter)
+        self.admit()
+
+    def _note_success(self) -> None:
+        self._successes += 1
+        # A limit that was never reached says nothing about the provider, so it is not raised.
+        if self._successes >= self.limit and self._was_reached:
+            self._change(min(MOST, self.limit + 1))
+
+    def _note_failure(self, began: int, error: BaseException) -> None:
+        chain = chain_of(error)
+        stated_delays = [getattr(link, "retry_after", None) for link in chain]
+        delays = [delay for delay in stated_delays if isinstance(delay, int | float)]
+        self._opens_at = max(self._opens_at, self._clock() + max(delays, default=0))
+        if began == self.round and any(getattr(link, "status_code", None) == TOO_MANY for link in chain):
+            self.round += 1  # requests of the old round get the same 429 and must not halve the limit again
+            self._change(max(LEAST, self.limit // 2))
+
+    def _change(self, limit: int) -> None:
+        self.limit = limit
+        self._successes = 0
+        self._was_reached = False
+
+
 class ModelClients:
     """Cache of pydantic-ai models by name. All models of a provider share one client. Bound to one event loop.
 
@@ -55,20 +204,22 @@ class ModelClients:
         """Last seen environ and its hash."""
 
     def join(self, user: object) -> None:
-        """Register a user of the clients, such as an environment. Clients stay open while a user is registered."""
+        """Register an object that uses the clients, such as an environment. The clients stay open while at least one
+        user is registered.
+        """
         self._users.add(user)
 
     async def leave(self, user: object) -> None:
-        """Unregister a user of the clients, and close the clients after the last user. Call this on the event loop that
-        created the clients.
+        """Unregister an object that used the clients, and close the clients if it was the last one. Call this on the
+        event loop that created the clients.
         """
         self._users.discard(user)
         if not self._users:
             await self.close()
 
     async def model(self, name: str, api_key: str | None = None, policy: Policy | None = None) -> Model:
-        """Return the pydantic-ai model called ``provider:model``; create the model and the provider's client if
-        necessary.
+        """Return the pydantic-ai model called ``provider:model``. The model, and the client of its provider, are
+        created when they are first needed.
 
         Parameters
         ----------
@@ -131,8 +282,8 @@ class ModelClients:
             raise SetupError(f"model {name!r} cannot be used: {error}{advice}") from error
 
     async def _enter_new(self) -> None:
-        """Enter the clients of new providers in the exit stack, so that `close` closes them. pydantic-ai would leave
-        them open.
+        """Register the clients of new providers in the exit stack of this object, so that `close` closes them.
+        pydantic-ai would leave them open.
         """
         for provider in self._providers.values():
             if id(provider) not in self._entered_ids:
@@ -140,7 +291,7 @@ class ModelClients:
                 await self._open.enter_async_context(provider)
 
     async def close(self) -> None:
-        """Close all clients. A later request creates new clients."""
+        """Close all clients of model providers. A later request creates new clients."""
         # The caches are emptied before the wait, so that a request during it does not get a client that is being
         # closed.
         open_clients = self._open
@@ -152,8 +303,8 @@ class ModelClients:
 
 
 def _with_hidden_key(provider: Provider[Any]) -> Provider[Any]:
-    """Register the key of a provider's client as a secret, so that the key is hidden in errors of the provider. Return
-    the provider.
+    """Return the provider unchanged, after registering the key of its client as a secret. Errors of the provider then
+    show the key redacted.
     """
     key = getattr(provider.client, "api_key", None)
     if isinstance(key, str):
@@ -203,8 +354,8 @@ class RequestLimiters:
         self._limiters: dict[tuple[int, str, str, str, str], RequestLimiter] = {}
 
     def slot(self, model: Model) -> Permit | None:
-        """Return the permit that a request to a model must hold; None for a model without a provider, such as a
-        scripted model.
+        """Return the permit that a request to a model must hold. Return None for a model without a provider, such as a
+        scripted model: its requests are not limited.
 
         A fallback model is limited by its first model, which every request asks first. Each of its models reports its
         own outcomes (`divebook.agents.batches`).
@@ -215,8 +366,8 @@ class RequestLimiters:
         return None if limiter is None else limiter.slot(reports=not isinstance(model, FallbackModel))
 
     def observed(self, model: Model, *, is_counted: bool) -> AbstractContextManager[None]:
-        """Return a context manager that reports the outcome of a request to one model of a fallback model; see
-        `RequestLimiter.observed`.
+        """Return a context manager that reports success or failure of a request to one model of a fallback model to the
+        limiter of that model; see `RequestLimiter.observed`. For a model without a limiter, it does nothing.
         """
         limiter = self._of(model)
         return nullcontext() if limiter is None else limiter.observed(is_counted=is_counted)
@@ -238,162 +389,15 @@ class RequestLimiters:
         return limiter or self._limiters.setdefault(limiter_key, RequestLimiter(model.model_id))
 
     def states(self) -> list[LimitState]:
-        """Return the states of all limiters that have running or waiting requests or a pause. Callable from any
-        thread.
+        """Return the states of the limiters that have running or waiting requests, or a pause. Idle limiters are left
+        out. Callable from any thread.
         """
         states = [limiter.state for limiter in list(self._limiters.values())]
         return [state for state in states if state.under_way or state.waiting or state.pause]
 
 
-class RequestLimiter:
-    """Adaptive limit of the number of concurrent requests to one model. Bound to one event loop.
-
-    Parameters
-    ----------
-    model
-        Displayed name.
-    clock
-        Monotonic clock in seconds.
-    """
-
-    def __init__(self, model: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.model = model
-        self._clock = clock
-        self.limit = FIRST
-        self.under_way = 0
-        self.round = 0
-        self._successes = 0
-        """Successful requests since the last change of the limit."""
-        self._was_reached = False
-        """True if the limit was reached since its last change."""
-        self._opens_at = -math.inf
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._alarm: asyncio.TimerHandle | None = None
-
-    def slot(self, *, reports: bool = True) -> Permit:
-        """Return a permit for one request.
-
-        `reports` is False if the models of a fallback model report the outcome; otherwise the permit reports the
-        outcome.
-        """
-        return Permit(self, reports=reports)
-
-    @contextmanager
-    def observed(self, *, is_counted: bool) -> Iterator[None]:
-        """Report to this limiter whether the request inside the block succeeded. Used for each model of a fallback
-        model.
-
-        `is_counted` is True if the caller already holds a permit of this limiter.
-        """
-        began = self.round
-        if not is_counted:
-            self._count()
-        try:
-            yield
-        except Exception as error:
-            self._note_failure(began, error)
-            raise
-        else:
-            self._note_success()
-        finally:
-            self.under_way -= not is_counted
-            self.admit()
-
-    @property
-    def state(self) -> LimitState:
-        """Current state of the limiter, for display. Callable from any thread."""
-        pause = max(0.0, self._opens_at - self._clock())
-        return LimitState(self.model, self.under_way, self.limit, len(self._waiting), pause)
-
-    async def enter(self) -> int:
-        """Wait until a request may start; return the number of the current round (a round ends when a 429 halves the
-        limit).
-        """
-        if self._waiting or not self._has_room():
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            # Queued first and admitted from the queue, so that requests start in the order of their arrival. `admit`
-            # also sets the timer of a pause.
-            self._waiting.append(waiter)
-            self.admit()
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                # The waiter may have been admitted in the same turn of the loop; its slot would otherwise be lost.
-                self._give_back(waiter)
-                raise
-        else:
-            self._count()
-        return self.round
-
-    def leave(self, began: int | None, error: BaseException | None) -> None:
-        """Report the end of a request. `began` is the round in which the request started; None if the models of a
-        fallback model have reported the outcome.
-        """
-        self.under_way -= 1
-        if began is None:
-            pass
-        elif error is None:
-            self._note_success()
-        else:
-            self._note_failure(began, error)
-        self.admit()
-
-    def admit(self) -> None:
-        """Start waiting requests while the limit allows it. During a pause that the provider asked for, set a timer to
-        try again.
-        """
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        while self._waiting and self._has_room():
-            waiter = self._waiting.popleft()
-            if not waiter.done():  # a cancelled waiter that has not run yet is skipped
-                self._count()
-                waiter.set_result(None)
-        pause = self._opens_at - self._clock()
-        if self._waiting and pause > 0:
-            self._alarm = asyncio.get_running_loop().call_later(pause, self.admit)
-
-    def _has_room(self) -> bool:
-        return self.under_way < self.limit and self._clock() >= self._opens_at
-
-    def _count(self) -> None:
-        self.under_way += 1
-        self._was_reached |= self.under_way >= self.limit
-
-    def _give_back(self, waiter: asyncio.Future[None]) -> None:
-        """Remove a cancelled request from the queue, or release its slot if the request was admitted at the same
-        moment.
-        """
-        if not waiter.cancelled():
-            self.under_way -= 1
-        elif waiter in self._waiting:
-            self._waiting.remove(waiter)
-        self.admit()
-
-    def _note_success(self) -> None:
-        self._successes += 1
-        # A limit that was never reached says nothing about the provider, so it is not raised.
-        if self._successes >= self.limit and self._was_reached:
-            self._change(min(MOST, self.limit + 1))
-
-    def _note_failure(self, began: int, error: BaseException) -> None:
-        chain = chain_of(error)
-        stated_delays = [getattr(link, "retry_after", None) for link in chain]
-        delays = [delay for delay in stated_delays if isinstance(delay, int | float)]
-        self._opens_at = max(self._opens_at, self._clock() + max(delays, default=0))
-        if began == self.round and any(getattr(link, "status_code", None) == TOO_MANY for link in chain):
-            self.round += 1  # requests of the old round get the same 429 and must not halve the limit again
-            self._change(max(LEAST, self.limit // 2))
-
-    def _change(self, limit: int) -> None:
-        self.limit = limit
-        self._successes = 0
-        self._was_reached = False
-
-
 class LimitState(NamedTuple):
-    """State of a request limiter, for display."""
+    """State of a request limiter, for display: its model, limit, running and waiting requests, and pause."""
 
     model: str
     under_way: int
@@ -410,7 +414,9 @@ class LimitState(NamedTuple):
 
 
 class Permit:
-    """Permission to make one request, held from before the request is recorded until the request has ended."""
+    """Permission to make one request to a model. It is held from before the request is recorded until the request has
+    ended.
+    """
 
     def __init__(self, limiter: RequestLimiter, *, reports: bool = True) -> None:
         self._limiter = limiter
@@ -426,7 +432,9 @@ class Permit:
         self._leave(error if isinstance(error, BaseException) else None)
 
     def release(self) -> None:
-        """Release the permit, so that the next request can start. A second release has no effect."""
+        """Release the permit when its request has ended, so that the next request can start. A second release has no
+        effect.
+        """
         self._leave(None)
 
     def _leave(self, error: BaseException | None) -> None:

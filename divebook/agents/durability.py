@@ -103,7 +103,7 @@ from divebook.events.recorded import opened
 from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION
 from divebook.text.redaction import logger, shared
-from divebook.workflow.servers import IF_DESTRUCTIVE
+from divebook.workflow.resources import IF_DESTRUCTIVE
 from divebook.workflow.tools import MOST, ToolFunction
 
 USUAL = {"kind": "tool_return"}
@@ -118,8 +118,8 @@ ENGINE = "divebook"
 
 
 class DivebookDurability(BaseDurabilityCapability[Any]):
-    """Capability of pydantic-ai that records the requests and calls of an agent while a workflow step runs the
-    agent.
+    """Capability of pydantic-ai that records the model requests and tool calls of an agent as operations while a
+    workflow step runs the agent.
     """
 
     engine_spec = DurabilityEngineSpec(
@@ -142,18 +142,19 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         return Backend()
 
     def get_wrapper_model(self, model: Model) -> Model | None:
-        """Return a wrapper that streams responses if a view listens; otherwise None. The recorded operation is the same
-        in both cases.
+        """Return a wrapper of the model that streams responses if a view listens to the text, None if no view listens.
+        The recorded operation is the same in both cases.
         """
         return None if WRITE.get() is None else StreamedModel(model)
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        """Wrap a toolset in `GuardedToolset`, which applies approvals, limits and call counting."""
+        """Wrap a toolset of the agent in `GuardedToolset`, which asks for approvals and applies the limits of calls."""
         return GuardedToolset(super().get_wrapper_toolset(toolset) or toolset)
 
     def _wrap_leaf_toolset(self, ts: AbstractToolset[Any]) -> WrapperToolset[Any] | None:
-        """Refuse a toolset whose calls pydantic-ai does not turn into operations, because a replay would make these
-        calls again.
+        """Return pydantic-ai's recording wrapper of a toolset. Raise `UserError` for a toolset without such a wrapper,
+        because a replay would make its calls again. Toolsets of external tools, whose results people supply, are
+        allowed.
         """
         wrapper = super()._wrap_leaf_toolset(ts)
         if wrapper is None and not isinstance(ts, ExternalToolset):  # people supply the results of external tools
@@ -166,17 +167,21 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     # --- values that must not differ on replay ---------------------------------------------------------------------
 
     def get_default_run_id(self) -> str | None:
-        """Return an id for pydantic-ai's run that stays the same when the turn runs again; None outside of a turn."""
+        """Return an id for pydantic-ai's run that stays the same when the turn is replayed or resumed. Return None
+        outside of a turn.
+        """
         turn = present()
         return None if turn is None else turn.key(turn.context.run_id)
 
     def get_default_conversation_id(self, run_id: str) -> str | None:
-        """Return a conversation id derived from the run id; None outside of a turn."""
+        """Return a conversation id that is derived from the run id, so that it stays the same when the turn is
+        replayed. Return None outside of a turn.
+        """
         return conversation_id_from_run_id(run_id) if self.in_durable_context else None
 
     async def get_run_start_time(self, run_id: str) -> datetime | None:
-        """Return the start time of the execution from the log, so that a replay gets the same time; None outside of a
-        turn.
+        """Return the start time of the execution from the log, so that a replay gets the same time. Return None outside
+        of a turn.
         """
         del run_id
         turn = present()
@@ -185,8 +190,8 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     # --- the run ---------------------------------------------------------------------------------------------------
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Run the agent inside its recorded turn. Replayed requests and calls produce no telemetry. Outside of a turn,
-        nothing is recorded.
+        """Run the agent inside its recorded turn. Requests and calls that are answered from the log produce no
+        telemetry. Outside of a turn, run the agent without recording.
         """
         turn = present()
         if turn is None:
@@ -201,8 +206,8 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
             TURN.reset(token)
 
     def _turn_of_run(self, turn: AgentTurn, ctx: RunContext[Any]) -> AgentTurn:
-        """Return the turn that records this run: the current turn, or for an agent that a tool runs, a new turn below
-        the tool call.
+        """Return the turn that records this run of the agent. For the agent of the step it is the current turn; for an
+        agent that a tool runs it is a new turn, whose operation keys begin with the key of the tool call.
         """
         # The first run inside a turn is the run of the turn itself. Later runs are started inside it, mostly by tools.
         if not turn.has_started:
@@ -231,8 +236,8 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
     async def handle_deferred_tool_calls(
         self, ctx: RunContext[Any], *, requests: DeferredToolRequests
     ) -> DeferredToolResults | None:
-        """Ask people about the tool calls that pydantic-ai deferred. All questions are asked before the first answer is
-        awaited.
+        """Ask people about the tool calls that pydantic-ai deferred because they need an approval or a result from
+        outside. All questions are asked before the first answer is awaited.
         """
         del ctx
         turn = present()
@@ -240,10 +245,14 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
 
 
 class Backend(DurableOperationBackend[Mapping[str, Any]]):
-    """Backend through which pydantic-ai runs its operations: chooses how each kind of operation is recorded."""
+    """Backend that pydantic-ai asks to run its operations. It selects the class that records each type of operation:
+    model request, tool call or other.
+    """
 
     def bind(self, operation: DurableOperation[Any, Any, Any]) -> BoundDurableOperation[Any, Any, Any]:
-        """Return the object that records an operation: `BoundRequest`, `BoundCall` or `BoundStep`."""
+        """Return the object that runs and records an operation of pydantic-ai: `BoundRequest` for a model request,
+        `BoundCall` for a tool call, `BoundStep` for any other.
+        """
         match operation.operation_id:
             case ModelRequestId():
                 return BoundRequest(operation)
@@ -254,8 +263,8 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
     def config_for_tool(
         self, operation: DurableOperation[Any, Any, Any], *, tool: object | None, tool_name: str
     ) -> Mapping[str, Any] | Literal[False]:
-        """Return the divebook options in a tool's metadata. Return False if the tool call itself is not recorded, only
-        the requests and calls inside it.
+        """Return the divebook options in a tool's metadata, an empty mapping without options. Return False for a tool
+        whose call itself is not recorded, only the requests and calls inside it.
         """
         del operation, tool_name
         metadata = (tool.tool_def.metadata or {}) if isinstance(tool, ToolsetTool) else {}
@@ -265,7 +274,7 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
         return config if isinstance(config, Mapping) else {}
 
     def registrations(self) -> Sequence[Callable[..., object]]:
-        """Return an empty list: divebook's operations need no registration with a worker."""
+        """Return an empty list: pydantic-ai need not register divebook's operations anywhere before they run."""
         return ()
 
 
@@ -274,7 +283,9 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
 
 
 class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
-    """Base class for the recorded operations of an agent. Each operation runs once for its place in the turn."""
+    """Base class for the recorded operations of an agent. Each operation is identified by its place in the turn and
+    runs once.
+    """
 
     def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
         self._operation = operation
@@ -285,8 +296,8 @@ class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
         return self._operation
 
     async def _run_operation(self, params: Any, name: str) -> Any:
-        """Run an operation of pydantic-ai. An agent that runs inside is part of the operation: its requests are not
-        recorded, and it cannot ask a person.
+        """Run an operation of pydantic-ai and return its result. An agent that runs inside is part of this operation:
+        its own requests are not recorded, and it cannot ask a person.
         """
         # Without a turn, an agent that runs inside is not recorded: its work is part of this operation's result.
         tokens = TURN.set(None), INSIDE.set(name)
@@ -299,7 +310,7 @@ class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
 
 
 class BoundRequest(_BoundOperation):
-    """A model request as a recorded operation."""
+    """A model request of pydantic-ai as a recorded operation."""
 
     async def __call__(self, params: ModelRequestParams, *, config: object | None = None) -> ModelResponse:
         """Return the recorded response to a model request; if the log has none, send the request."""
@@ -341,7 +352,9 @@ class BoundRequest(_BoundOperation):
         return _add_response(turn, request, payload)
 
     async def _answer(self, params: ModelRequestParams, name: str) -> ModelResponse:
-        """Send a request with tool names that the provider accepts, and restore the real tool names in the response."""
+        """Send a request with tool names that the provider accepts in place of the real ones. Return the response with
+        the real tool names.
+        """
         names = ToolNames.of(params)
         if names is None:
             return cast("ModelResponse", await self._run_operation(params, name))
@@ -360,7 +373,9 @@ _Call: TypeAlias = Callable[[], Awaitable[dict[str, Any]]]
 async def _request_model(
     turn: AgentTurn, request: Described, params: ModelRequestParams, call: _Call
 ) -> dict[str, Any]:
-    """Send a model request as an operation, within the turn's budget; return the response in recorded form."""
+    """Send a model request as an operation, when the turn's budget has room for it. Return the response in the form in
+    which the log has it.
+    """
 
     async def streamed(write: Write) -> dict[str, Any]:
         token = WRITE.set(write)
@@ -396,7 +411,8 @@ async def _request_model(
 async def _from_other_source(
     turn: AgentTurn, request: Described, sent: RequestToSend, call: _Call
 ) -> dict[str, Any] | None:
-    """Return the response from the cache or from a recorded run, at no cost; None if the model must be asked.
+    """Return the response to a request from the response cache or from a recorded run, at no cost. Return None if
+    neither has it, so that the model must be asked.
 
     The log is always consulted first. A response taken from a cache in another process may be gone, if that process
     ended before it recorded the response. In that case the model is asked, and its answer is recorded at the same
@@ -440,7 +456,7 @@ def _add_response(turn: AgentTurn, request: Described, payload: Mapping[str, Any
 
 
 class BoundCall(_BoundOperation):
-    """A tool call as a recorded operation."""
+    """A tool call of pydantic-ai as a recorded operation."""
 
     async def __call__(self, params: ToolsetCallToolParams, *, config: object | None = None) -> Any:
         """Return the recorded result of a tool call; if the log has none, make the call."""
@@ -484,8 +500,8 @@ class BoundCall(_BoundOperation):
 
 
 def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParams:
-    """Wrap the function of a tool so that pydantic-ai can inspect every result. Results whose class raises on
-    inspection are converted to plain data.
+    """Return the parameters of a tool call with the tool's function wrapped, so that pydantic-ai can inspect every
+    result. A result that raises an error on inspection is converted to plain data.
 
     The function has already been called then. Such an error would fail a call that took effect.
     """
@@ -504,8 +520,8 @@ def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParam
 async def _recorded_call(
     place: CallPlace, params: ToolsetCallToolParams, call: Callable[[], Awaitable[Any]], config: object | None
 ) -> Any:
-    """Run a tool call as an operation; return its recorded result. If an MCP server asks questions, repeat the call
-    with the answers and return the last result.
+    """Run a tool call as an operation and return its result, recorded or new. If an MCP server replies with questions,
+    repeat the call with the answers, and return the result of the last call.
     """
     turn = place.turn
     setting = place.setting
@@ -538,7 +554,8 @@ async def _recorded_call(
 
 @contextmanager
 def _timeouts_for_model(tool: ToolFunction) -> Iterator[None]:
-    """Convert the timeout of a tool to an error message for the model, so that the turn continues.
+    """Convert the timeout of a tool call inside the block to an error message for the model, so that the turn
+    continues. Other errors stay unchanged.
 
     A call that may have taken effect is resolved with a person before its error gets here.
     """
@@ -551,13 +568,13 @@ def _timeouts_for_model(tool: ToolFunction) -> Iterator[None]:
 
 
 def returned(value: Any) -> dict[str, Any]:
-    """Return a result that a person supplied, in the form in which the result of a tool call is recorded."""
+    """Return the result of a tool call, which a person has supplied, in the form in which the log has such results."""
     return {"result": value}
 
 
 class BoundStep(_BoundOperation):
-    """Any other operation of pydantic-ai as a recorded operation: discovery of a server's tools, or work of a
-    capability.
+    """Any operation of pydantic-ai other than a model request or tool call, as a recorded operation: for example
+    listing a server's tools, or the work of a capability.
     """
 
     async def __call__(self, params: Any, *, config: object | None = None) -> Any:
@@ -575,8 +592,8 @@ class BoundStep(_BoundOperation):
         return self._operation.result_codec.load(opened(recorded))
 
     def _described(self, params: Any) -> tuple[str, str, dict[str, Any]]:
-        """Return the type, name and parameters under which an operation is recorded. Kinds that divebook does not know
-        are recorded by class name.
+        """Return the type, name and parameters under which this operation is recorded. An operation of a class that
+        divebook does not know is recorded under the name of its class.
         """
         match self._operation.operation_id:
             case ToolsetGetToolsId(toolset_id=toolset) | ToolsetGetInstructionsId(toolset_id=toolset) as discovery:
@@ -597,13 +614,15 @@ class BoundStep(_BoundOperation):
 
 
 def _without_content(call: Any) -> dict[str, Any]:
-    """Return the arguments of a workspace call for the log, with a digest in place of the content of a file."""
+    """Return the arguments of a call to a workspace for the log. The content of a file is replaced by its hash."""
     arguments = {name: value for name, value in vars(call).items() if value}
     return arguments | ({"data": hashlib.sha256(call.data).hexdigest()} if call.data else {})
 
 
 class StreamedModel(WrapperModel):
-    """Model wrapper that passes the text of a response to the current listener while the text arrives."""
+    """Model wrapper that passes the text of a response to the function in the context variable `WRITE` while the text
+    arrives.
+    """
 
     async def request(
         self,
@@ -611,14 +630,18 @@ class StreamedModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """Make a streamed request and pass its text to the current listener."""
+        """Make a streamed request and pass the text of the response to the function in `WRITE`. Return the complete
+        response.
+        """
         write = WRITE.get()
         assert write is not None  # noqa: S101 - only a streamed request uses this wrapper
         return await stream_response(self.wrapped, messages, model_settings, model_request_parameters, write)
 
 
 def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestParams:
-    """Return a request in which references in the settings, such as ``env://KEY``, are replaced by their values."""
+    """Return a copy of a model request in which references to secrets in the settings, such as ``env://KEY``, are
+    replaced by their values.
+    """
     return ModelRequestParams(
         params.model_id,
         messages=params.messages,
@@ -647,14 +670,16 @@ _ToolCall: TypeAlias = tuple[str, dict[str, Any], RunContext[Any], ToolsetTool[A
 
 @dataclass
 class GuardedToolset(WrapperToolset[Any]):
-    """Toolset wrapper for all tools of an agent: counts and approves a call before it is made, and shortens its result
-    for the model.
+    """Wrapper for all tools of an agent. Before each call it checks the maximum number of calls and asks for approval
+    if necessary. After the call it shortens the result for the model.
     """
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        """Make a tool call. The call counts as running until it has ended, so that the step is not parked meanwhile."""
+        """Make a tool call and return its result. The call counts as running until it has ended, so that the engine
+        does not suspend the step meanwhile.
+        """
         turn = present()
         if turn is None:
             return await super().call_tool(name, tool_args, ctx, tool)
@@ -694,7 +719,8 @@ class GuardedToolset(WrapperToolset[Any]):
 async def _approved(
     turn: AgentTurn, place: CallPlace, name: str, model_arguments: dict[str, Any], tool: ToolsetTool[Any]
 ) -> dict[str, Any]:
-    """Ask for approval of a tool call if necessary; return the approved arguments.
+    """Return the arguments with which a tool call may be made. Approval rules decide, or a person, who may change the
+    arguments.
 
     Raises
     ------
@@ -739,7 +765,7 @@ async def _approved(
 
 
 def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
-    """Return the function schema of a tool whose only parameter is a pydantic model; None for other tools.
+    """Return the function schema of a tool whose only parameter is a pydantic model; return None for any other tool.
 
     pydantic-ai presents the fields of that parameter as the arguments of the tool, and calls the function with the
     parameter by its name. People see that form too (test_arguments_that_are_shown_can_be_given_back).
@@ -761,8 +787,8 @@ def _under(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def deferred(turn: AgentTurn, requests: DeferredToolRequests) -> DeferredToolResults:
-    """Ask people about all deferred tool calls at the same time; return the approvals and results in pydantic-ai's
-    form.
+    """Ask people about all tool calls that pydantic-ai deferred, at the same time. Return their approvals and the
+    results that they supply, in pydantic-ai's form.
     """
     questions: list[Awaitable[Any]] = [_approval(turn, call) for call in requests.approvals]
     questions += [_question(turn, call) for call in requests.calls]
@@ -801,7 +827,9 @@ async def _question(turn: AgentTurn, part: ToolCallPart) -> Any:
 
 
 def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
-    """Raise `SetupError` if a pydantic-ai agent has parts that cannot be recorded. `name` is used in the error."""
+    """Raise `SetupError` if a pydantic-ai agent has parts that cannot be recorded. `name` is the agent's name in the
+    error.
+    """
     if DivebookDurability.from_agent(agent) is not None:
         raise SetupError(f"agent {name} has DivebookDurability already: leave it out, Agent.of adds it")
     try:
@@ -811,7 +839,8 @@ def check(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
 
 
 def require_closed(agent: pydantic_ai.Agent[Any, Any], name: str) -> None:
-    """Raise `SetupError` if the user is inside an `async with agent:` block of the agent.
+    """Raise `SetupError` if the user's code is inside an ``async with agent:`` block of a pydantic-ai agent, where
+    divebook cannot call it.
 
     Its connections are then bound to the user's event loop, and a call from the engine's loop would block for ever.
     pydantic-ai has no public API for this state. Runs do not count as holding it open

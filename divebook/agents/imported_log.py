@@ -35,7 +35,7 @@ _COUNTED = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_t
 
 @dataclass(slots=True)
 class ImportedCall:
-    """Tool call in an imported history."""
+    """Tool call in an imported history, with its result or error if the history has one."""
 
     id: str
     tool: str
@@ -69,7 +69,7 @@ class ImportedRequest:
 
 @dataclass(slots=True)
 class ImportedTurn:
-    """Turn in an imported history: a prompt, the model requests that followed, and the answer."""
+    """Turn in an imported history: a prompt, the model requests that followed it, and the answer or error."""
 
     agent: str
     prompt: str
@@ -80,7 +80,8 @@ class ImportedTurn:
 
 
 def log_of(name: str, turns: Sequence[ImportedTurn], source: str, now: int) -> list[Event]:
-    """Build the event log of an execution from imported turns; each turn becomes a step. Return the events.
+    """Build the event log of an execution from imported turns. Each turn becomes a step of the workflow `name`. Return
+    the events.
 
     Parameters
     ----------
@@ -126,7 +127,7 @@ def _workflow(name: str, steps: Sequence[str], turns: Sequence[ImportedTurn]) ->
 
 
 class _Writer:
-    """Builder of an event log: assigns the numbers, ids and increasing times of events."""
+    """Builder of an event log. It assigns number, id and time to each event; times never decrease."""
 
     def __init__(self, source: str, first: int) -> None:
         digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).digest()
@@ -138,7 +139,9 @@ class _Writer:
         self.usages: list[Mapping[str, int]] = []
 
     def add(self, data: Payload, path: str = "", step: str = "", at: int = 0) -> int:
-        """Append an event to the log; return the number of the event."""
+        """Append an event to the log and return its number. `at` is the time in the source; an event is never earlier
+        than the one before.
+        """
         self._now = max(self._now, at)
         number = len(self.events) + 1
         identifier = type_id("event", self._now // 1000, self._random_bits + number)
@@ -146,14 +149,14 @@ class _Writer:
         return number
 
     def used(self) -> dict[str, int]:
-        """Return the total consumption of all imported requests."""
+        """Return the tokens and cost of all imported requests together, by name."""
         names = {name for usage in self.usages for name in usage}
         return {name: sum(usage.get(name, 0) for usage in self.usages) for name in sorted(names)}
 
 
 class _RequestForm:
-    """Converter of imported requests to the recorded form of a live turn's requests, so that the execution can be
-    forked inside the turn.
+    """Converter of imported model requests to the form in which requests of a live turn are recorded, so that the
+    execution can be forked inside the turn.
 
     Messages that pydantic-ai cannot parse are recorded unchanged. Such a turn can be shown, and forked at its beginning
     only.
@@ -184,7 +187,9 @@ class _RequestForm:
             self._parsed_messages[message_id] = parsed[response_ids.get(_key(message), message_id)]
 
     def describe(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:
-        """Return the recorded parameters of the turn's next request."""
+        """Return the recorded parameters of the turn's next model request, and remember its response and tool results
+        for the requests that follow.
+        """
         if not self._parsed_messages:
             return self._unchanged(number, request)
         from pydantic_ai.models import ModelRequestParameters
@@ -210,7 +215,7 @@ class _RequestForm:
 
 
 class _Turn:
-    """Builder of the events of one imported turn."""
+    """Writer of the events of one imported turn: its step, model requests and tool calls."""
 
     def __init__(self, writer: _Writer, step: str, turn: ImportedTurn) -> None:
         self._writer = writer
@@ -223,7 +228,8 @@ class _Turn:
         self._is_whole = True
 
     def write(self) -> bool:
-        """Append the events of the turn; return True if the turn completed, so that the next turn may follow.
+        """Append the events of the turn to the log. Return True if the turn completed, so that the events of the next
+        turn may follow.
 
         The turn ends with its output, with its error, or not at all if the source is truncated. In the last case its
         step stays open.
@@ -330,19 +336,21 @@ class _Turn:
 
 
 def short_text(value: Any) -> str:
-    """Return data as JSON text for the output of a step; empty for None."""
+    """Return a value as compact JSON text, for the output of a step. Return an empty string for None."""
     from divebook.events.codec import encode
 
     return "" if value is None else encode(normalize(value, "output")).decode()
 
 
 def _key(message: Mapping[str, Any]) -> str:
-    """Return a hash of the kind and parts of a message, to recognize the same message in several requests."""
+    """Return a hash of a message's type (request or response) and content parts, by which the same message is
+    recognized in several requests.
+    """
     return short_hash(normalize([message.get("kind", "response"), message["parts"]], "parts"), "parts")
 
 
 def _common(old_messages: Sequence[Any], new_messages: Sequence[Any]) -> int:
-    """Return the length of the common prefix of two lists of messages."""
+    """Return the number of messages at the beginning of two lists that are equal in both."""
     for index, (old, new) in enumerate(zip(old_messages, new_messages, strict=False)):
         if old != new:
             return index
@@ -350,7 +358,7 @@ def _common(old_messages: Sequence[Any], new_messages: Sequence[Any]) -> int:
 
 
 def _nanoseconds(of: ImportedRequest | ImportedCall) -> int:
-    """Return the duration of a request or call in nanoseconds; 0 if the duration is unknown."""
+    """Return the duration of an imported request or call in nanoseconds. Return 0 if the source has no times."""
     return max(0, of.ended - of.began) * 1000 if of.began and of.ended else 0
 
 
@@ -388,7 +396,8 @@ def _kind(message: Any) -> str | None:
 
 
 def turns_in(messages: Sequence[Mapping[str, Any]], name: str, agent: str = AGENT) -> list[ImportedTurn]:
-    """Convert a message history of pydantic-ai to imported turns. A message with a user prompt starts a turn.
+    """Convert a message history of pydantic-ai to imported turns. A message that contains a user prompt starts a new
+    turn.
 
     Parameters
     ----------
@@ -440,8 +449,8 @@ def _answer(
 
 
 def call_of(part: Mapping[str, Any], next_message: Mapping[str, Any] | None, began: int) -> ImportedCall:
-    """Convert a tool call to an `ImportedCall`. `part` requests the call; `next_message` has the result, if there is
-    one.
+    """Convert a tool call of a message history to an `ImportedCall`. `part` is the request for the call; `next_message`
+    may contain its result, None at the end of the history.
     """
     identity = str(part.get("tool_call_id") or part.get("tool_name") or "call")
     call = ImportedCall(identity, str(part.get("tool_name", "")), arguments_of(part.get("args")), began=began)
@@ -460,7 +469,9 @@ def call_of(part: Mapping[str, Any], next_message: Mapping[str, Any] | None, beg
 
 
 def arguments_of(args: Any) -> Any:
-    """Return the arguments of a tool call as data. Text that is not valid JSON is returned unchanged."""
+    """Return the arguments of a tool call in a message history as data. Text that is not valid JSON is returned
+    unchanged.
+    """
     if isinstance(args, str):
         try:
             return json.loads(args)
@@ -470,8 +481,8 @@ def arguments_of(args: Any) -> Any:
 
 
 def _end(turn: ImportedTurn) -> None:
-    """Set the output of an imported turn: the text of its last response, or the arguments of the call that returns
-    structured output.
+    """Set the output of an imported turn and mark it as ended. The output is the text of the last response, or the
+    arguments of the tool call that returns structured output. If the history has neither, the turn stays unfinished.
     """
     last = turn.requests[-1].response if turn.requests else None
     if last is None:
@@ -509,7 +520,9 @@ def _parts(message: Mapping[str, Any], *kinds: str) -> list[Mapping[str, Any]]:
 
 
 def _sent_at(sent: Iterable[Mapping[str, Any]]) -> int:
-    """Return the time of the latest part in messages, in microseconds since 1970; 0 if no part has a time."""
+    """Return the latest time of any part in the messages of a request, in microseconds since 1970. Return 0 if no part
+    has a time.
+    """
     parts = (part for message in sent for part in message["parts"] if isinstance(part, Mapping))
     return max((moment(part.get("timestamp")) for part in parts), default=0)
 

@@ -50,7 +50,7 @@ _SETTINGS = ("temperature", "top_p", "top_k", "max_tokens", "frequency_penalty",
 
 @dataclass(slots=True)
 class _Span:
-    """OpenTelemetry span with the spans inside. Times are microseconds since 1970."""
+    """OpenTelemetry span with the spans that it contains. Times are microseconds since 1970."""
 
     id: str
     parent: str
@@ -68,7 +68,7 @@ class _Span:
 
 
 def is_trace(data: Any) -> bool:
-    """Return True if parsed JSON data are OpenTelemetry spans."""
+    """Return True if parsed JSON data are OpenTelemetry spans, one or many."""
     if isinstance(data, Mapping):
         return "resourceSpans" in data or _is_span(data)
     return isinstance(data, list) and bool(data) and all(isinstance(item, Mapping) and is_trace(item) for item in data)
@@ -79,8 +79,8 @@ def _is_span(data: Mapping[str, Any]) -> bool:
 
 
 def turns_of(data: Any, name: str) -> list[ImportedTurn]:
-    """Convert the spans of a trace to agent turns. A model request outside of an agent's span becomes a turn of its
-    own.
+    """Convert the spans of an OpenTelemetry trace to agent turns. A model request outside of an agent's span becomes a
+    turn of its own.
 
     Raises `InvalidEventError`, with the file name `name`, if no span is a model request.
     """
@@ -109,7 +109,9 @@ def _turns(spans: Sequence[_Span]) -> Iterator[ImportedTurn]:
 
 
 def _all(spans: Sequence[_Span]) -> Iterator[_Span]:
-    """Yield spans and the spans inside, at any depth. Spans inside another agent's span are left out."""
+    """Yield spans and the spans that they contain, at any depth. Spans inside the span of another agent are left out,
+    because they belong to that agent's turn.
+    """
     for span in spans:
         yield span
         if span.does not in _AGENTS:
@@ -165,7 +167,8 @@ def _request(span: _Span) -> ImportedRequest:
 
 
 def _calls(response: Mapping[str, Any] | None, tools: list[_Span], end: int | None) -> list[ImportedCall]:
-    """Return the tool calls that a response requests. The spans of these calls are removed from `tools`.
+    """Return the tool calls that a model response requests. `tools` are the spans of tools; the spans that belong to
+    these calls are removed from the list.
 
     If contents were omitted, the tools that ran before the next request are taken for the calls of the response.
     """
@@ -222,7 +225,9 @@ def _system(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _messages(value: Any, kind: str = "") -> list[dict[str, Any]]:
-    """Convert messages of the OpenTelemetry GenAI conventions to pydantic-ai's JSON form."""
+    """Convert messages in the form of the OpenTelemetry GenAI conventions to pydantic-ai's JSON form. Anything that is
+    not a list of messages becomes an empty list.
+    """
     data = _data(value)
     messages: list[dict[str, Any]] = []
     for message in data if isinstance(data, list) else []:
@@ -281,7 +286,9 @@ def _tools(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _data(value: Any) -> Any:
-    """Return the value of a span attribute, parsed if it is JSON text. Some tracers write data as text."""
+    """Return the value of a span attribute. Some tracers write data as JSON text, which is parsed; other values are
+    returned unchanged.
+    """
     if isinstance(value, str):
         try:
             return json.loads(value)
@@ -359,7 +366,9 @@ def _nanoseconds(value: Any) -> int:
 
 
 def _value(value: Any) -> Any:
-    """Convert the typed value of an OTLP attribute to plain data."""
+    """Convert a typed value of an OTLP attribute, such as ``{"intValue": "3"}``, to plain data. Return None for an
+    unknown type.
+    """
     match value:
         case {"arrayValue": content}:
             return [_value(item) for item in _items(content, "values")]
@@ -377,7 +386,7 @@ MOST = 512 * 2**20
 
 
 def read(file: str | Path | BinaryIO) -> LogFile:
-    """Read a file and return the execution in it. The format of the file is detected.
+    """Read a file of an exported or foreign run, and return the execution in it. The format of the file is detected.
 
     `divebook.store.transfer.read` reads exports of divebook and of the legacy system. A pydantic-ai history
     (``result.all_messages_json()``), or OpenTelemetry spans with the GenAI conventions (OTLP JSON or the Python SDK's
@@ -405,8 +414,8 @@ def read(file: str | Path | BinaryIO) -> LogFile:
 
 
 def _may_be_foreign(path: Path) -> bool:
-    """Return True if a file may be a message history or a trace: the first bytes do not look like an export of
-    divebook, and the file is not too large.
+    """Return True if a file may be a message history or a trace. Return False if its first bytes look like an export of
+    divebook, or if it is too large to be parsed.
     """
     try:
         with path.open("rb") as stream:
@@ -417,8 +426,8 @@ def _may_be_foreign(path: Path) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    """Parse a text with one JSON value, or with several consecutive values, such as one per line; return None for
-    invalid JSON.
+    """Parse a text that contains one JSON value, or several consecutive ones, such as one per line. Return the value or
+    a list of the values; return None for invalid JSON.
     """
     decoder = json.JSONDecoder()
     values = []

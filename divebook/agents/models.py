@@ -63,8 +63,8 @@ def is_known_provider(name: str) -> bool:
 
 
 def model_name(provider: str | None, model: str | None, default_provider: str = "", default_model: str = "") -> str:
-    """Build the name ``provider:model`` from a provider and a model, with defaults for missing parts. Return
-    ``scripted`` if nothing is configured.
+    """Build the name ``provider:model`` of a model. The defaults replace a missing provider or model. Return
+    ``scripted`` if neither is configured.
 
     Raises
     ------
@@ -135,8 +135,8 @@ def check_key(definition: AgentDefinition, *, is_named: bool) -> None:
 
 
 def without_secrets(definition: AgentDefinition) -> AgentDefinition:
-    """Return a copy of an agent's definition without its key and without headers that refer to secrets. Used when the
-    agent switches to another provider.
+    """Return a copy of an agent's definition without its key and without headers that refer to secrets, so that they
+    are not sent to another provider when the agent switches to it.
     """
     settings = definition.model_settings
     if settings is not None:
@@ -166,7 +166,8 @@ def estimate(
     input_tokens: int,
     settings: ModelSettings | None,
 ) -> Reserved:
-    """Return the maximum consumption of a request, which is reserved before the request. `input_tokens` is an estimate.
+    """Return the maximum tokens and cost of a model request, which the budget reserves before the request is sent.
+    `input_tokens` is an estimate.
 
     A scripted model states the consumption of its next answer itself.
     """
@@ -179,8 +180,8 @@ def estimate(
 
 
 def tokens_of_definitions(parameters: ModelRequestParameters) -> int:
-    """Return the estimated number of tokens of the tool and output definitions in a request. The estimate takes about
-    as long as recording a call.
+    """Return the estimated number of tokens of the tool and output definitions in a model request. Computing the
+    estimate takes about as long as recording a call.
     """
     tools = (*parameters.function_tools, *parameters.output_tools)
     characters = sum(len(tool.description or "") + _length_of(tool.parameters_json_schema) for tool in tools)
@@ -209,7 +210,7 @@ def _tokens_of_piece(piece: Any) -> int:
 
 
 def cost_of(response: ModelResponse, requested: Model | None = None) -> int | None:
-    """Return the cost of a response in nanodollars; None if the model has no known price.
+    """Return the cost of a model response in nanodollars. Return None if the price of the model is unknown.
 
     `requested` is the requested model. Its price is used if the provider reports an unknown model name, such as a
     custom deployment. A cost limit then holds there too.
@@ -235,7 +236,9 @@ def _cost_of(response: ModelResponse) -> int | None:
 
 
 def _batch_price(response: ModelResponse) -> int | None:
-    """Return the cost of a response from a batch, in nanodollars; None if unknown. Batch prices are lower."""
+    """Return the cost of a response from a batch, in nanodollars, at the lower batch price. Return None if the price or
+    the usage is unknown.
+    """
     try:
         return int(response.cost().total_price * NANODOLLARS)
     except (AssertionError, LookupError, ValueError):  # no model, an unknown model, or no usage
@@ -256,7 +259,9 @@ def _price(
     cache_read: int = 0,
     cache_write: int = 0,
 ) -> int | None:
-    """Return the price of a request in nanodollars, from token counts; None if the model has no known price."""
+    """Return the price of a model request in nanodollars, computed from token counts. Return None if the price of the
+    model is unknown.
+    """
     priced_model = _priced_model(model, provider)
     if priced_model is None:
         return None
@@ -270,7 +275,7 @@ def _price(
 
 
 class _Priced(NamedTuple):
-    """Price data of a model at a provider."""
+    """Price of a model at a provider, with the rates per token if they are constant."""
 
     seller: Provider
     model: ModelInfo
@@ -295,8 +300,8 @@ class _Priced(NamedTuple):
         return calculation.total_price * NANODOLLARS
 
     def rated(self) -> _Priced:
-        """Return a copy with the prices per token, if the model has prices per token that never change. Otherwise
-        return this object.
+        """Return a copy with constant prices per token, for fast computation. Return this object unchanged if the price
+        depends on time or length, or if a request has a fixed price.
         """
         from genai_prices.types import ModelPrice
 
@@ -316,7 +321,8 @@ class _Priced(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _priced_model(model: str, provider: str | None) -> _Priced | None:
-    """Search genai-prices for a model; return its price data, or None.
+    """Return the price data of a model from the library genai-prices. Return None if the library does not know the
+    model.
 
     Cached, because the search takes longer than the rest of a request's bookkeeping.
     """
@@ -340,8 +346,8 @@ MISSING = re.compile(r"`([A-Z][A-Z0-9_]+)`")
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Missing requirements of a model, such as a library or a key, as text for people. A text is empty if nothing is
-    missing.
+    """Result of checking a model: the missing library, the missing key and the known price. A text is empty if nothing
+    is missing.
     """
 
     model: str
@@ -362,7 +368,8 @@ class Examined:
 
 
 def examine(model: str) -> Examined:
-    """Check whether the library, the key and the price of a model are available. No request is sent.
+    """Check whether the library, the key and the price of a model are available, and return the result. No request is
+    sent.
 
     Parameters
     ----------
@@ -388,7 +395,9 @@ def examine(model: str) -> Examined:
 
 @functools.cache
 def usable_models() -> tuple[str, ...]:
-    """Return the names of all known models whose provider's library is installed."""
+    """Return the names ``provider:model`` of all known models whose provider's library is installed. Keys are not
+    checked.
+    """
     models: dict[str, None] = {}
     for provider, default in DEFAULT_MODELS.items():
         if not _missing_library(provider):
@@ -420,7 +429,9 @@ def _missing_key(provider: str) -> str:
 
 
 def _found_key(provider: str) -> str:
-    """Return the name of a set environment variable that looks like the key of a provider; empty if there is none."""
+    """Return the name of an environment variable that looks like the key of a provider and is set. Return an empty
+    string if there is none.
+    """
     begins = provider.partition("-")[0].upper()
     return next((name for name in sorted(os.environ) if name.startswith(begins) and name.endswith(KEY_ENDINGS)), "")
 

@@ -20,8 +20,8 @@ ITEM = "response"
 
 
 def output_type(declared: Any) -> Any:
-    """Convert the declared output of an agent to an output type for pydantic-ai: a type stays unchanged, a JSON schema
-    becomes a class that validates data.
+    """Convert the declared output of an agent to an output type of pydantic-ai. A Python type stays unchanged, a JSON
+    schema becomes a class that validates data, and None becomes `str`.
 
     Raises
     ------

@@ -61,8 +61,8 @@ _SHORT = "it printed more than the backend holds"
 
 
 class WorkspaceOfBackend(Workspace):
-    r"""divebook workspace on top of a workspace backend of pydantic-ai, which may be on this machine, in a container,
-    or at a provider.
+    r"""divebook workspace whose files and commands are those of a workspace backend of pydantic-ai. The backend may be
+    on this machine, in a container, or at a provider.
 
     Parameters
     ----------
@@ -101,7 +101,9 @@ class WorkspaceOfBackend(Workspace):
 
     @property
     def root(self) -> Root:
-        """Raise `WorkspaceError`, because the files of a backend need not be in a folder on this machine."""
+        """Raise `WorkspaceError`: the files of a backend may be elsewhere, so this workspace has no folder on this
+        machine.
+        """
         raise WorkspaceError("a workspace over a backend has no folder on this machine, and so no snapshots")
 
     async def require_there(self) -> None:
@@ -113,7 +115,7 @@ class WorkspaceOfBackend(Workspace):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Provider and id that identify the backend; empty as long as the backend has no id."""
+        """Provider and id that identify the backend. Empty as long as the backend has no id."""
         ref = self._remote.ref
         return {} if ref is None else {"provider": ref.provider, "id": ref.id}
 
@@ -144,11 +146,13 @@ class WorkspaceTools(AbstractCapability[Any]):
         self._shell_timeout = shell_timeout
 
     def get_toolset(self) -> FunctionToolset[Any]:
-        """Return the toolset that contains the functions."""
+        """Return the toolset that contains the functions passed to this capability."""
         return self._toolset
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Run the agent. During the run, `present_workspace` returns the workspace of the run."""
+        """Run the agent. During the run, `present_workspace` returns a divebook workspace on top of the run's
+        pydantic-ai workspace.
+        """
         async with WorkspaceOfBackend(ctx.workspace, shell_timeout=self._shell_timeout) as workspace:
             token = CURRENT_WORKSPACE.set(workspace)
             try:
@@ -158,14 +162,15 @@ class WorkspaceTools(AbstractCapability[Any]):
 
 
 class BackedFiles(FileOperator):
-    """File access for `WorkspaceOfBackend`. All paths are restricted to the working folder `folder`."""
+    """Files of a `WorkspaceOfBackend`. Only paths inside the working folder `folder` can be accessed."""
 
     def __init__(self, remote: RemoteWorkspace, folder: str) -> None:
         self._remote = remote
         self._folder = folder
 
     async def inside(self, path: str, *, itself: bool = False) -> str:
-        """Resolve the links in a path and check that the result is inside the working folder; return the resolved path.
+        """Return a path with its links resolved. Raise `PathNotAllowedError` if the result is outside of the working
+        folder.
 
         With `itself`, a link in the last component is not followed.
 
@@ -187,7 +192,7 @@ class BackedFiles(FileOperator):
         return real
 
     async def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the bytes of a file, or a slice of the bytes. The backend sends the whole file in both cases."""
+        """Return the bytes of a file, or a slice of them. The backend sends the whole file in both cases."""
         require_slice(offset, length)
         with _failures("read", path):
             content = await self._remote.read_bytes(await self.inside(path))
@@ -205,7 +210,7 @@ class BackedFiles(FileOperator):
             raise NotADirectoryError(path)
 
     async def append_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
-        """Append to a file. The whole file is read and written again."""
+        """Append to a file. The whole file is read and written again, because backends cannot append."""
         old_content = await self.read_bytes(path) if await self.exists(path) else b""
         await self.write_file(path, old_content + (content.encode(encoding) if isinstance(content, str) else content))
 
@@ -219,7 +224,7 @@ class BackedFiles(FileOperator):
             await self._remote.remove(real)
 
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
-        """Return the names in a folder, sorted. Each name comes with True if it is a folder."""
+        """Return the names of the entries of a folder, sorted. Each name comes with True if the entry is a folder."""
         with _failures("list", path, "directory"):
             entries = await self._remote.list_dir(await self.inside(path))
         return sorted((entry.name, entry.is_dir) for entry in entries)
@@ -319,11 +324,11 @@ class BackedFiles(FileOperator):
             yield content[start : start + chunk_size]
 
     async def close(self) -> None:
-        """Leave the backend open. The backend belongs to its creator, who closes it."""
+        """Leave the backend open: it belongs to its creator, who closes it."""
 
 
 class BackedShell(Shell):
-    """Command execution for `WorkspaceOfBackend`."""
+    """Shell of a `WorkspaceOfBackend`: its commands are run by the backend."""
 
     def __init__(self, remote: RemoteWorkspace, folder: str, files: BackedFiles, **options: Any) -> None:
         super().__init__(**options)
@@ -364,19 +369,19 @@ class BackedShell(Shell):
         return ShellResult(result_of_backend.exit_code, result_of_backend.stdout, result_of_backend.stderr)
 
     async def get_context_instructions(self) -> str | None:
-        """Return instructions for a model about commands: working folder, time limit, and that commands may run on
-        another machine.
+        """Return instructions for a model about running commands: the working folder, the time limit, and that commands
+        may run on another machine.
         """
         return shell_instructions(self._folder, self.default_timeout, NOTE)
 
     async def close(self) -> None:
-        """Leave the backend open. The backend belongs to its creator, who closes it."""
+        """Leave the backend open: it belongs to its creator, who closes it."""
 
 
 @contextmanager
 def _failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
-    """Convert errors that a backend raises inside the block to divebook's file errors, which name the operation and the
-    path.
+    """Convert errors that a backend of pydantic-ai raises inside the block to divebook's file errors. They name the
+    operation and the path.
     """
     with failures(operation, path, kind):
         try:
@@ -415,7 +420,7 @@ _GONE = (WorkspaceGoneError, ContainerError)
 
 
 class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem, SupportsRealpath):
-    """Workspace backend of pydantic-ai on top of a divebook workspace: ``agent.run(...,
+    """Workspace backend of pydantic-ai whose files and commands are those of a divebook workspace: ``agent.run(...,
     workspace=BackendOfWorkspace(workspace))``.
 
     An entered workspace is used as it is. Another one is entered at the first operation; then close this backend, or
@@ -447,7 +452,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
     @classmethod
     def of(cls, ref: WorkspaceRef) -> Self:
-        """Create a backend from a reference to a divebook workspace (`ref`). The workspace has default options.
+        """Create a backend from a reference that the property `ref` returned. The divebook workspace is created anew
+        from the reference, with default options for the rest.
 
         Raises
         ------
@@ -463,8 +469,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
     @property
     def ref(self) -> WorkspaceRef | None:
-        """Reference that identifies the workspace, also for other processes; None for a container that does not exist
-        yet.
+        """Reference that identifies the divebook workspace, also for other processes. None while the container of a
+        `DockerWorkspace` does not exist yet.
         """
         exists = self._is_open or not isinstance(self._workspace, DockerWorkspace)
         return self._ref or (_reference(self._workspace) if exists else None)
@@ -479,7 +485,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         await self.close()
 
     async def close(self) -> None:
-        """Leave the workspace, if this backend entered the workspace. A later operation enters the workspace again."""
+        """Leave the divebook workspace, if this backend entered it. A later operation enters the workspace again."""
         async with self._lock:
             if self._entered_here:
                 self._is_open = False
@@ -500,8 +506,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         self._is_open = True
 
     async def _disk(self) -> Disk:
-        """Enter the workspace if necessary, check that the workspace still exists, and return the access to its
-        files.
+        """Return the access to the files of the workspace. Enter the workspace first if necessary; raise an error if it
+        no longer exists.
         """
         async with self._lock:
             if not self._is_open and self._workspace.is_entered:
@@ -535,7 +541,7 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
             raise WorkspaceUnavailableError(f"the workspace runs no more commands: {result.stderr.strip()}")
 
     async def working_dir(self) -> str:
-        """Return the working folder, in which commands start."""
+        """Return the working folder of the workspace, in which commands start."""
         return (await self._disk()).policy.default.name
 
     # --- files -----------------------------------------------------------------------------------------------------
@@ -635,7 +641,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
 
 
 class InWorkspace(AbstractCapability[Any]):
-    """Capability that lets the tools and other capabilities of a pydantic-ai agent work in a divebook workspace.
+    """Capability that makes a divebook workspace the workspace of a pydantic-ai agent, for its tools and other
+    capabilities.
 
     Parameters
     ----------
@@ -649,12 +656,14 @@ class InWorkspace(AbstractCapability[Any]):
         self._runs = 0
 
     def get_workspace(self, ctx: RunContext[Any], *, ref: WorkspaceRef | None) -> WorkspaceBackend | None:
-        """Return the backend of the workspace; None if the message history belongs to another workspace (`ref`)."""
+        """Return the backend of the divebook workspace. Return None if the message history refers to another workspace
+        (`ref`).
+        """
         del ctx
         return self._backend if ref is None or ref == self._backend.ref else None
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Run the agent. Leave the workspace when the last concurrent run has ended."""
+        """Run the agent. Leave the workspace when the last of the agent's concurrent runs has ended."""
         del ctx
         self._runs += 1
         try:
@@ -691,8 +700,8 @@ def _entries(disk: Disk, path: str) -> list[FileEntry]:
 
 
 def _remove(disk: Disk, path: str) -> None:
-    """Remove a file or folder; raise ValueError for the working folder and the folders above, also if the path reaches
-    them through a link.
+    """Remove a file, or a folder with its content. Raise ValueError for the working folder and the folders that contain
+    it, also if the path leads to them through a link.
     """
     _require_below(disk, posixpath.normpath(path), path)
     head, name = posixpath.split(path.rstrip("/"))

@@ -1,5 +1,5 @@
-"""Recorded form of a turn's model requests: each request stores only the messages that the previous request did not
-have.
+"""Recorded form of the model requests of an agent's turn: each request stores only the messages that the previous
+request did not have.
 
 `RequestRecord` gets the messages that pydantic-ai is about to send, and returns the recorded form.
 `divebook.projections.requests` describes this form and rebuilds the messages (`test_rebuilt_equals_sent`). Example:
@@ -57,6 +57,137 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
 
+class RequestRecord:
+    """Converter of the model requests of one turn to their recorded form. It remembers the latest request, so that only
+    the messages that are new in the next one are recorded.
+
+    Parameters
+    ----------
+    agent
+        Name of the agent.
+    history
+        Messages of earlier turns of the conversation, in the form of `whole`. They precede the first request.
+    """
+
+    def __init__(self, agent: str, history: Sequence[Mapping[str, Any]] = ()) -> None:
+        self.agent = agent
+        self.requests = 0
+        self._marks: list[Mapping[str, Any]] = list(history)
+        """Recorded form of each message of the latest request."""
+        self._dumped: list[_DumpedMessage] = []
+        """Recorded form of each message with the message object. Earlier turns of the conversation are not included."""
+        self._copied_content = _ContentCopy.of_all(())
+        """Copy of the content of all these messages."""
+        self._sent: list[ModelMessage] = []
+        self._tokens = 0
+        """Upper estimate of their tokens."""
+        self._answers: dict[int, Any] = {}
+        """Content of each response when it arrived, by request number."""
+        self._results: dict[str, tuple[str, Any] | None] = {}
+        """Tool and result by tool-call id; None if the model used one id for several calls."""
+        self._settings = _Settings()
+
+    def describe(
+        self,
+        messages: Sequence[ModelMessage],
+        settings: ModelSettings | None,
+        parameters: ModelRequestParameters,
+        model: str,
+    ) -> Described:
+        """Return the recorded form of the turn's next model request: its parameters, and its setting if that has
+        changed.
+
+        If the messages extend those of the previous request, only the new ones are dumped. Otherwise all messages are
+        compared with the previous request, and the first difference determines how many are kept.
+        """
+        self.requests += 1
+        previous_marks = self._marks
+        if self._dumped and self._extends_previous(messages):
+            added = [self._dump(message) for message in messages[len(self._dumped) :]]
+            self._dumped += added
+            self._sent += messages[len(self._sent) :]
+            self._tokens += sum(entry.tokens for entry in added)
+            self._copied_content.add(entry.content for entry in added)
+            self._marks = [*previous_marks, *(entry.mark for entry in added)]
+            same_count = len(previous_marks)
+        else:
+            cached = {id(entry.message): entry for entry in self._dumped}
+            self._dumped = [self._dump(message, cached.get(id(message))) for message in messages]
+            self._copied_content = _ContentCopy.of_all(entry.content for entry in self._dumped)
+            self._marks = [entry.mark for entry in self._dumped]
+            self._sent = [*messages]
+            self._tokens = sum(entry.tokens for entry in self._dumped)
+            same_count = _same(previous_marks, self._marks)
+        parameters_of_request: dict[str, Any] = {"agent": self.agent, "request": self.requests}
+        new_marks = self._marks[same_count:]
+        # The usual case is left out of the record, which keeps most records short.
+        if same_count < len(previous_marks) or new_marks != self._usual(messages[same_count:]):
+            parameters_of_request |= {"kept": same_count, "new": new_marks}
+        setting = self._settings.tell(messages, settings, parameters, model)
+        return Described(self.requests, parameters_of_request, setting, self._tokens)
+
+    def _usual(self, new_messages: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
+        """Return, in recorded form, the messages that a request usually adds: the previous response and the results of
+        its tool calls. The log leaves out new messages that are equal to these, because it has their content already.
+        """
+        first = new_messages[0] if new_messages else None
+        calls = first.tool_calls if isinstance(first, ModelResponse) else []
+        result_marks = [{"tool": call.tool_call_id} for call in calls]
+        return [{"response": self.requests - 1}, {"parts": result_marks, "kind": "request"}]
+
+    def answered(self, number: int, response: ModelResponse) -> None:
+        """Remember the response to request `number`, so that later requests can be recorded with a reference to it
+        instead of a copy.
+        """
+        self._answers[number] = _copy_of_content(response)
+
+    def called(self, tool_call_id: str, tool: str, result: Mapping[str, Any]) -> None:
+        """Remember the result of a tool call, so that later requests can be recorded with a reference to the call's id
+        instead of a copy.
+        """
+        tool_and_result = (tool, result.get("result")) if "kind" not in result else None
+        self._results[tool_call_id] = None if tool_call_id in self._results else tool_and_result
+
+    def _extends_previous(self, messages: Sequence[ModelMessage]) -> bool:
+        """Return True if a request begins with all messages of the previous request, unchanged. Then only its new
+        messages must be converted.
+        """
+        is_longer = len(messages) >= len(self._sent)
+        return is_longer and all(map(operator.is_, self._sent, messages)) and self._copied_content.is_unchanged()
+
+    def _dump(self, message: ModelMessage, cached: _DumpedMessage | None = None) -> _DumpedMessage:
+        """Convert a message to its recorded form. `cached` is an earlier result for the same message; it is returned if
+        the message has not changed since.
+        """
+        # The same object may have been edited in place, so its content is compared, not its identity.
+        if cached is not None and cached.content.is_unchanged():
+            return cached
+        return _DumpedMessage(message, self._mark(message), _ContentCopy(message), tokens_of(message))
+
+    def _mark(self, message: ModelMessage) -> Mapping[str, Any]:
+        """Return the recorded form of a message. A response that is unchanged since the model sent it becomes a
+        reference to the request that it answered.
+        """
+        if isinstance(message, ModelResponse):
+            content = _copy_of_content(message)
+            for number, response_content in reversed(self._answers.items()):
+                if response_content == content:
+                    return {"response": number}
+            return whole(message)
+        dumped = whole(message)
+        return {**dumped, "parts": [self._part(part) for part in dumped["parts"]]}
+
+    def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the recorded form of one part of a message. A tool result that is unchanged since the call becomes a
+        reference to the call.
+        """
+        if part["part_kind"] != "tool-return" or part.keys() - _RETURNED or part.get("content_file_digests"):
+            return part
+        result = self._results.get(part["tool_call_id"])
+        is_unchanged = result is not None and result == (part["tool_name"], part.get("content"))
+        return {"tool": part["tool_call_id"]} if is_unchanged else part
+
+
 # --- conversions -----------------------------------------------------------------------------------------------------
 #
 # Conversions between pydantic-ai and the log: settings, responses, usage and content.
@@ -80,12 +211,14 @@ _ANY = TypeAdapter[Any](Any)
 
 
 def plain_json(value: Any, fallback: Callable[[Any], Any] = repr) -> Any:
-    """Convert a value to plain JSON data. `fallback` converts values of types that pydantic cannot serialize."""
+    """Convert a value to plain JSON data. `fallback` converts values of types that pydantic cannot serialize; by
+    default they become their `repr`.
+    """
     return _ANY.dump_python(value, mode="json", fallback=fallback)
 
 
 async def in_time(request: Awaitable[T], seconds: float) -> T:
-    """Await a model response; raise `TimeoutError` if the response is not complete after `seconds`.
+    """Await a model response and return it. Raise `TimeoutError` if the response is not complete after `seconds`.
 
     A provider's own timeout applies to each received piece only, not to the whole response.
     """
@@ -108,8 +241,8 @@ _STATES_REASON_ALONE = "xai"
 
 
 def has_stated_end(response: ModelResponse) -> bool:
-    """Return True if the provider itself sent the reason for the end of the response. Without that reason, the response
-    may be cut off.
+    """Return True if the provider itself sent the reason why the response ended. Return False if the reason is missing
+    or assumed by pydantic-ai: the response may then be cut off.
 
     Adapters for chat completions fill in "stop" if the provider sent no reason. The original value is in
     `provider_details`. Function and test models have no address, and always answer completely.
@@ -122,7 +255,7 @@ def has_stated_end(response: ModelResponse) -> bool:
 
 
 def require_whole(response: ModelResponse, agent: str) -> None:
-    """Raise an error for a response that was cut off, and log a warning for a response that reached the token limit.
+    """Raise an error if a response was cut off. If a response reached the token limit, only log a warning.
 
     Adapters that read every response as a stream leave the finish reason out if the stream ended early. If a complete
     body had none, they fill one in.
@@ -139,7 +272,7 @@ def require_whole(response: ModelResponse, agent: str) -> None:
 
 
 def plain_response(response: ModelResponse, requested: Model | None = None) -> dict[str, Any]:
-    """Convert a response to plain data for the log. Empty fields are left out, and known secrets are hidden.
+    """Convert a model response to plain data for the log. Empty fields are left out, and known secrets are redacted.
 
     `requested` is the requested model. Its price is used if the price of the model named in the response is unknown.
     The finish reason is the one that the provider sent, or None.
@@ -159,8 +292,8 @@ def plain_response(response: ModelResponse, requested: Model | None = None) -> d
 
 
 def with_cleaned_text(recorded: Mapping[str, Any], cleaned: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return a recorded response with its texts and tool arguments passed through `cleaned`, for example to hide
-    credentials.
+    """Return a copy of a recorded response whose texts and tool arguments were converted by the function `cleaned`, for
+    example to redact credentials.
 
     Signed thoughts stay unchanged, because the provider rejects a changed one.
     """
@@ -174,8 +307,8 @@ def _with_cleaned_text(part: Mapping[str, Any], cleaned: Callable[[Any], Any]) -
 
 
 def _with_unique_ids(response: ModelResponse) -> ModelResponse:
-    """Return a response in which every tool call has a different id, because the id is part of the call's operation
-    key.
+    """Return a response in which every tool call has a different id, because the operation key of a call contains the
+    id. A response without duplicate ids is returned unchanged.
     """
     ids = [call.tool_call_id for call in response.tool_calls]
     if len(set(ids)) == len(ids):
@@ -198,7 +331,9 @@ def _with_unique_id(part: ModelResponsePart, used_ids: set[str]) -> ModelRespons
 
 
 def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded response without fields that have default values, and without its time, which the event has."""
+    """Return a recorded response without fields that have default values, and without its time: the event that contains
+    the response has the time.
+    """
     default_values = {"kind": "response", "state": "complete", COST: None, "timestamp": recorded.get("timestamp")}
     return {
         name: value for name, value in recorded.items() if name not in default_values or default_values[name] != value
@@ -206,8 +341,8 @@ def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def usage_of(recorded: Mapping[str, Any]) -> dict[str, int]:
-    """Return the consumption of a recorded response: requests, tokens and cost in nanodollars, as recorded in the
-    log.
+    """Return the tokens, the cost in nanodollars and the number of requests (1) that a recorded response consumed, as
+    the log counts them.
     """
     usage = recorded["usage"]
     names = ("input_tokens", "output_tokens", "cache_write_tokens", "cache_read_tokens")
@@ -216,7 +351,9 @@ def usage_of(recorded: Mapping[str, Any]) -> dict[str, int]:
 
 
 def settings_of(definition: AgentDefinition) -> ModelSettings:
-    """Convert the model settings of an agent's definition to pydantic-ai's form."""
+    """Convert the model settings in an agent's definition, such as temperature and time limit, to pydantic-ai's
+    form.
+    """
     settings = ModelSettings(timeout=definition.response_timeout, max_retries=0)
     definition_settings = definition.model_settings
     if definition_settings is None:
@@ -238,8 +375,8 @@ def _with_special_settings(settings: ModelSettings, definition_settings: Setting
 
 
 def with_values(settings: ModelSettings | None, policy: Policy) -> ModelSettings | None:
-    """Return model settings in which references in headers (``env://KEY``) are replaced by their values. The result is
-    secret and must not be recorded.
+    """Return model settings in which references to secrets in HTTP headers, such as ``env://KEY``, are replaced by
+    their values. The result contains secrets and must not be recorded.
     """
     if settings is None or not settings.get("extra_headers"):
         return settings
@@ -301,134 +438,8 @@ _FREE = frozenset({"model", "settings"})
 """Parts of a setting that may change while a turn waits. Changing them does not make it a different agent."""
 
 
-class RequestRecord:
-    """Model requests of one turn in recorded form. The object remembers the latest request to find out which messages
-    are new.
-
-    Parameters
-    ----------
-    agent
-        Name of the agent.
-    history
-        Messages of earlier turns of the conversation, in the form of `whole`. They precede the first request.
-    """
-
-    def __init__(self, agent: str, history: Sequence[Mapping[str, Any]] = ()) -> None:
-        self.agent = agent
-        self.requests = 0
-        self._marks: list[Mapping[str, Any]] = list(history)
-        """Recorded form of each message of the latest request."""
-        self._dumped: list[_DumpedMessage] = []
-        """Recorded form of each message with the message object. Earlier turns of the conversation are not included."""
-        self._copied_content = _ContentCopy.of_all(())
-        """Copy of the content of all these messages."""
-        self._sent: list[ModelMessage] = []
-        self._tokens = 0
-        """Upper estimate of their tokens."""
-        self._answers: dict[int, Any] = {}
-        """Content of each response when it arrived, by request number."""
-        self._results: dict[str, tuple[str, Any] | None] = {}
-        """Tool and result by tool-call id; None if the model used one id for several calls."""
-        self._settings = _Settings()
-
-    def describe(
-        self,
-        messages: Sequence[ModelMessage],
-        settings: ModelSettings | None,
-        parameters: ModelRequestParameters,
-        model: str,
-    ) -> Described:
-        """Return the recorded form of the turn's next request.
-
-        If the messages extend those of the previous request, only the new ones are dumped. Otherwise all messages are
-        compared with the previous request, and the first difference determines how many are kept.
-        """
-        self.requests += 1
-        previous_marks = self._marks
-        if self._dumped and self._extends_previous(messages):
-            added = [self._dump(message) for message in messages[len(self._dumped) :]]
-            self._dumped += added
-            self._sent += messages[len(self._sent) :]
-            self._tokens += sum(entry.tokens for entry in added)
-            self._copied_content.add(entry.content for entry in added)
-            self._marks = [*previous_marks, *(entry.mark for entry in added)]
-            same_count = len(previous_marks)
-        else:
-            cached = {id(entry.message): entry for entry in self._dumped}
-            self._dumped = [self._dump(message, cached.get(id(message))) for message in messages]
-            self._copied_content = _ContentCopy.of_all(entry.content for entry in self._dumped)
-            self._marks = [entry.mark for entry in self._dumped]
-            self._sent = [*messages]
-            self._tokens = sum(entry.tokens for entry in self._dumped)
-            same_count = _same(previous_marks, self._marks)
-        parameters_of_request: dict[str, Any] = {"agent": self.agent, "request": self.requests}
-        new_marks = self._marks[same_count:]
-        # The usual case is left out of the record, which keeps most records short.
-        if same_count < len(previous_marks) or new_marks != self._usual(messages[same_count:]):
-            parameters_of_request |= {"kept": same_count, "new": new_marks}
-        setting = self._settings.tell(messages, settings, parameters, model)
-        return Described(self.requests, parameters_of_request, setting, self._tokens)
-
-    def _usual(self, new_messages: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
-        """Return the recorded form of the usual new messages: the previous response and the results of its tool calls.
-        These are left out of the record.
-        """
-        first = new_messages[0] if new_messages else None
-        calls = first.tool_calls if isinstance(first, ModelResponse) else []
-        result_marks = [{"tool": call.tool_call_id} for call in calls]
-        return [{"response": self.requests - 1}, {"parts": result_marks, "kind": "request"}]
-
-    def answered(self, number: int, response: ModelResponse) -> None:
-        """Remember the response to request `number`, so that later requests can refer to the response by that
-        number.
-        """
-        self._answers[number] = _copy_of_content(response)
-
-    def called(self, tool_call_id: str, tool: str, result: Mapping[str, Any]) -> None:
-        """Remember the result of a tool call, so that later requests can refer to the result by the call's id."""
-        tool_and_result = (tool, result.get("result")) if "kind" not in result else None
-        self._results[tool_call_id] = None if tool_call_id in self._results else tool_and_result
-
-    def _extends_previous(self, messages: Sequence[ModelMessage]) -> bool:
-        """Return True if the messages begin with all messages of the previous request, unchanged. This is the usual
-        case.
-        """
-        is_longer = len(messages) >= len(self._sent)
-        return is_longer and all(map(operator.is_, self._sent, messages)) and self._copied_content.is_unchanged()
-
-    def _dump(self, message: ModelMessage, cached: _DumpedMessage | None = None) -> _DumpedMessage:
-        """Convert a message to its recorded form. If the message is unchanged since `cached` was made, return
-        `cached`.
-        """
-        # The same object may have been edited in place, so its content is compared, not its identity.
-        if cached is not None and cached.content.is_unchanged():
-            return cached
-        return _DumpedMessage(message, self._mark(message), _ContentCopy(message), tokens_of(message))
-
-    def _mark(self, message: ModelMessage) -> Mapping[str, Any]:
-        """Return the recorded form of a message. An unchanged response is recorded as a reference to its request."""
-        if isinstance(message, ModelResponse):
-            content = _copy_of_content(message)
-            for number, response_content in reversed(self._answers.items()):
-                if response_content == content:
-                    return {"response": number}
-            return whole(message)
-        dumped = whole(message)
-        return {**dumped, "parts": [self._part(part) for part in dumped["parts"]]}
-
-    def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the recorded form of a message part. An unchanged tool result is recorded as a reference to its
-        call.
-        """
-        if part["part_kind"] != "tool-return" or part.keys() - _RETURNED or part.get("content_file_digests"):
-            return part
-        result = self._results.get(part["tool_call_id"])
-        is_unchanged = result is not None and result == (part["tool_name"], part.get("content"))
-        return {"tool": part["tool_call_id"]} if is_unchanged else part
-
-
 class Described(NamedTuple):
-    """Model request in recorded form."""
+    """Model request of a turn in recorded form: its number, parameters, setting and estimated size."""
 
     number: int
     parameters: Mapping[str, Any]
@@ -440,12 +451,12 @@ class Described(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Operation key of the request within its turn."""
+        """Operation key of the request within its turn, ``model-<number>``."""
         return f"model-{self.number}"
 
 
 class _DumpedMessage(NamedTuple):
-    """Message with its recorded form, and with a copy of its content to detect later changes."""
+    """Message with its recorded form, and with a copy of its content that shows later changes of the message."""
 
     message: ModelMessage
     """The message. The reference keeps its `id` from being reused."""
@@ -459,8 +470,8 @@ _RETURNED = {"tool_name", "content", "tool_call_id", "part_kind", "content_file_
 
 
 class _Settings:
-    """Tracker of request settings (model, settings, instructions, tools, output). A setting is recorded only when it
-    changes.
+    """Record of the setting of a turn's model requests: model, model settings, instructions, tools and output. Only the
+    parts that change from one request to the next are recorded.
     """
 
     def __init__(self) -> None:
@@ -476,8 +487,8 @@ class _Settings:
         parameters: ModelRequestParameters,
         model: str,
     ) -> Setting | None:
-        """Return the parts of the setting that changed since the previous request, with a hash of the whole setting;
-        None without a change.
+        """Return the parts of the request's setting that changed since the previous request, with a hash of the whole
+        setting. Return None if nothing changed.
         """
         instructions = _instructions(messages, parameters)
         # Equal inputs may hide an edit in place, so the copied content is compared as well.
@@ -498,15 +509,17 @@ class _Settings:
 def complete_setting(
     messages: Sequence[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters, model: str
 ) -> dict[str, Any]:
-    """Return the whole setting of a request: model, model settings, instructions, tools and output."""
+    """Return the setting of a model request in recorded form: its model, model settings, instructions, tools and
+    output.
+    """
     return _setting(settings, parameters, _instructions(messages, parameters), model)
 
 
 def _setting(
     settings: ModelSettings | None, parameters: ModelRequestParameters, instructions: str, model: str
 ) -> dict[str, Any]:
-    """Return the whole setting of a request in recorded form. Long values are stored once and referred to by their
-    hash.
+    """Return the setting of a model request in recorded form. Long values such as instructions are stored once and
+    referred to by their hash.
     """
     dumped = _shortened(parameters, _PARAMETERS.dump_python(parameters, mode="json", exclude=_UNSEEN))
     tools = [
@@ -528,15 +541,17 @@ def _setting(
 
 
 def _plain_settings(settings: ModelSettings | None) -> dict[str, Any]:
-    """Return model settings as plain data. Header values are always redacted, because they may be keys."""
+    """Return model settings as plain data for the log. The values of HTTP headers are redacted, because they may be
+    keys.
+    """
     plain: dict[str, Any] = plain_json(dict(settings or {}))
     headers = plain.get("extra_headers")
     return {**plain, "extra_headers": dict.fromkeys(headers, "[redacted]")} if isinstance(headers, dict) else plain
 
 
 def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestParameters) -> str:
-    """Return the instructions that pydantic-ai sends with a request: those of the parameters, or else of the latest
-    message that has any.
+    """Return the instructions that pydantic-ai sends with a request: the instructions in the parameters, or else those
+    of the latest message that has instructions.
     """
     if parameters.instruction_parts is not None:
         return "\n\n".join(part.content for part in parameters.instruction_parts if part.content)
@@ -545,8 +560,8 @@ def _instructions(messages: Sequence[ModelMessage], parameters: ModelRequestPara
 
 
 def whole(message: ModelMessage) -> dict[str, Any]:
-    """Return a message in its complete recorded form. Default values and fields that differ between runs are left
-    out.
+    """Return the complete recorded form of a message, without references to earlier messages. Default values and fields
+    that differ between runs are left out.
     """
     (dumped,) = ModelMessagesTypeAdapter.dump_python([message], mode="json")
     recorded = _shortened(message, dumped)
@@ -558,12 +573,14 @@ def whole(message: ModelMessage) -> dict[str, Any]:
 
 
 def messages_of(recorded: Sequence[Mapping[str, Any]]) -> list[ModelMessage]:
-    """Convert messages from the recorded form of `whole` to pydantic-ai's messages."""
+    """Convert recorded messages, as `whole` returns them, back to pydantic-ai's messages."""
     return ModelMessagesTypeAdapter.validate_json(encode(list(recorded)))
 
 
 def _shortened(value: Any, dumped: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dumped object without default values and without fields that differ between runs."""
+    """Return the dump of an object without fields that have default values, and without fields that differ between
+    runs, such as times.
+    """
     default_values = _defaults(cast("Any", type(value)))
     return {
         name: item
@@ -574,8 +591,8 @@ def _shortened(value: Any, dumped: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def _defaults(cls: Any) -> Mapping[str, Any]:
-    """Return the default values of a dataclass by field name, to leave them out of the log. Tags of the message kind
-    are never left out.
+    """Return the default values of a dataclass by field name, so that they can be left out of the log. Fields that name
+    the type of a message are not returned, because they are always recorded.
     """
     empty: dict[str, Any] = {
         entry.name: [] for entry in fields(cls) if get_origin(entry.default_factory) in (list, set)
@@ -585,7 +602,9 @@ def _defaults(cls: Any) -> Mapping[str, Any]:
 
 
 class _ContentCopy:
-    """Detector of changes in a value: keeps a copy of each dict and list inside the value, and compares them later."""
+    """Detector of in-place changes of a value: copies each dict and list inside the value, and compares the copies
+    later.
+    """
 
     __slots__ = ("containers", "copies")
 
@@ -596,20 +615,20 @@ class _ContentCopy:
 
     @classmethod
     def of_all(cls, parts: Iterable[_ContentCopy]) -> Self:
-        """Return one detector that covers the values of several detectors."""
+        """Return one detector that detects changes of all values that the given detectors cover."""
         combined = cls(None)
         combined.add(parts)
         return combined
 
     def add(self, parts: Iterable[_ContentCopy]) -> None:
-        """Add the values of other detectors to this detector."""
+        """Detect changes of the values of other detectors as well."""
         for part in parts:
             self.containers += part.containers
             self.copies += part.copies
 
     def _take(self, value: Any) -> None:
-        """Collect the dicts and lists inside a value, at any depth. A tuple is not collected itself, but its items are
-        examined.
+        """Collect a value and the dicts and lists inside it, at any depth, to be copied and compared. Tuples are not
+        collected, only their items are.
 
         A container comes before its parts. Values of types in `_UNTOUCHED` are skipped without a call.
         """
@@ -624,13 +643,15 @@ class _ContentCopy:
                 self._take(item)
 
     def is_unchanged(self) -> bool:
-        """Return True if no collected dict or list has changed since it was copied. The cost is one comparison."""
+        """Return True if no collected dict or list has changed since it was copied. The check is a single
+        comparison.
+        """
         return self.containers == self.copies
 
 
 def _copy_of_content(value: Any) -> Any:
-    """Return a deep copy of a message as plain containers, for comparison. Fields that differ between runs are left
-    out.
+    """Return a deep copy of a message as tuples, lists and dicts, so that later changes of the message can be detected.
+    Fields that differ between runs are left out.
 
     Objects become pairs of class and fields, so that equal copies mean equal messages of the same classes.
     """
@@ -646,8 +667,8 @@ def _copy_of_content(value: Any) -> Any:
 
 
 def _container(value: Any) -> Any:
-    """Return the dict or list that holds the content of a value; for a dataclass, its fields. Return None for other
-    values.
+    """Return the dict or list that holds the content of a value: a dict or list itself, or the fields of a dataclass
+    instance. Return None for any other value.
     """
     kind = type(value)
     if kind is dict or kind is list:
@@ -656,7 +677,7 @@ def _container(value: Any) -> Any:
 
 
 def _same(old_marks: Sequence[Mapping[str, Any]], new_marks: Sequence[Mapping[str, Any]]) -> int:
-    """Return the length of the common prefix of two lists of recorded messages."""
+    """Return the number of messages at the beginning of two lists of recorded messages that are equal in both."""
     for number, (old, new) in enumerate(zip(old_marks, new_marks, strict=False)):
         if old is not new and old != new:
             return number
@@ -668,7 +689,9 @@ def _same(old_marks: Sequence[Mapping[str, Any]], new_marks: Sequence[Mapping[st
 
 
 class RequestToSend:
-    """Model request before it is sent, for a search in the response cache or in a recorded run."""
+    """Model request that is not sent yet, in the forms in which the response cache and a recorded run are searched for
+    a response.
+    """
 
     def __init__(self, number: int, model: str, params: ModelRequestParams) -> None:
         self.number = number
@@ -677,13 +700,13 @@ class RequestToSend:
 
     @cached_property
     def messages(self) -> list[dict[str, Any]]:
-        """Messages of the request in recorded form, without fields that differ between runs."""
+        """Messages of the request in recorded form. Fields that differ between runs, such as times, are left out."""
         return [whole(message) for message in self._params.messages]
 
     @cached_property
     def digest(self) -> str:
-        """Hash of everything that the model receives: settings, instructions, tools, output and messages. The agent's
-        name is not included.
+        """Hash of everything that the model receives with the request: settings, instructions, tools, output type and
+        messages. The agent's name is not included.
 
         The model is identified with its address, and headers by their literal text: a gateway may answer depending on
         them.
@@ -696,15 +719,15 @@ class RequestToSend:
 
 
 class ResponseSource(Protocol):
-    """Protocol for a source of responses that is asked before the model, such as the response cache."""
+    """Protocol for a source of model responses that is asked before the model, such as the response cache."""
 
     async def find(self, sent: RequestToSend) -> Mapping[str, Any] | None:
-        """Return the response to a request in recorded form; None if the source has none, so that the model is
+        """Return the response to a request in recorded form. Return None if the source has none; the model is then
         asked.
         """
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Store a new response of a model, if the source stores responses."""
+        """Store a new response that the model has sent, if this source stores responses."""
 
 
 # --- model errors ----------------------------------------------------------------------------------------------------
@@ -739,7 +762,8 @@ MOST_BODY = 8_000
 
 @contextmanager
 def keepable_errors() -> Iterator[None]:
-    """Reduce a model error that is raised inside the block to data that may be recorded; see `make_keepable`.
+    """Remove from a model error that is raised inside the block everything that must not be recorded; see
+    `make_keepable`.
 
     Headers are removed, because they identify accounts.
     """
@@ -751,8 +775,8 @@ def keepable_errors() -> Iterator[None]:
 
 
 def make_keepable(error: ModelAPIError) -> None:
-    """Remove from a model error, in place, everything that must not be recorded: headers, secrets, and the end of a
-    long body.
+    """Remove from a model error, in place, everything that must not be recorded: HTTP headers, secrets, and the end of
+    a long response body.
     """
     # Reduce the error in place, because its class and traceback must stay.
     fields = vars(error)
@@ -772,8 +796,8 @@ _UNREADABLE = (AttributeError, IndexError, KeyError, TypeError)
 
 @contextmanager
 def readable_replies(model: str) -> Iterator[None]:
-    """Convert the error of a pydantic-ai adapter that cannot read a malformed response to `UnexpectedModelBehavior`
-    with a clear message.
+    """Convert the error that pydantic-ai raises when it cannot read a provider's malformed response to
+    `UnexpectedModelBehavior` with a clear message.
 
     Errors from a user's own model are not converted, because their traceback is more useful.
 
@@ -803,7 +827,9 @@ def _is_from_adapter(error: BaseException) -> bool:
 
 @contextmanager
 def errors_as_raised() -> Iterator[None]:
-    """Convert the recorded error of a model request to the class that pydantic-ai raises for a live request."""
+    """Convert the recorded error of a model request, raised inside the block, to the class that pydantic-ai raises for
+    a live request. Other errors stay unchanged.
+    """
     try:
         yield
     except OperationError as error:
@@ -814,7 +840,8 @@ def errors_as_raised() -> Iterator[None]:
 
 
 def _as_raised(error: OperationError) -> Exception:
-    """Return the error of pydantic-ai for a recorded error with an HTTP status. Return any other error unchanged.
+    """Return the recorded error of a model request with an HTTP status as an error of pydantic-ai's class. Return any
+    other error unchanged.
 
     The class name alone is not enough: pydantic-ai creates the classes of errors with status and category dynamically,
     under the name of the category.

@@ -1,4 +1,4 @@
-"""State of a running agent turn: its operation keys, its budget, and the current tool call."""
+"""State of an agent turn that is running: the keys of its operations, its budget, and the current tool call."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WRITE: ContextVar[Write | None] = ContextVar("divebook_write", default=None)
 
 @dataclass
 class AgentTurn:
-    """State of one run of an agent inside a step."""
+    """State of one turn of an agent inside a step, while the turn is running."""
 
     context: TurnContext
     record: RequestRecord
@@ -99,7 +99,7 @@ class AgentTurn:
 
     @property
     def unknown_tools(self) -> list[str]:
-        """Names of tools that the latest response calls although the request did not offer them."""
+        """Names of tools that the latest model response calls although the request did not offer them."""
         parameters = self.latest_parameters
         if parameters is None:
             return [*self.call_counts]
@@ -107,7 +107,7 @@ class AgentTurn:
         return [name for name in self.call_counts if name not in offered]
 
     def call(self, tool_call_id: str) -> CallPlace:
-        """Return the place in the log of a tool call in the latest response.
+        """Return the place in the log of a tool call that the latest model response requests.
 
         Ids are unique within one response (`divebook.agents.request_record`).
         """
@@ -115,7 +115,7 @@ class AgentTurn:
         return CallPlace(self, f"{name}{SECOND}" if name in self.deferred else name)
 
     def count(self, tool: str, most: int | None) -> None:
-        """Count a call of a tool. `most` is the maximum number of calls of the tool in this turn.
+        """Count a call of a tool in this turn. `most` is the maximum number of calls of the tool; None for no maximum.
 
         Raises
         ------
@@ -129,8 +129,8 @@ class AgentTurn:
             raise ToolFailed(f"{tool} is used up: it may be called {most} times, go on with what you have")
 
     def without_credentials(self, value: Any, what: str) -> Any:
-        """Return plain data with credentials replaced by ``[redacted]``, unless the policy allows credentials. `what`
-        describes the data in the warning.
+        """Return plain data with credentials replaced by ``[redacted]``, and log a warning. If the policy allows
+        credentials, only named secrets are replaced. `what` describes the data in the warning.
 
         A warning is logged once per turn for each source of a redacted credential, because a tool may need the value.
         """
@@ -148,8 +148,8 @@ class AgentTurn:
         return cleaned_value
 
     def share(self, tool: str, recorded: Mapping[str, Any] | None, *, is_again: bool) -> Mapping[str, Any] | None:
-        """Return the bounds for one of several tasks that a response delegates at once; None if the response delegates
-        a single task.
+        """Return the bounds for one of several tasks that a model response delegates at once. Return None if the
+        response delegates a single task, or if the turn has no budget.
 
         The rest of the budget is divided among the calls of the response. `recorded` is the recorded share of this
         call, and the calls beside it get the same. A task that failed and is run again gets a share of the current
@@ -169,7 +169,8 @@ class AgentTurn:
 
     @asynccontextmanager
     async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:
-        """Wait until the budget admits a request, and reserve its maximum consumption for the duration of the block.
+        """Wait until the turn's budget has room for a model request. Reserve the maximum consumption `reserved` of the
+        request during the block, and count what its failed attempts have consumed.
 
         A request that the log already has does not wait.
         """
@@ -187,7 +188,9 @@ class AgentTurn:
                     self.budget.spend(self.context.consumed_by_failures(key))
 
     def key(self, name: str) -> str:
-        """Return a unique operation key for a name. If the name was used before in this turn, a number is appended."""
+        """Return an operation key for a name that is unique in this turn. If the name was used before, a number is
+        appended.
+        """
         self._counts[name] += 1
         number = self._counts[name]
         return name if number == 1 else f"{name}#{number}"
@@ -195,7 +198,7 @@ class AgentTurn:
 
 @dataclass(slots=True)
 class CallPlace:
-    """Place of a tool call in the log."""
+    """Place of a tool call in the log: the turn, and the name of the call inside the turn."""
 
     turn: AgentTurn
     name: str
@@ -208,23 +211,28 @@ class CallPlace:
 
     @property
     def key(self) -> str:
-        """Key of the call's operation."""
+        """Operation key of the tool call within its turn."""
         return f"tool-{self.name}"
 
     @property
     def repeated_call(self) -> str | None:
-        """Name of the first attempt of a call that is made again after a person's approval; None for other calls."""
+        """Name of the first attempt of this tool call, if the tool deferred the first attempt until a person approved
+        it. None for any other call.
+        """
         name, suffix, _ = self.name.partition(SECOND)
         return name if suffix else None
 
     @property
     def setting(self) -> Setting | None:
-        """Setting that is recorded with the call: the approval rule that allowed the call; None without a rule."""
+        """Setting that is recorded with the tool call: the approval rule that allowed it. None if no rule was
+        needed.
+        """
         return Setting({"rule": self.rule}) if self.rule else None
 
 
 def present() -> AgentTurn | None:
-    """Return the agent turn of the current task; None outside of a turn, and in a thread without the turn's event loop.
+    """Return the agent turn that the current task belongs to. Return None outside of a turn, and in a thread that does
+    not run the turn's event loop.
 
     A thread started by a tool inherits the context variable, but has another event loop or none.
     """
@@ -238,7 +246,9 @@ def present() -> AgentTurn | None:
 
 
 def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
-    """Return the consumption of a recorded response for a budget: calls, tokens, and cost in nanodollars."""
+    """Return the number of calls (1), the tokens and the cost in nanodollars that a recorded response consumed, for a
+    budget.
+    """
     from divebook.agents.request_record import usage_of  # already loaded: only code that reads a log runs without it
 
     usage = usage_of(response)
@@ -247,8 +257,8 @@ def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
 
 
 def count_spent(spent: Mapping[str, int]) -> None:
-    """Add the consumption of a delegated task to the budget of the current turn. The task ended before this process
-    resumed the turn.
+    """Add the consumption of a delegated task, which ended before this process resumed the turn, to the budget of the
+    current turn. Do nothing without a budget.
     """
     turn = present()
     if turn is not None and turn.budget is not None:
@@ -280,7 +290,9 @@ _SCALARS = str, bytes, int, float, complex, type(None)
 
 @contextmanager
 def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
-    """Warn if a tool call inside the block changes the dependencies ``ctx.deps``, at most once per turn and tool."""
+    """Log a warning if a tool call inside the block changes the agent's dependencies ``ctx.deps``, because such changes
+    are not recorded. Warn at most once per turn and tool.
+    """
     old_state = None if tool in turn.changing else seen_in(deps)
     yield
     new_state = None if old_state is None else seen_in(deps)
@@ -295,12 +307,12 @@ def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
 
 
 class _TooMuchError(Exception):
-    """Signal that an object is too large or too deep to be compared."""
+    """Signal that an object is too large or too deeply nested to be copied and compared."""
 
 
 def seen_in(deps: Any) -> Any:
-    """Return a comparable copy of an object's public state; None if the object is immutable, or too large to
-    compare.
+    """Return a copy of the public state of an agent's dependencies, to detect later changes. Return None if they are
+    immutable, or cannot be copied within the limits of size and depth.
     """
     if isinstance(deps, _SCALARS):
         return None
@@ -320,8 +332,8 @@ def _copy(value: Any, budget: Iterator[int], depth: int) -> Any:
 
 
 def _parts(value: Any, *, is_whole: bool) -> list[Any] | None:
-    """Return the values inside a collection or object, for comparison; None for an object that is compared by
-    identity.
+    """Return the values inside a collection or object, for comparison. Return None for an object without visible
+    fields, which is compared by identity.
     """
     if isinstance(value, list | tuple | set | frozenset):
         return list(value)

@@ -48,7 +48,8 @@ FORMS = (
 
 @dataclass
 class ScriptedModel:
-    """Model that returns the replies of a script, one per request. The last reply is repeated.
+    """Model that returns the replies of a script, one per request. After the end of the script, the last reply is
+    repeated.
 
     A reply is a text, or describes an action of a model with tools: it calls tools, returns data, thinks, or fails
     (`divebook.agents.scripted`). Without replies, the answer is a note that explains how to configure a real model.
@@ -127,7 +128,7 @@ class ScriptedModel:
         return cls(**written)
 
     def reply(self, prompt: str) -> str:
-        """Return the next reply of a script in which all replies are texts.
+        """Return the next reply of a script whose replies are all texts.
 
         Raises
         ------
@@ -143,11 +144,12 @@ class ScriptedModel:
 
     @cached_property
     def is_texts(self) -> bool:
-        """True if all replies in the script are texts."""
+        """True if all replies in the script are texts, without tool calls, errors or other actions."""
         return not self.turns and all(isinstance(reply, str) for reply in self._replies)
 
     def turn(self, run_id: str, number: int | None = None) -> int:
-        """Return the number of a turn. Turns are numbered from 0 in the order in which they begin.
+        """Return the number of the agent turn with this run id. Turns are numbered from 0 in the order in which they
+        begin.
 
         Parameters
         ----------
@@ -161,7 +163,7 @@ class ScriptedModel:
         return self._numbers[run_id]
 
     def answer(self, prompt: str, run_id: str | None, answered: int) -> ScriptedReply:
-        """Return the reply to a request, for a script that contains more than texts.
+        """Return the scripted reply to a model request. Used for a script whose replies are not all texts.
 
         Parameters
         ----------
@@ -195,7 +197,7 @@ class ScriptedModel:
         return current.failures[min(failed, len(current.failures) - 1)]
 
     def _single(self) -> list[Round]:
-        """Return the replies for requests outside of turns, one per request."""
+        """Return the scripted replies for requests outside of turns, in order, with one entry per request."""
         return [rounds[0] for rounds in self._rounds if rounds] if self.turns else self._rounds[0]
 
 
@@ -227,7 +229,7 @@ class ScriptedReply:
 
     @classmethod
     def read(cls, written: WrittenReply) -> ScriptedReply:
-        """Parse a reply of a script.
+        """Parse one reply of a script from its written form.
 
         Raises
         ------
@@ -265,8 +267,8 @@ class ScriptedReply:
 
 
 async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -> ScriptedReply:
-    """Call the function of a reply, if the reply is a function, and return the function's reply. Return any other reply
-    unchanged.
+    """Return the reply to a request. If the scripted reply is a function, call it with the prompt and return the reply
+    that it returns; any other reply is returned unchanged.
 
     Parameters
     ----------
@@ -291,7 +293,9 @@ async def made_for(reply: ScriptedReply, prompt: str, messages: Sequence[Any]) -
 
 
 def _takes_messages(function: ReplyFunction) -> bool:
-    """Return True if the function of a reply takes two arguments: the prompt and the messages."""
+    """Return True if a function that creates a reply takes the prompt and the messages. Return False if it takes only
+    the prompt.
+    """
     parameters = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     by_position = [parameter for parameter in parameters if parameter.kind in kinds]
@@ -300,7 +304,9 @@ def _takes_messages(function: ReplyFunction) -> bool:
 
 
 class Round(NamedTuple):
-    """Replies of a script to one request: errors, each raised once, then the reply to the repeated request."""
+    """All replies of a script to one request. Each error fails one attempt of the request; the reply after the errors
+    answers it.
+    """
 
     failures: tuple[ScriptedReply, ...]
     reply: ScriptedReply | None
@@ -308,8 +314,8 @@ class Round(NamedTuple):
 
 
 def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
-    """Group the replies of a script by request. An error and the following reply belong to the same request, which is
-    repeated after the error.
+    """Group the replies of a script by request. Errors belong to the same request as the reply after them, because the
+    request is repeated after an error.
     """
     rounds: list[Round] = []
     failures: list[ScriptedReply] = []
@@ -323,7 +329,9 @@ def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
 
 
 def _together(replies: Sequence[ScriptedReply], written: WrittenReply) -> ScriptedReply:
-    """Merge several replies into one reply with several tool calls."""
+    """Merge several scripted replies, written as a list, into one reply that makes all their tool calls. Raise
+    `SetupError` for a reply that cannot be merged.
+    """
     if not replies or any(reply.error is not None or reply.output for reply in replies):
         raise SetupError(f"a list within a script is calls side by side, not {written!r}; write [{{call: ...}}, ...]")
     calls = tuple(call for reply in replies for call in reply.calls)

@@ -54,8 +54,8 @@ _CATEGORIES: Mapping[int, type[_Category]] = {
 
 
 class ScriptedFunction(FunctionModel):
-    """pydantic-ai model that answers from a `ScriptedModel`. Its usage is the usage stated in the script, not an
-    estimate.
+    """pydantic-ai model that answers from a `ScriptedModel`. Each response consumes the tokens and cost that the script
+    states.
     """
 
     def __init__(self, script: ScriptedModel) -> None:
@@ -90,7 +90,9 @@ class ScriptedFunction(FunctionModel):
         model_request_parameters: ModelRequestParameters,
         write: Write,
     ) -> ModelResponse:
-        """Return the script's reply to a request, and pass its words to `write` one at a time."""
+        """Return the script's reply to a request. Its words are passed to `write` one at a time before, as if they were
+        streamed.
+        """
         response = await self.request(messages, model_settings, model_request_parameters)
         for index, (word, part) in enumerate(_pieces(response)):
             if index and self.script.pace is not None:
@@ -100,14 +102,14 @@ class ScriptedFunction(FunctionModel):
 
     @property
     def reserved(self) -> Reserved:
-        """Consumption of the next request, as stated in the script."""
+        """Maximum tokens and cost of the next request, as stated in the script."""
         tokens = sum(self.script.usage.get(name, 0) for name in ("input_tokens", "output_tokens"))
         return Reserved(tokens, int(Decimal(str(self.script.price)) * NANODOLLARS))
 
 
 def _pieces(response: ModelResponse) -> Iterator[tuple[str, str]]:
-    """Yield the words of a response, each with the kind of response part: text, thinking, or the arguments of a tool
-    call.
+    """Yield the words of a response, as in a streamed response. Each word comes with the kind of response part that it
+    belongs to: text, thinking, or the arguments of a tool call.
     """
     for part in response.parts:
         match part:
@@ -121,14 +123,16 @@ def _pieces(response: ModelResponse) -> Iterator[tuple[str, str]]:
 
 
 def written_arguments(call: ToolCallPart) -> str:
-    """Return the arguments of a tool call as JSON text, in the form in which the model wrote them."""
+    """Return the arguments of a tool call as JSON text. Text that the model itself has written stays unchanged."""
     if isinstance(call.args, str):
         return call.args
     return call.args_as_json_str() if call.args else ""
 
 
 def _position(messages: Sequence[ModelMessage]) -> tuple[str | None, int]:
-    """Return the run id of a request's turn, and the number of responses so far in the turn."""
+    """Return the run id of the turn that a request belongs to, and the number of responses in the turn so far. Outside
+    of a turn, return None and 0.
+    """
     run_id = messages[-1].run_id
     return run_id, 0 if run_id is None else sum(message.run_id == run_id for message in _responses(messages))
 
@@ -138,7 +142,8 @@ def _responses(messages: Sequence[ModelMessage]) -> list[ModelResponse]:
 
 
 def _parts(reply: ScriptedReply, info: AgentInfo, number: int) -> list[ModelResponsePart]:
-    """Convert a scripted reply to message parts of pydantic-ai.
+    """Convert a scripted reply to the parts of a pydantic-ai response: thoughts, text, tool calls and structured
+    output.
 
     Parameters
     ----------
@@ -157,7 +162,8 @@ def _parts(reply: ScriptedReply, info: AgentInfo, number: int) -> list[ModelResp
 
 
 def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePart:
-    """Return structured output in the form that the agent expects: a call of the agent's output tool, or text.
+    """Return scripted structured output in the form that the agent expects: as a call of the agent's output tool, or as
+    text.
 
     Providers accept only objects as arguments. Another answer is wrapped in the single argument of its output tool. A
     script contains the answer itself, which is wrapped here. A script that contains the arguments is accepted if only
@@ -180,8 +186,8 @@ def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePar
 
 
 def _wrapper(tool: ToolDefinition) -> str | None:
-    """Return the name of the argument in which an output tool wraps a value that is not an object; None if the tool
-    takes the object itself.
+    """Return the name of the single argument in which an output tool takes a value that is not an object. Return None
+    if the arguments of the tool are the fields of the object itself.
 
     pydantic-ai wraps types that are not objects in this way, and this module wraps JSON schemas that are not objects.
     """
@@ -191,7 +197,9 @@ def _wrapper(tool: ToolDefinition) -> str | None:
 
 
 def _failure(reply: ScriptedReply) -> Exception:
-    """Return the error that a scripted request raises. With a status, the error is like a provider's HTTP error."""
+    """Return the error that a scripted request raises. If the reply has an HTTP status, the error is like that of a
+    provider.
+    """
     if reply.status is None:
         return RuntimeError(reply.error)
     category = _CATEGORIES.get(reply.status, exceptions.ModelServerError if reply.status >= 500 else None)

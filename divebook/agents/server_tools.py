@@ -26,15 +26,8 @@ from divebook.questions.question import CLARIFICATION, EXPIRED
 from divebook.text.redaction import logger, shared
 from divebook.workflow.dialect import TOOLS
 from divebook.workflow.json_schemas import require_possible_schema
-from divebook.workflow.servers import (
-    IF_NOT_READ_ONLY,
-    Answers,
-    CallOutcome,
-    Discovered,
-    Elicit,
-    OfferedTool,
-    ToolServer,
-)
+from divebook.workflow.resources import IF_NOT_READ_ONLY
+from divebook.workflow.servers import Answers, CallOutcome, Discovered, Elicit, OfferedTool, ToolServer
 from divebook.workflow.tools import ToolFunction, ToolHints
 
 if TYPE_CHECKING:
@@ -60,7 +53,7 @@ MESSAGES = "messages"
 async def discover_tools(
     context: TurnContext, definition: AgentDefinition, servers: Sequence[ToolServer], other_names: Iterable[str]
 ) -> tuple[list[ToolFunction], str]:
-    """Return the tools of MCP servers that an agent may call, and the servers' instructions about their use.
+    """Return the tools of MCP servers that an agent may call, and the instructions of the servers about their tools.
 
     Parameters
     ----------
@@ -104,7 +97,9 @@ async def discover_tools(
 
 
 def _require_unique(chosen: Sequence[tuple[ToolServer, OfferedTool]], counts: Mapping[str, int], agent: str) -> None:
-    """Raise `SetupError` if two tools have the same name. Only the dialect `dive` forbids this."""
+    """Raise `SetupError` if two chosen tools of MCP servers, or one of them and another tool of the agent, have the
+    same name. Called only for workflows in the dialect `dive`, which forbids this.
+    """
     for server, tool in reversed(chosen):
         if counts[tool.name] > 1:
             raise SetupError(
@@ -118,8 +113,8 @@ def _is_named(tool: str, server: ToolServer, definition: AgentDefinition) -> boo
 
 
 async def _discover(context: TurnContext, server: ToolServer) -> Discovered:
-    """Ask a server for its tools and instructions, as a recorded operation. The result is recorded even if another
-    server fails.
+    """Return the tools and instructions of an MCP server. The server is asked in a recorded operation of its own, so
+    that the result is recorded even if another server fails.
     """
 
     async def call() -> Any:
@@ -132,8 +127,8 @@ async def _discover(context: TurnContext, server: ToolServer) -> Discovered:
 
 
 def server_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = False) -> ToolFunction:
-    """Return a tool function for agents that calls a tool of an MCP server. `is_shared` is True if another tool has the
-    same name.
+    """Return a tool function for agents that calls a tool of an MCP server. `is_shared` is True if another tool of the
+    agent has the same name.
     """
     hints = ToolHints(**tool.hints)
     repeatable = bool(hints.idempotent or hints.read_only)
@@ -166,8 +161,8 @@ def server_tool(server: ToolServer, tool: OfferedTool, *, is_shared: bool = Fals
 
 
 def require_sampler(context: TurnContext, name: str, server: str) -> None:
-    """Raise `SetupError` if the agent that answers a server's sampling requests has tools: text from a server must not
-    cause tool calls.
+    """Raise `SetupError` if the agent that answers the sampling requests of MCP servers has tools. The text in such a
+    request comes from a server and must not cause tool calls.
     """
     if context.sampler(name).has_hands:
         raise SetupError(
@@ -177,8 +172,8 @@ def require_sampler(context: TurnContext, name: str, server: str) -> None:
 
 
 async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer a sampling request, with which a server asks for a model response. Return the agent's answer, or the
-    error.
+    """Answer a sampling request, with which an MCP server asks for a model response during a tool call. Return the
+    agent's answer, or the reason why there is none.
 
     Parameters
     ----------
@@ -202,7 +197,7 @@ async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict
 
 
 def _recorded_request(turn: AgentTurn, agent: Sampler, key: str) -> Any:
-    """Return a function that makes an agent's model request as an operation with the given key, within the budget of
+    """Return a function that makes a model request of `agent` as an operation with the given key, within the budget of
     the turn.
     """
 
@@ -247,8 +242,8 @@ RepeatCall = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class InputRequired(Exception):  # noqa: N818 - not an error: the call is repeated with answers
-    """Exception that stops a tool call because the server needs answers first. It is not an error: the call is repeated
-    with the answers.
+    """Signal that an MCP server replied to a tool call with questions. It ends this attempt of the call without an
+    error; the call is repeated with the answers.
     """
 
     def __init__(self, outcome: CallOutcome) -> None:
@@ -267,7 +262,7 @@ _ROUND: ContextVar[_Round | None] = ContextVar("divebook_round", default=None)
 
 
 class _CallQuestions:
-    """Handler for questions that an MCP server asks while a call is running (elicitation).
+    """Handler for the questions that an MCP server asks while a tool call is running (elicitation).
 
     The call stays open while it waits for an answer, so its step cannot be parked.
     """
@@ -283,7 +278,9 @@ class _CallQuestions:
         """Key of the unanswered question."""
 
     async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """Return the answer to a question of the server: from a person, or for a sampling request from an agent."""
+        """Return the answer to a request of the server: a question is answered by a person, a sampling request by an
+        agent. After too many requests, return a refusal.
+        """
         self._remaining -= 1
         if self._remaining < 0:
             return {"action": CANCEL, "error": _TOO_MUCH.format(MOST_ASKED)}
@@ -302,15 +299,17 @@ class _CallQuestions:
         return answer
 
     async def withdraw(self) -> None:
-        """Withdraw the question that is still open, because the call has ended and an answer could not reach the
-        server.
+        """Withdraw the question that a person has not answered yet, because the tool call has ended and the answer
+        could not reach the server.
         """
         if self._open is not None:
             await self._place.turn.context.withdraw(self._open)
 
 
 def _elicitation_handler(tool: ToolFunction) -> Elicit | None:
-    """Return a handler for questions that the server asks during the current tool call; None outside of a turn."""
+    """Return a handler for questions that the MCP server of a tool asks during the current call. Return None outside of
+    an agent's turn, where no question can be asked.
+    """
     place = CALL.get()
     return None if place is None else _CallQuestions(tool, place)
 
@@ -320,7 +319,7 @@ def _has_expired(question: Question | None) -> bool:
 
 
 def _result(outcome: CallOutcome) -> Any:
-    """Convert the outcome of a server's tool call to the result for the model.
+    """Convert the outcome of an MCP server's tool call to the result that the model gets.
 
     Raises
     ------
@@ -352,8 +351,8 @@ def _shown(part: Any) -> Any:
 async def answer_questions(
     place: CallPlace, tool: ToolFunction, payload: dict[str, Any], again: RepeatCall
 ) -> dict[str, Any]:
-    """Answer the questions with which a server replied to a call, and repeat the call with the answers, until the
-    server returns a result. Return that result.
+    """Answer the questions with which an MCP server replied to a tool call, and repeat the call with the answers.
+    Continue until the server replies with a result, and return that result.
 
     Each round is a call of its own.
     """
@@ -387,8 +386,8 @@ async def answer_questions(
 async def elicit(
     context: TurnContext, tool: ToolFunction, request: Mapping[str, Any], key: str, *, within: float | None = None
 ) -> dict[str, Any]:
-    """Ask a person a question of a server; return the person's answer in the form of the MCP protocol: accept, decline
-    or cancel.
+    """Ask a person a question of an MCP server. Return the person's answer in the form of the MCP protocol: accept,
+    decline or cancel.
 
     Parameters
     ----------

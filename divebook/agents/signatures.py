@@ -40,8 +40,8 @@ Call = Callable[[ToolFunction, Mapping[str, Any]], Awaitable[Any]]
 
 
 def library_tool(tool: ToolFunction, call: Call) -> Tool[Any]:
-    """Convert a tool function to a tool of pydantic-ai. Each call of the tool passes the tool function and the
-    arguments by name to `call`.
+    """Convert a divebook tool function to a tool of pydantic-ai. When the model calls the tool, `call` gets the tool
+    function and the arguments by name.
 
     Parameters that the engine supplies (``idempotency_key``) are hidden from the model.
 
@@ -88,7 +88,9 @@ as long as the code object.
 
 
 def _filling(schema: Mapping[str, Any]) -> Any:
-    """Return a validator of arguments that adds the default values of a JSON schema for missing arguments."""
+    """Return a validator of tool arguments that adds the default value of each missing argument, as declared in a JSON
+    schema.
+    """
     properties = schema.get("properties", {}).items()
     defaults = {
         name: property_schema["default"] for name, property_schema in properties if "default" in property_schema
@@ -98,8 +100,8 @@ def _filling(schema: Mapping[str, Any]) -> Any:
 
 
 def _shape(wrapper: Any) -> Hashable:
-    """Return a hashable value that changes whenever the JSON schema of a function would change; None if a part of the
-    function cannot be hashed.
+    """Return a hashable value that is equal for functions with the same JSON schema, to cache the schema. Return None
+    if a part of the function cannot be hashed, such as a default value.
 
     A string annotation may refer to another class after a notebook cell has run again, so the resolved type is part of
     it.
@@ -116,12 +118,16 @@ def _shape(wrapper: Any) -> Hashable:
 
 
 def _explicit_description(tool: ToolFunction) -> str | None:
-    """Return the description of a tool if it differs from the docstring; None lets pydantic-ai use the docstring."""
+    """Return the description of a tool if it differs from the docstring of its function. Otherwise return None, so that
+    pydantic-ai uses the docstring.
+    """
     return tool.description if tool.description != (inspect.getdoc(tool.function) or "") else None
 
 
 def _copy_signature(wrapper: Any, function: Callable[..., Any]) -> None:
-    """Copy the signature and metadata of a function to a wrapper. Parameters that the engine supplies are left out."""
+    """Copy the signature and metadata of a function to a wrapper of it. The parameter that the engine supplies,
+    ``idempotency_key``, is left out.
+    """
     signature = signature_of(function)
     parameters = [parameter for name, parameter in signature.parameters.items() if name != IDEMPOTENCY_KEY]
     wrapper.__signature__ = signature.replace(parameters=parameters)
@@ -139,7 +145,8 @@ _DEEPEST = 50
 
 
 def plain_result(result: Any) -> Any:
-    r"""Convert the result of a tool to plain data. Files and `ToolReturn` objects stay objects.
+    r"""Convert the result of a tool to plain data that can be recorded. Files and `ToolReturn` objects keep their
+    class.
 
     Values that JSON lacks are converted by `divebook.events.codec.json_form`: NaN, NaT and infinities become null,
     dates ISO 8601, numbers of numpy and pandas numbers, a frame a list of records. Bytes become text if they are UTF-8,
@@ -160,7 +167,9 @@ def plain_result(result: Any) -> Any:
 
 
 def is_readable(result: Any) -> bool:
-    """Return False if the class of a result cannot be inspected, as for a dead `weakref.proxy`."""
+    """Return True if the class of a tool's result can be inspected. Return False if inspection raises an error, as for
+    a dead `weakref.proxy`.
+    """
     try:
         isinstance(result, dict)
     except BaseException:  # noqa: BLE001 - see above
@@ -169,7 +178,9 @@ def is_readable(result: Any) -> bool:
 
 
 def _is_content(result: Any) -> bool:
-    """Return True for a result that pydantic-ai sends to the model as content: a file, or a list of files and texts."""
+    """Return True if pydantic-ai sends the result of a tool to the model as content: a file, or a list that contains
+    files. Return False for plain data.
+    """
     try:
         parts = result if isinstance(result, list) else [result]
         return any(isinstance(part, BinaryContent | FileUrl | UploadedFile | ToolReturn) for part in parts)
@@ -178,7 +189,9 @@ def _is_content(result: Any) -> bool:
 
 
 def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """Convert a value to plain data. If the value cannot be converted as a whole, convert its parts one by one."""
+    """Convert a value to plain JSON data. If the value cannot be converted as a whole, convert its items or fields one
+    by one.
+    """
     try:
         data = _ANY.dump_python(value, mode="json", fallback=_converted)
         json.dumps(data, allow_nan=False)  # raises for a number that is not finite
@@ -213,7 +226,7 @@ def _each_part(value: Any, above: tuple[int, ...]) -> Any:
 
 
 def _converted(value: Any) -> Any:
-    """Return the JSON form of a value; if the value has none, a text with its type and its string form."""
+    """Return the JSON form of a value. If the value has none, return a string with its type and its string form."""
     try:
         data = json_form(value)
         storable(data, "result")
@@ -248,8 +261,8 @@ _ANY_VALUE = TypeAdapter[Any](Any)
 
 
 def shortened(result: Any, most: int) -> Any:
-    r"""Return the result of a tool in the form for the model. If its text is longer than `most` characters, keep only
-    the beginning and the end.
+    r"""Return the result of a tool as the model gets it. A text of more than `most` characters is cut to its beginning
+    and end; a file that is too large is replaced by a description.
 
     Examples
     --------
@@ -304,7 +317,9 @@ _ARGUMENTS = arguments_part("", "").partition(":")[0]
 
 
 class ToolNames:
-    """Translation between the real tool names of one request and the names that are sent to the provider."""
+    """Translation of the tool names in one model request, because providers do not accept every name. Each name that is
+    not accepted gets a replacement.
+    """
 
     def __init__(self, safe: Mapping[str, str]) -> None:
         self._safe = safe
@@ -312,7 +327,9 @@ class ToolNames:
 
     @classmethod
     def of(cls, params: ModelRequestParams) -> ToolNames | None:
-        """Return the translation for the tools and tool calls in a request; None if the provider accepts all names."""
+        """Return the translation for all tools and tool calls in a model request. Return None if the provider accepts
+        all their names.
+        """
         parameters = params.model_request_parameters
         names = {tool.name for tool in (*parameters.function_tools, *parameters.output_tools)}
         names |= {name for message in params.messages for part in message.parts if (name := _tool_of(part))}
@@ -320,7 +337,7 @@ class ToolNames:
         return cls(safe) if safe else None
 
     def sent(self, params: ModelRequestParams) -> ModelRequestParams:
-        """Return a copy of a request with the translated tool names."""
+        """Return a copy of a model request with each real tool name replaced by the name that the provider accepts."""
         return ModelRequestParams(
             params.model_id,
             messages=[_renamed(message, self._safe) for message in params.messages],
@@ -349,11 +366,13 @@ class ToolNames:
         return replace(parameters, **changed)
 
     def answered(self, response: ModelResponse) -> ModelResponse:
-        """Return a copy of a response with the real tool names."""
+        """Return a copy of a model response with the replaced tool names changed back to the real ones."""
         return _renamed(response, self._real)
 
     def written(self, write: Write) -> Write:
-        """Wrap a function that receives streamed text, so that the function receives the real tool names."""
+        """Wrap a function that receives the text of a streamed response, so that the function gets the real
+        tool names.
+        """
 
         def renamed(text: str, part: str) -> None:
             kind, _, name_and_call = part.partition(":")
@@ -364,7 +383,8 @@ class ToolNames:
 
 
 def safe_names(names: Iterable[str]) -> dict[str, str]:
-    """Return a replacement for each tool name that providers do not accept, by the real name.
+    """Return a dict from each tool name that providers do not accept to its unique replacement. Accepted names are not
+    in the dict.
 
     Examples
     --------
@@ -399,13 +419,15 @@ def _with_digest(name: str, cleaned: str, used_names: set[str]) -> str:
 
 
 def _tool_of(part: Any) -> str | None:
-    """Return the tool name in a message part; None if the part has no tool name."""
+    """Return the tool name in a message part that is a tool call or a tool result. Return None for other parts."""
     name = getattr(part, "tool_name", None)
     return name if isinstance(name, str) else None
 
 
 def _renamed(message: M, names: Mapping[str, str]) -> M:
-    """Return a copy of a message in which the tool names of calls and results are replaced."""
+    """Return a copy of a message in which the tool names of calls and results are replaced according to `names`. Other
+    names stay.
+    """
     parts: list[Any] = [*message.parts]
     for number, part in enumerate(parts):
         if (name := names.get(_tool_of(part) or "")) is not None:

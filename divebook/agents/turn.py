@@ -27,7 +27,7 @@ SPENT = "spent"
 
 
 class Answer(NamedTuple):
-    """Answer of an agent: a text, and for structured output a value."""
+    """Answer of an agent: its text, and the value if the output is structured."""
 
     text: str
     value: Any
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AgentTask:
-    """Task for an agent: prompt, content, expected output and conversation."""
+    """Task that an agent carries out in one turn: prompt, content, expected type of the answer, and conversation."""
 
     prompt: str
     content: Sequence[Mapping[str, Any]] = ()
@@ -58,15 +58,17 @@ class AgentTask:
     """Bounds that the delegating agent assigns to this task, in addition to the agent's own bounds."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields that are recorded and compared on replay, by name. Empty fields are left out, except the
-        prompt.
+        """Return those fields of the task that are recorded and compared on replay, by name. Empty fields are left out,
+        except the prompt.
         """
         fields = {"prompt": self.prompt, "content": self.content, "context": self.context, "thread": self.thread}
         return {name: value for name, value in fields.items() if value or name == "prompt"}
 
 
 class Sampler(Protocol):
-    """Protocol for an agent that answers sampling requests of MCP servers. `divebook.agents.Agent` implements it."""
+    """Protocol for an agent that answers sampling requests, with which MCP servers ask for a model response.
+    `divebook.agents.Agent` implements it.
+    """
 
     @property
     def model_name(self) -> str:
@@ -74,21 +76,25 @@ class Sampler(Protocol):
 
     @property
     def has_hands(self) -> bool:
-        """True if the agent may use tools. Such an agent must not answer sampling requests."""
+        """True if the agent may use tools. Such an agent must not answer sampling requests of MCP servers."""
 
     @property
     def retry(self) -> Retry:
-        """Retry policy of model requests."""
+        """Retry policy of the agent's model requests."""
 
     def with_settings(self, *, temperature: float | None = None, max_tokens: int | None = None) -> Self:
-        """Return a copy with another temperature or token limit. None keeps the current setting."""
+        """Return a copy of the agent with another temperature or token limit. None keeps the current setting."""
 
     async def respond(self, prompt: str, operation: RunOperation, *, context: Sequence[Mapping[str, Any]] = ()) -> str:
-        """Answer a prompt with a single model request, which `operation` makes and records."""
+        """Answer a prompt with a single model request and return the answer. `operation` makes and records the
+        request.
+        """
 
 
 class OperationOptions(TypedDict, total=False):
-    """Optional keyword arguments of `TurnContext.operation`; see `divebook.runtime.context.StepContext.operation`."""
+    """Optional keyword arguments of `TurnContext.operation`. They are described at
+    `divebook.runtime.context.StepContext.operation`.
+    """
 
     setting: Setting | None
     usage: Callable[[Any], Mapping[str, int]]
@@ -100,7 +106,9 @@ class OperationOptions(TypedDict, total=False):
 
 
 class QuestionOptions(TypedDict, total=False):
-    """Optional keyword arguments of `TurnContext.question`; see `divebook.runtime.context.StepContext.interrupt`."""
+    """Optional keyword arguments of `TurnContext.question`. They are described at
+    `divebook.runtime.context.StepContext.interrupt`.
+    """
 
     data: Mapping[str, Any] | None
     schema: Mapping[str, Any] | None
@@ -131,15 +139,14 @@ class TurnContext(Protocol):
 
     @property
     def qualifies_tools(self) -> bool:
-        """True if tools of several MCP servers may have the same name; each is then prefixed with the name of its
-        server.
+        """True if tools of several MCP servers may have the same name. The name of each such tool is then prefixed with
+        the name of its server.
 
         If False, an agent cannot use two tools with the same name.
         """
 
     def sampler(self, name: str) -> Sampler:
-        """Return the agent of the environment that answers the sampling requests of MCP servers; `name` is the agent's
-        name.
+        """Return the agent of the environment that is called `name`, to answer the sampling requests of MCP servers.
 
         Raises
         ------
@@ -148,10 +155,12 @@ class TurnContext(Protocol):
         """
 
     def recorded_type(self, key: str) -> str | None:
-        """Return the operation type recorded under a key; None if the log has no operation there."""
+        """Return the type of the operation that the log has under a key of this turn. Return None if the log has no
+        such operation.
+        """
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return the total consumption of the failed attempts of an operation, from the log."""
+        """Return the tokens and cost that the failed attempts of an operation consumed together, from the log."""
 
     async def operation(
         self,
@@ -163,7 +172,9 @@ class TurnContext(Protocol):
         retry: Retry | None = None,
         **options: Unpack[OperationOptions],
     ) -> Any:
-        """Run a function as an operation: return the recorded result, or call the function, with retries."""
+        """Run a function as a recorded operation. Return the recorded result if the log has one; otherwise call the
+        function, with retries.
+        """
 
     async def call(
         self,
@@ -176,8 +187,8 @@ class TurnContext(Protocol):
         setting: Setting | None,
         done: Callable[[Any], Any],
     ) -> Any:
-        """Run a tool call as an operation: return the recorded result, or make the call with the tool's retries, time
-        limit and concurrency limit.
+        """Run a tool call as a recorded operation. Return the recorded result if the log has one; otherwise make the
+        call with the tool's retries, time limit and concurrency limit.
 
         `parameters` are recorded in the log. `call` makes the call and must call `invoke` inside.
         """
@@ -188,55 +199,63 @@ class TurnContext(Protocol):
         """
 
     async def question(self, kind: str, text: str, *, key: str, **options: Unpack[QuestionOptions]) -> Question:
-        """Ask a person; return the question with its answer."""
+        """Ask a person and wait for the answer; return the question with its answer."""
 
     async def withdraw(self, key: str) -> None:
-        """Withdraw an open question: the question expires, and its default becomes the answer."""
+        """Withdraw the open question with a key: it expires, and its default becomes the answer."""
 
     def recorded_question(self, key: str) -> Question | None:
-        """Return the question recorded under a key, with its answer if there is one; None if the log has no question
-        there.
+        """Return the question that the log has under a key, with its answer if there is one. Return None if the log has
+        no such question.
         """
 
     def began_at(self, key: str) -> datetime:
-        """Return the start time of the operation recorded under a key, which the log must have."""
+        """Return the start time of the operation that the log has under a key. The log must have it."""
 
     def recorded_digest(self, key: str) -> str | None:
-        """Return the recorded hash of an operation's setting; None if the log has no operation or no setting there."""
+        """Return the hash of the setting that the log has for the operation with a key. Return None if the log has no
+        such operation, or no setting for it.
+        """
 
     async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the recorded parameters and setting of the operation with a key, which the log must have."""
+        """Return the recorded parameters and setting of the operation that the log has under a key. The log must have
+        it.
+        """
 
     async def approve(
         self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
     ) -> Approved | Denied:
-        """Decide whether a tool call may be made, and with which arguments, by rules or by asking a person.
+        """Decide by approval rules, or by asking a person, whether a tool call may be made and with which arguments.
 
         `place` identifies the call: the question has the key ``approve-<place>``, the call ``tool-<place>``.
         """
 
     def files_of(self, tool: ToolFunction) -> FileSpellings | None:
-        """Return which arguments of a tool are file paths; None if no argument is a path."""
+        """Return the arguments of a tool that are paths of files, so that approval rules can compare the files. Return
+        None if no argument is a path.
+        """
 
     def below(self, key: str) -> TurnContext:
-        """Return the context for the turn of an agent that runs inside a tool call. Its operation keys begin with the
-        call's key.
+        """Return the context for the turn of an agent that runs inside the tool call with this key. The operation keys
+        of the inner turn begin with the call's key.
         """
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for a future that a concurrent call of the step completes. Return False if no such call is running any
-        more.
+        """Wait for `change`, a future that another concurrent call of the step completes. Return True then, or False if
+        no other call is running that could complete it.
         """
 
     async def alone(self) -> None:
-        """Wait until no other call of the step is running: each has ended or waits for an external event."""
+        """Wait until no other concurrent call of the step is running: each has ended or waits for an external event."""
 
     def open_call(self) -> AbstractContextManager[None]:
-        """Return a context manager for a tool call that waits for an answer: the call stays open and is not unwound."""
+        """Return a context manager for a running tool call that waits for an answer. Inside its block, the engine does
+        not suspend the step, because the call could not be continued later.
+        """
 
     def calling(self) -> AbstractContextManager[None]:
-        """Return a context manager that counts one more running call inside its block. The step is parked only when all
-        counted calls wait.
+        """Return a context manager that counts one more running call of the step inside its block. The engine suspends
+        the step only when every counted call waits for an external event.
         """
 
 
@@ -248,7 +267,7 @@ T = TypeVar("T")
 
 
 async def side_by_side(context: TurnContext, calls: Sequence[Awaitable[T]]) -> list[T]:
-    """Run several calls concurrently; return their results in the order of the calls.
+    """Run several calls of a turn concurrently. Return their results in the order of the calls.
 
     Wait until all calls have ended. If calls raised errors, raise the error of the first failed call in that order.
     """

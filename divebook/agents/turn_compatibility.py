@@ -1,4 +1,5 @@
-"""Resumption of an agent's turn after the agent was changed.
+"""Resumption of an agent's turn whose agent was changed in the meantime: comparison of the settings, and the choice to
+finish or to start again.
 
 The setting of a request (model, instructions, tools, output) is recorded next to the request and not compared on
 replay. A corrected model name or another model setting therefore does not affect a resumed turn. Other instructions,
@@ -37,7 +38,8 @@ _TOOL = TypeAdapter(ToolDefinition)
 
 @dataclass
 class TurnCompatibility:
-    """Comparison of an agent's current setting with the setting that was recorded when the turn began.
+    """Comparison of the current setting of an agent (instructions, tools, output) with the setting that was recorded
+    when the turn began.
 
     Parameters
     ----------
@@ -54,8 +56,8 @@ class TurnCompatibility:
     can_finish: bool = True
 
     async def check(self, request: Described) -> None:
-        """Compare the first request of the turn with the recorded one; raise an error to stop the agent loop if the
-        setting differs.
+        """Compare the setting of the turn's first request with the recorded setting. If they differ, note the
+        differences and raise an error that stops the agent loop.
 
         Raises
         ------
@@ -84,8 +86,8 @@ Begin = Callable[[TurnContext, TurnCompatibility | None, Mapping[str, Any]], Awa
 
 
 async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_replace_tools: bool) -> dict[str, Any]:
-    """Run a turn and return its result. If the agent has changed since the turn began, ask a person whether to finish
-    the turn with the original agent or to start again.
+    """Run a turn and return its result. If the agent was changed after the turn began, ask a person whether to finish
+    the turn with the agent's original setting or to start the turn again.
 
     The first attempt compares settings. After a change the answer of the person decides: FINISH runs the loop once more
     at the same place with the original setting; ANEW runs it below ``anew-1/``, where no request is recorded yet. The
@@ -118,8 +120,8 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
 async def _ask(
     place: TurnContext, key: str, compatibility: TurnCompatibility, recorded_question: Question | None
 ) -> Question:
-    """Ask a person how to continue a turn whose agent has changed. A question that the log already has is asked with
-    its recorded wording.
+    """Ask a person how to continue a turn whose agent was changed; return the question with the answer. A question that
+    is in the log already is asked with its recorded wording.
     """
     if recorded_question is not None:
         return await place.question(AGENT_CHANGED, recorded_question.question, key=key, data=recorded_question.data)
@@ -135,7 +137,7 @@ async def _ask(
 
 
 def _changes(old_setting: Mapping[str, Any], new_setting: Mapping[str, Any]) -> list[str]:
-    """Return the differences between two settings of an agent, as texts for people."""
+    """Return the differences between two settings of an agent (instructions, tools, output), as texts for people."""
     old_tools = _tools(old_setting)
     new_tools = _tools(new_setting)
     common_tools = [name for name in old_tools if name in new_tools]
@@ -155,12 +157,13 @@ def _tools(setting: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _schemas(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON schemas of the tools' arguments in a setting, by tool name."""
+    """Return the JSON schemas of the arguments of each tool in an agent's setting, by tool name."""
     return {name: tool["parameters_json_schema"] for name, tool in _tools(setting).items()}
 
 
 class OriginalTurn(AbstractCapability[Any]):
-    """Capability that sends requests with the instructions and tools that the agent had when the turn began.
+    """Capability that sends the requests of a turn with the instructions and tools that the agent had when the turn
+    began, although the agent was changed since.
 
     Parameters
     ----------
@@ -185,8 +188,8 @@ class OriginalTurn(AbstractCapability[Any]):
 
 
 def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[Any]:
-    """Return a copy of a tool that accepts the arguments that were valid when the turn began, so that recorded calls
-    can be replayed.
+    """Return a tool that also accepts the arguments that were valid when the turn began, so that recorded calls can be
+    replayed. A tool whose parameters have not changed is returned unchanged.
 
     Recorded calls are not validated against the current form. New calls must be valid in it.
     """
@@ -209,8 +212,8 @@ def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[A
 
 
 def placeholders(setting: Mapping[str, Any], current_tools: Mapping[str, Any]) -> list[Tool[Any]]:
-    """Return substitutes for tools that no longer exist, so that their recorded results can be replayed. New calls of
-    these tools fail.
+    """Return a substitute for each tool that the turn began with and that no longer exists, so that recorded results
+    can be replayed. New calls of a substitute fail.
     """
     tools: list[Tool[Any]] = []
     for name, tool in _tools(setting).items():

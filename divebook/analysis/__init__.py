@@ -1,1 +1,1 @@
-"""The past of executions, read from their logs: as spans, as DataFrames, as a picture, as totals."""
+"""Analysis of recorded executions: DataFrames of one log or of many executions, and the timeline picture."""

@@ -1,4 +1,4 @@
-"""DataFrames of the requests, messages, tool calls and costs of agents, in fixed columns."""
+"""DataFrames of the model requests, messages, tool calls and costs of agents, with fixed columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from divebook.projections.spans import Span, spans_of
 
 By: TypeAlias = Literal["agent", "model", "tool", "step"]
 FREE: Mapping[str, int] = {"cost": 0}
-"""Consumption of an answer from an agent's cache: the cost is known to be 0."""
+"""Consumption of a response from an agent's cache: its cost is known to be 0."""
 
 _WHERE: Columns = {
     "path": Column(TEXT, "the path it is on", "span.path"),
@@ -33,7 +33,7 @@ _WHERE: Columns = {
 
 
 def _of_span(columns: Columns) -> Columns:
-    """Convert columns of spans to columns of rows that have a span."""
+    """Convert column definitions made for spans, so that they fit rows that have their span in the attribute `span`."""
 
     def value(name: str, column: Column) -> Callable[[Any], Any]:
         if callable(column.value):
@@ -45,7 +45,7 @@ def _of_span(columns: Columns) -> Columns:
 
 
 class _MessageRow(NamedTuple):
-    """A message of a request."""
+    """Row of `messages_frame`: one message, and the model request that contains it."""
 
     view: RequestView
     message: CallMessage
@@ -80,7 +80,9 @@ MESSAGE_COLUMNS: Columns = {
 
 @documented(MESSAGE_COLUMNS)
 def messages_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per message of each request and its response; a message that was sent again appears again.
+    """Return one row per message of each model request and its response.
+
+    A message that was sent in several requests has several rows.
 
     `divebook.Execution.conversation` has each message once.
     """
@@ -101,7 +103,9 @@ class _UsageRow(NamedTuple):
 
 
 def _of_request(column: Column) -> Column:
-    """Convert a column of consumption to a column of requests; a cached request consumes nothing."""
+    """Convert the definition of a tokens or cost column, so that it fits rows that are model requests. A request
+    answered from a cache counts as free.
+    """
     value_of = cast("Callable[[Any], Any]", column.value)
     return column._replace(
         value=lambda view: value_of(_UsageRow(FREE if view.cached and not view.usage else view.usage))
@@ -130,7 +134,7 @@ MODEL_CALL_COLUMNS: Columns = {
 
 @documented(MODEL_CALL_COLUMNS)
 def model_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per request to a model, in the order in which they started.
+    """Return one row per model request, in the order in which the requests started.
 
     `divebook.Execution.requests` has the complete requests, with exactly the messages that were sent.
     """
@@ -138,7 +142,9 @@ def model_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
 
 
 def _of_call(columns: Columns) -> Columns:
-    """Convert columns of spans to columns of tool calls; values are missing for calls that have not started."""
+    """Convert column definitions made for spans, so that they fit rows that are tool calls. For a tool call that never
+    started, the values are missing.
+    """
 
     def value(column: Column) -> Callable[[Any], Any]:
         value_of = cast("Callable[[Any], Any]", column.value)
@@ -188,31 +194,33 @@ TOOL_CALL_COLUMNS: Columns = {
 def tool_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
     """Return one row per tool call that a model requested, in the order of the requests.
 
-    A tool has no cost of its own: the cost is that of agents to which the call delegated work.
+    A tool itself costs nothing. The cost is the cost of the agents to which the tool call delegated work.
     """
     return frame(TOOL_CALL_COLUMNS, tool_calls_in(spans_of(events)))
 
 
-# --- costs -----------------------------------------------------------------------------------------------------------
+# --- costs ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _UsageSum:
-    """Consumption of one agent, model, tool or step."""
+    """Total consumption (tokens and cost) of one agent, model, tool or step."""
 
     name: str
     requests: int = 0
     cached: int = 0
     calls: int = 0
-    spent: dict[str, int] = field(default_factory=dict)
+    amounts: dict[str, int] = field(default_factory=dict)
 
     @property
     def usage(self) -> Mapping[str, int]:
-        """Known consumption: a cost of 0 if all answers came from a cache, else empty without requests."""
-        return self.spent or (FREE if self.cached and not self.requests else {})
+        """Total tokens and cost of the model requests. If all responses came from a cache, only a cost of 0; an empty
+        mapping if there were no requests.
+        """
+        return self.amounts or (FREE if self.cached and not self.requests else {})
 
     def add(self, usage: Mapping[str, int]) -> None:
-        self.spent = {name: self.spent.get(name, 0) + usage.get(name, 0) for name in {**self.spent, **usage}}
+        self.amounts = {name: self.amounts.get(name, 0) + usage.get(name, 0) for name in {**self.amounts, **usage}}
 
 
 COST_COLUMNS: Columns = {
@@ -226,10 +234,10 @@ COST_COLUMNS: Columns = {
 
 @documented(COST_COLUMNS)
 def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd.DataFrame:
-    """Return one row per agent, model, tool or step, the most expensive first; without events up to sequence number
-    `after`.
+    """Return one row with the total tokens and cost of each agent, model, tool or step, the most expensive first.
 
-    The cost of a tool is that of agents to which its calls delegated work. It is in the rows of these agents as well.
+    Operations that started up to event `after` are left out. The cost of a tool is the cost of the agents to which its
+    calls delegated work; the rows of these agents contain this cost too.
     """
     spans = spans_of(events)
     sums: dict[str, _UsageSum] = {}
@@ -243,25 +251,25 @@ def costs_frame(events: Iterable[Event], by: By = "agent", after: int = 0) -> pd
     for call in calls:
         name = {"agent": call.agent, "step": call.view.span.step}.get(by, call.tool)
         _count_call(of(name), call, is_tool=by == "tool")
-    return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.spent.get("cost", 0)))
+    return frame(COST_COLUMNS, sorted(sums.values(), key=lambda one: -one.amounts.get("cost", 0)))
 
 
 @dataclass(slots=True)
 class ModelSum(_UsageSum):
-    """Consumption of one model by one agent."""
+    """Total consumption (tokens and cost) of one model by one agent."""
 
     model: str = ""
 
     @property
     def agent(self) -> str:
-        """The agent that called the model; empty if it is not known."""
+        """Name of the agent that called the model; an empty string if the agent is not known."""
         return self.name
 
 
 def sums_by_model(events: Iterable[Event], after: int = 0) -> list[ModelSum]:
-    """Return the consumption of each model by each agent of a log, in the order of the first calls.
+    """Return the total consumption of each pair of agent and model in a log, in the order of their first requests.
 
-    Calls that started up to sequence number `after` are not included.
+    Requests that started up to event number `after` are not included.
     """
     sums: dict[tuple[str, str], ModelSum] = {}
     for view in _began_after(after, requests_of(events)):

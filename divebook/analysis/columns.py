@@ -1,7 +1,8 @@
-"""Construction of DataFrames with fixed columns, each with a dtype, a meaning and a value; the entry point to pandas.
+"""Construction of DataFrames with fixed columns. Each column has a dtype, a description and a function for its values.
 
-An empty frame has the same columns as a full one. Absent values are missing: ``NaN`` for texts and costs, ``<NA>`` for
-numbers, ``NaT`` for times. Times are UTC, costs US dollars.
+pandas is used here first; other modules make their frames with these functions. An empty frame has the same columns as
+a full one. Absent values are missing: ``NaN`` for texts and costs, ``<NA>`` for numbers, ``NaT`` for times. Times are
+UTC, costs US dollars.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ MONEY = "float64"
 
 
 class Column(NamedTuple):
-    """One column of a frame."""
+    """Column of a DataFrame: dtype, description, and the function or attribute that returns its values."""
 
     dtype: str
     meaning: str
@@ -51,7 +52,10 @@ Columns: TypeAlias = Mapping[str, Column]
 
 
 def frame(columns: Columns, rows: Iterable[Any]) -> pd.DataFrame:
-    """Return a frame with exactly these columns, and a row for each object; objects are read once, in their order."""
+    """Return a DataFrame with the columns that `columns` defines, and one row per object in `rows`.
+
+    The objects are read once, in their order.
+    """
     values = [
         column.value if callable(column.value) else attrgetter(column.value or name) for name, column in columns.items()
     ]
@@ -66,7 +70,9 @@ def frame(columns: Columns, rows: Iterable[Any]) -> pd.DataFrame:
 
 
 def frame_of_table(columns: Columns, table: Any) -> pd.DataFrame:
-    """Return a frame with exactly these columns; `table` provides each column as a whole."""
+    """Return a DataFrame with the columns that `columns` defines. `table` is an object that returns all values of one
+    column at a time.
+    """
     arrays = {name: whole_column(column, name, table) for name, column in columns.items()}
     return pd.DataFrame(
         {name: pd.Series(each, dtype=each.dtype, copy=False) for name, each in arrays.items()}, copy=False
@@ -74,17 +80,19 @@ def frame_of_table(columns: Columns, table: Any) -> pd.DataFrame:
 
 
 def whole_column(column: Column, name: str, table: Any) -> Any:
-    """Return a column that a table provides as a whole."""
+    """Return all values of one column, from the table object that computes them."""
     return column.value(table) if callable(column.value) else getattr(table, column.value or name)
 
 
 def utc(microseconds: Any) -> pd.Series:
-    """Convert an array of log times (microseconds) to a column of times."""
+    """Convert an array of times in microseconds since 1970 to a Series of UTC times."""
     return pd.Series(microseconds.view("M8[us]")).dt.tz_localize("UTC")
 
 
 def documented(columns: Columns) -> Callable[[MakerT], MakerT]:
-    """Return a decorator that appends a table of the columns to a function's docstring."""
+    """Return a decorator that appends a table of a DataFrame's columns (name, dtype, content) to the docstring of the
+    function that makes the DataFrame.
+    """
 
     def add(make: MakerT) -> MakerT:
         rows = [("column", "dtype", "content"), *((name, each.dtype, each.meaning) for name, each in columns.items())]
@@ -97,7 +105,7 @@ def documented(columns: Columns) -> Callable[[MakerT], MakerT]:
     return add
 
 
-# --- columns that several frames have ------------------------------------------------------------------------------
+# --- columns that several frames have ---------------------------------------------------------------------------------
 
 
 def _consumed(name: str) -> Callable[[Any], int | None]:
@@ -134,7 +142,7 @@ CONSUMED: Columns = {
 
 
 def moment(microseconds: int | None) -> datetime | None:
-    """Convert a log time (microseconds) to a datetime."""
+    """Convert a time in microseconds since 1970 to a datetime; None stays None."""
     return None if microseconds is None else to_datetime(microseconds)
 
 
@@ -154,7 +162,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 class UserColumn(NamedTuple):
-    """A column that a user adds, with the path to its values.
+    """Column that a user adds to a DataFrame, with the path to its values.
 
     Examples
     --------
@@ -169,7 +177,8 @@ class UserColumn(NamedTuple):
 
     @classmethod
     def of(cls, name: str, path: str) -> Self:
-        """Return the column of a path: names, ``[0]``, ``["a key"]`` and ``*`` for each entry of a list or mapping.
+        """Create a column that a user adds, from the text of its path: names, ``[0]``, ``["a key"]``, and ``*`` for
+        each entry of a list or mapping.
 
         Raises
         ------
@@ -189,7 +198,8 @@ class UserColumn(NamedTuple):
         return cls(name, parts[0].name, tuple(parts[1:]))
 
     def value_in(self, value: Any) -> Any:
-        """Return the value at the end of the path; None if it does not exist.
+        """Follow the path of this column inside a value, and return the value found there; None if the path does not
+        exist in the value.
 
         With ``*`` the result is a flat list, in which None stands for an entry without the value.
         """
@@ -219,8 +229,8 @@ def _below(value: Any, part: Part) -> Iterable[Any]:
 
 
 def inferred_column(values: Sequence[Any]) -> pd.Series:
-    """Return values as a column of booleans, integers, numbers or texts if all values have that type, else of
-    objects.
+    """Convert a list of values to a pandas Series. Its dtype is boolean, integer, float or string if all present values
+    have that type, else object.
     """
     present = [value for value in values if value is not None]
     for kinds, dtype in _TYPES:
@@ -233,7 +243,7 @@ def _fits(value: Any) -> bool:
     return type(value) is not int or value in _INT64
 
 
-# --- cumulative operations on the rows of a table --------------------------------------------------------------------
+# --- cumulative operations on the rows of a table ---------------------------------------------------------------------
 #
 # Each row belongs to a group, and some rows are flagged. `latest` and `running_count` look, for each row, at the
 # flagged rows of the same group up to that row. For example:
@@ -252,12 +262,16 @@ ROW = np.int32
 
 
 def none(length: int) -> Numbers:
-    """Return an array of `NONE` that uses no memory."""
+    """Return an array of `length` elements that are all `NONE` (no row). It is a view of a single element, so that it
+    needs no memory.
+    """
     return np.broadcast_to(ROW(NONE), length)
 
 
 def latest(groups: Numbers, flags: Numbers) -> Numbers:
-    """Return, for each row, the latest flagged row of the same group up to it; NONE without one."""
+    """Return, for each row, the number of the last row up to it that is in the same group and has a true flag; `NONE`
+    if there is none.
+    """
     if not flags.any():
         return none(len(groups))
     order = np.argsort(groups, kind="stable")
@@ -270,7 +284,9 @@ def latest(groups: Numbers, flags: Numbers) -> Numbers:
 
 
 def running_count(groups: Numbers, flags: Numbers) -> Numbers:
-    """Return, for each row, the number of flagged rows of the same group up to it."""
+    """Return, for each row, the number of rows up to and including it that are in the same group and have a true
+    flag.
+    """
     order = np.argsort(groups, kind="stable")
     counts = np.empty(len(order), dtype=np.int64)
     sums = np.cumsum(flags[order])
@@ -281,7 +297,9 @@ def running_count(groups: Numbers, flags: Numbers) -> Numbers:
 
 
 def since(groups: Numbers, flags: Numbers, starts: Numbers) -> Numbers:
-    """Return, for each row, the number of flagged rows of the same group after the row in `starts`."""
+    """Return, for each row, the number of rows of its group with a true flag that come after the row number in
+    `starts`, up to and including the row; 0 where `starts` is `NONE`.
+    """
     if not flags.any():
         return np.zeros(len(groups), dtype=np.int64)
     counts = running_count(groups, flags)
@@ -289,20 +307,22 @@ def since(groups: Numbers, flags: Numbers, starts: Numbers) -> Numbers:
 
 
 def _begins(groups: Numbers) -> Numbers:
-    """Return the rows at which a new group starts; rows must be ordered by group."""
+    """Return a boolean array that is True at each row whose group differs from the group of the row before. The rows
+    must be sorted by group.
+    """
     return np.concatenate([np.ones(min(len(groups), 1), dtype=bool), groups[1:] != groups[:-1]])
 
 
-# --- concatenation of the parts of a column, which come page by page --------------------------------------------------
+# --- concatenation of the parts of a column, which are read page by page ----------------------------------------------
 
 
 def joined(parts: list[Numbers]) -> Numbers:
-    """Merge arrays of numbers into one."""
+    """Join arrays of numbers to one array; an empty list gives an empty array."""
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
 
 
 def coded(parts: list[Any]) -> Any:
-    """Merge dictionary arrays into one."""
+    """Join Arrow dictionary arrays of strings to one array with one common dictionary."""
     kind = pa.dictionary(pa.int32(), pa.string())
     if parts and pa.types.is_null(parts[0].type):
         return pa.nulls(len(parts[0]), kind)
@@ -310,9 +330,9 @@ def coded(parts: list[Any]) -> Any:
 
 
 def chunked(parts: list[Any], kind: Any, length: int) -> Any:
-    """Merge the parts of a column; a part without values is given by its length.
+    """Join the parts of an Arrow column. A part given as an integer stands for that many missing values.
 
-    A column without any value uses no memory.
+    A column without any value needs no memory.
     """
     if all(isinstance(part, int) or part.null_count == len(part) for part in parts):
         return pa.chunked_array([pa.nulls(length)])
@@ -320,14 +340,16 @@ def chunked(parts: list[Any], kind: Any, length: int) -> Any:
 
 
 def known_numbers(numbers: Any) -> tuple[Numbers, Numbers]:
-    """Return integers with 0 for missing ones, and a mask of the present ones; without any value both use no memory."""
+    """Convert an Arrow array of integers to a NumPy array with 0 for missing values, and a boolean array that is True
+    for the present values.
+    """
     if numbers.null_count == len(numbers):
         return np.broadcast_to(np.int64(0), len(numbers)), np.broadcast_to(np.False_, len(numbers))
     return numbers.fill_null(0).to_numpy(), numbers.is_valid().to_numpy()
 
 
 def flags(flagged: Any) -> Numbers:
-    """Return booleans with False for missing values."""
+    """Convert an Arrow array of booleans to a NumPy array, with False for missing values."""
     if flagged.null_count == len(flagged):
         return np.broadcast_to(np.False_, len(flagged))
     values: Numbers = flagged.fill_null(False).to_numpy()  # noqa: FBT003 - Arrow's own
@@ -335,23 +357,29 @@ def flags(flagged: Any) -> Numbers:
 
 
 def coded_are(coded: Any, test: Callable[[str], bool]) -> Numbers:
-    """Return which coded texts pass a test; missing texts do not."""
+    """Return a boolean array that is True for each string of an Arrow dictionary array for which `test` returns True.
+    Missing strings give False.
+    """
     passes = np.array([*(test(name) for name in coded.dictionary.to_pylist()), False], dtype=bool)
     matches: Numbers = passes[coded.indices.fill_null(len(passes) - 1).to_numpy()]
     return matches
 
 
 def or_missing(coded: Any) -> Any:
-    """Replace empty coded texts by missing ones."""
+    """Replace the empty strings in an Arrow dictionary array by missing values."""
     names = pa.array([name or None for name in coded.dictionary.to_pylist()], pa.string())
     return pa.DictionaryArray.from_arrays(coded.indices, names)
 
 
 def taken_rows(coded: Any, rows: Numbers) -> Any:
-    """Return the coded texts of some rows, missing for NONE."""
+    """Return, for each number in `rows`, the string in that row of an Arrow dictionary array; missing where the row
+    number is `NONE`.
+    """
     return coded.take(pa.array(rows, mask=rows == NONE))
 
 
 def whole(numbers: Numbers, present: Numbers) -> Any:
-    """Return integers as a nullable column of pandas; `present` masks the values that are not missing."""
+    """Convert a NumPy array of integers to a pandas integer array that can lack values; `present` is True for the
+    values that are not missing.
+    """
     return pd.arrays.IntegerArray(numbers.astype(np.int64, copy=False), ~present)

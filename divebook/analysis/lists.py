@@ -1,6 +1,7 @@
-"""DataFrames of executions, questions and queues of a store, and of results about one run such as its critical path.
+"""DataFrames of the executions, questions and queues of a store, and of results about one run such as its critical
+path.
 
-`divebook.analysis.store` has the frames of the logs of many executions.
+`divebook.analysis.store` makes the frames from the logs of many executions.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from divebook.runtime.queueing import attempts_made
 from divebook.store import EventStore, ExecutionRecord
 from divebook.store.leases import QueuedExecution, WorkerRecord
 
-# --- queues --------------------------------------------------------------------------------------------------------
+# --- queues -----------------------------------------------------------------------------------------------------------
 
 
 NOBODY = "nobody there can run it"
@@ -58,7 +59,7 @@ INTERRUPTED = "it was interrupted too often, each time before it made progress"
 
 
 class QueueLine:
-    """An execution in a queue, with the facts of its row and of the workers."""
+    """Execution that waits in a queue, with the workers that can run it and the reasons why others cannot."""
 
     def __init__(
         self, environment: Environment, queued: QueuedExecution, workers: list[WorkerRecord], *, withheld: bool
@@ -81,7 +82,7 @@ class QueueLine:
 
     @property
     def why(self) -> str | None:
-        """Why it does not run: workers skip it, or none of them can run it; None if one can."""
+        """Reason why no worker runs the queued execution; None if a worker can run it."""
         if self.withheld:
             return self._paused or INTERRUPTED
         if self.workers:
@@ -89,7 +90,7 @@ class QueueLine:
         return "; ".join([NOBODY, *(f"{name}: {reason}" for name, reason in self.reasons.items())])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the line as plain data."""
+        """Return the queued execution and its workers as plain data."""
         data = asdict(self._queued)
         data["status"] = self.status
         data["due"] = None if self.due is None else self.due.isoformat()
@@ -103,7 +104,7 @@ class QueueLine:
 
 
 def queue_lines(environment: Environment, workers: list[WorkerRecord]) -> Iterator[QueueLine]:
-    """Yield the waiting executions in the order in which workers take them, then those that workers skip."""
+    """Yield the queued executions: first in the order in which workers take them, then the ones that workers skip."""
     for withheld in (False, True):
         for queued in environment.queued(withheld=withheld):
             yield QueueLine(environment, queued, workers, withheld=withheld)
@@ -125,18 +126,18 @@ QUEUE_COLUMNS: Columns = {
 
 @documented(QUEUE_COLUMNS)
 def queue_frame(environment: Environment) -> pd.DataFrame:
-    """Return one row per execution in a queue that has not ended, in the order in which workers take them."""
+    """Return one row per execution that waits in a queue, in the order in which workers take them."""
     return frame(QUEUE_COLUMNS, list(queue_lines(environment, environment.workers())))
 
 
-# --- results of a bulk operation over several executions -----------------------------------------------------------
+# --- results of a bulk operation over several executions --------------------------------------------------------------
 
 
 HANDLED_COLUMNS: Columns = {
     "execution_id": Column(TEXT, "``exec_...``, as it was named where the store has none of that id"),
     "before": Column(TEXT, "its status before; missing where the store has none", lambda row: row.before or None),
     "status": Column(TEXT, "the status of what came of it", lambda row: row.status or None),
-    "made": Column(TEXT, "the execution that came of it, where that is another one", lambda row: row.made or None),
+    "made": Column(TEXT, "the execution that came of it, where that is another one", lambda row: row.new_id or None),
     "error_type": Column(
         TEXT, "class of the error", lambda row: None if row.error is None else type(row.error).__name__
     ),
@@ -146,11 +147,13 @@ HANDLED_COLUMNS: Columns = {
 
 @documented(HANDLED_COLUMNS)
 def handled_frame(rows: Iterable[Any]) -> pd.DataFrame:
-    """Return one row per execution, in the order in which they were listed; see `handle_each`."""
+    """Return one row per execution on which a bulk operation such as "cancel these" ran, in the order of `rows`; see
+    `handle_each`.
+    """
     return frame(HANDLED_COLUMNS, rows)
 
 
-# --- critical path, times and retries of a run -----------------------------------------------------------------------
+# --- critical path, times and retries of a run ------------------------------------------------------------------------
 
 
 PART_COLUMNS: Columns = {
@@ -172,7 +175,9 @@ PART_COLUMNS: Columns = {
 
 @documented(PART_COLUMNS)
 def parts_frame(inspected: Inspected) -> pd.DataFrame:
-    """Return one row per part of the critical path, oldest first; the durations add up to that of the run."""
+    """Return one row per part of the critical path of a run, oldest first; the
+    durations add up to the run's duration.
+    """
     return frame(PART_COLUMNS, inspected.parts)
 
 
@@ -185,7 +190,9 @@ TIME_COLUMNS: Columns = {
 
 @documented(TIME_COLUMNS)
 def times_frame(inspected: Inspected) -> pd.DataFrame:
-    """Return one row per kind of time along the critical path, the longest first."""
+    """Return one row per kind of activity (model calls, waiting, ...) along the critical path of a run, with its total
+    time; the longest first.
+    """
     whole = max(1, inspected.duration_us)
     return frame(TIME_COLUMNS, [(kind, took, took / whole) for kind, took in inspected.spent.items()])
 
@@ -204,24 +211,24 @@ RETRY_COLUMNS: Columns = {
 
 @documented(RETRY_COLUMNS)
 def retries_frame(inspected: Inspected) -> pd.DataFrame:
-    """Return one row per failed attempt that was followed by another one."""
+    """Return one row per failed attempt at a call or step that was followed by another attempt."""
     return frame(RETRY_COLUMNS, inspected.retried)
 
 
-# --- provenance of a value -----------------------------------------------------------------------------------------
+# --- provenance of a value --------------------------------------------------------------------------------------------
 
 
 class _Row(NamedTuple):
-    teller: ProvenanceText
+    texts: ProvenanceText
     origin: ValueOrigin
 
     @property
-    def told(self) -> str:
-        return self.teller.head(self.origin)
+    def description(self) -> str:
+        return self.texts.head(self.origin)
 
 
 def _depth(row: _Row) -> int:
-    return row.teller.why.depths[row.origin.number]
+    return row.texts.why.depths[row.origin.number]
 
 
 def _calls(row: _Row) -> list[int]:
@@ -238,7 +245,7 @@ WHY_COLUMNS: Columns = {
         "origin.kind",
     ),
     "name": Column(TEXT, "the variable, or ``inputs.NAME``", lambda row: row.origin.name or None),
-    "value": Column(ANYTHING, "its value", lambda row: opened(row.teller.why.value(row.origin), lenient=True)),
+    "value": Column(ANYTHING, "its value", lambda row: opened(row.texts.why.value(row.origin), lenient=True)),
     "event": Column(COUNT, "the event that says so", "origin.sequence"),
     "path": Column(TEXT, "the path of its step", lambda row: row.origin.path or None),
     "step": Column(TEXT, "the step that set it, or after which was chosen", lambda row: row.origin.step or None),
@@ -247,33 +254,37 @@ WHY_COLUMNS: Columns = {
     "calls": Column(ANYTHING, "the events with which calls of its step began", _calls),
     "reads": Column(ANYTHING, "numbers of the values that went into it", lambda row: list(row.origin.reads)),
     "because": Column(ANYTHING, "numbers of the choices that it depends on", lambda row: list(row.origin.because)),
-    "told": Column(TEXT, "the same in words"),
+    "told": Column(TEXT, "the same in words", "description"),
 }
 
 
 @documented(WHY_COLUMNS)
 def why_frame(why: ProvenanceTree) -> pd.DataFrame:
-    """Return one row for each value and choice in the provenance of a value, the value itself first."""
-    teller = ProvenanceText(why)
-    return frame(WHY_COLUMNS, [_Row(teller, origin) for origin in why.origins])
+    """Return one row per value and choice that contributed to a value (its provenance). The first row is the value
+    itself.
+    """
+    texts = ProvenanceText(why)
+    return frame(WHY_COLUMNS, [_Row(texts, origin) for origin in why.origins])
 
 
-# --- results of the rows of a frame, of steps with `Each` and `Rows` -------------------------------------------------
+# --- results of the rows of a frame, of steps with `Each` and `Rows` --------------------------------------------------
 
 
 def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame:
-    """Return the results of rows by position, with the column ``error``; of a step with several visits those of the
-    latest.
+    """Return the results of a step that runs over the rows of a frame (``Each: Rows``), indexed by row position. The
+    column ``error`` has the error of each failed row.
+
+    If the step was visited several times, the results of the latest visit are returned.
 
     Parameters
     ----------
     log_and_step
-        A log, and the name of a step; None for the only step with rows.
+        The events of a log, and the name of a step; None for the only step with rows.
 
     Raises
     ------
     NotFoundError
-        The step has no rows that have ended.
+        The step does not exist or has no completed rows.
     SetupError
         Several steps have rows, and the name is None.
     """
@@ -296,7 +307,7 @@ def rows_frame(log_and_step: tuple[Iterable[Event], str | None]) -> pd.DataFrame
     return outcome
 
 
-# --- trials --------------------------------------------------------------------------------------------------------
+# --- trials -----------------------------------------------------------------------------------------------------------
 
 
 TRIAL_COLUMNS: Columns = {
@@ -315,21 +326,25 @@ TRIAL_COLUMNS: Columns = {
 
 @documented(TRIAL_COLUMNS)
 def trial_frame(trial: StepTrial) -> pd.DataFrame:
-    """Return one row for the recorded result, and one for each try."""
+    """Return a DataFrame that compares the results of a trial: one row for the recorded result of the step, and one row
+    per new try.
+    """
     return frame(TRIAL_COLUMNS, [trial.recorded, *trial.tries])
 
 
 class _RunRow(NamedTuple):
-    """Facts of a store about one execution."""
+    """Data for one row of `runs_frame`: the record of an execution in the store, its state, and its failure if it
+    failed.
+    """
 
     record: ExecutionRecord
     state: ExecutionState | None
-    """None if its log is damaged; `check` and `show` report details."""
+    """State of the execution; None if its log is damaged. `check` and `show` report details."""
 
     failure: Failure | None
-    """Of a failed execution: the failure."""
+    """Failure of a failed execution; None for other executions."""
     damage: str | None
-    """Why its log cannot be read."""
+    """Reason why the log cannot be read; None if it can."""
 
     @property
     def started_at(self) -> datetime | None:
@@ -381,7 +396,7 @@ TELLING = ("cost", "error", "tags", "note")
 
 @documented(RUN_COLUMNS)
 def runs_frame(records: Iterable[ExecutionRecord], store: EventStore) -> pd.DataFrame:
-    """Return one row per execution of a store."""
+    """Return one row per execution of a store, with status, times, inputs, outputs, consumption and error."""
     return frame(RUN_COLUMNS, [_run_row(record, store) for record in records])
 
 
@@ -396,8 +411,8 @@ def _run_row(record: ExecutionRecord, store: EventStore) -> _RunRow:
 
 
 def _failure(record: ExecutionRecord, store: EventStore) -> Failure | None:
-    """Return the failure of a failed execution, for which its log is read; None for others, and if the log is
-    damaged.
+    """Return the failure that ended a failed execution, read from its log; None if the execution has not failed, or its
+    log is damaged.
     """
     if record.status != FAILED:
         return None
@@ -408,7 +423,7 @@ def _failure(record: ExecutionRecord, store: EventStore) -> Failure | None:
 
 
 class _Asking(NamedTuple):
-    """A question, the execution that asks it, and the time up to which its waiting is counted."""
+    """Data for one row of `questions_frame`: a question, the execution that asks it, and the current time."""
 
     execution_id: str
     question: Question
@@ -443,7 +458,7 @@ QUESTION_COLUMNS: Columns = {
 
 @documented(QUESTION_COLUMNS)
 def questions_frame(questions: Iterable[tuple[str, Question]], now_us: int | None = None) -> pd.DataFrame:
-    """Return one row per question; `questions` are pairs of execution id and question."""
+    """Return one row per question. The argument contains pairs: the id of the execution that asks, and the question."""
     now = time.time_ns() // 1000 if now_us is None else now_us
     return frame(QUESTION_COLUMNS, [_Asking(execution_id, question, now) for execution_id, question in questions])
 
@@ -456,7 +471,7 @@ _OF_FINDINGS: Mapping[str, Callable[[Any], pd.DataFrame]] = {
     "retries": retries_frame,
     "rows": rows_frame,
 }
-"""Frames of results about a log, made from these results and not from its events."""
+"""Functions that make a frame from a result about a log, by kind. They do not read the events."""
 _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
     "events": log.events_frame,
     "operations": log.operations_frame,
@@ -471,27 +486,32 @@ _OF_ONE: Mapping[str, Callable[[Iterable[Any]], pd.DataFrame]] = {
 
 
 def frame_of(kind: str, parts: Any) -> pd.DataFrame:
-    """Return a frame of one execution by its kind; `parts` are events, pairs of execution id and question, or a
-    result.
+    """Return the DataFrame of a kind (such as ``events`` or ``why``) that describes one execution.
+
+    `parts` are events, pairs of an execution id and a question, or a result such as a provenance.
     """
     return (_OF_ONE.get(kind) or _OF_FINDINGS[kind])(parts)
 
 
 class Display(Protocol):
-    """A way to show a frame that is not a table."""
+    """Interface of objects that show a DataFrame in a notebook in another form than a table."""
 
     def in_cell(self) -> bool:
-        """Show the frame in the current cell of IPython; return False if that is not possible."""
+        """Show the DataFrame in the current IPython cell. Return False if that is not possible, so that a table is
+        shown instead.
+        """
 
     def widget(self) -> Any:
-        """Return the object that marimo shows."""
+        """Return the widget that marimo shows in place of the DataFrame."""
 
 
 class RunsTable(pd.DataFrame):
-    """A frame of executions; notebooks show only informative columns, the frame has all of `RUN_COLUMNS`."""
+    """DataFrame of executions that shows only its informative columns in notebooks."""
 
     def _repr_html_(self) -> str | None:
-        """Return a table that fits into a page: the first columns, and those of `TELLING` that contain a value."""
+        """Return an HTML table of the first columns, and of those columns in `TELLING` (named because they are
+        informative) that contain a value.
+        """
         table = pd.DataFrame(self)
         if not {*SHOWN_FIRST} <= {*table}:
             return table._repr_html_()  # type: ignore[operator,no-any-return]  # pandas' own, which it does not declare
@@ -506,13 +526,17 @@ def _says_something(value: Any) -> bool:
 
 
 class ShownFrame(pd.DataFrame):
-    """A frame with its own display in notebooks; frames derived from it are ordinary ones."""
+    """DataFrame that notebooks show with a `Display` object instead of a table. DataFrames derived from it are ordinary
+    ones.
+    """
 
     _display: Display | None = None
 
     @classmethod
     def of(cls, frame: pd.DataFrame, display: Display | None) -> ShownFrame:
-        """Return a frame with a display; None shows a table."""
+        """Return a copy of a DataFrame that notebooks show with `display`; if `display` is None, notebooks show the
+        usual table.
+        """
         shown = cls(frame)
         shown._display = display
         return shown
@@ -522,15 +546,19 @@ class ShownFrame(pd.DataFrame):
             raise NotImplementedError  # IPython shows the table then
 
     def _display_(self) -> Any:
-        """Return the object that marimo shows."""
+        """Return the object that marimo shows: the widget of the display, or the DataFrame as a table if it has no
+        display.
+        """
         return pd.DataFrame(self) if self._display is None else self._display.widget()
 
 
-# --- comparison of runs ----------------------------------------------------------------------------------------------
+# --- comparison of runs -----------------------------------------------------------------------------------------------
 
 
 class _Compared(NamedTuple):
-    """A place in two runs, and the pair of runs."""
+    """Data for one row of `compared_frame`: a place (step, item, call, ...) in two compared runs, and the comparison of
+    these runs.
+    """
 
     pair: Pair
     row: Row
@@ -605,8 +633,10 @@ COMPARED_COLUMNS: Columns = {
 
 @documented(COMPARED_COLUMNS)
 def compared_frame(pairs: Iterable[Pair]) -> pd.DataFrame:
-    """Return one row per place, in the order of the first run, for each of the runs that it is compared with.
+    """Return one row per place (step, item, call, ...) of the compared runs, for each pair of runs, in the order of the
+    first run.
 
-    Steps and items repeat the consumption of the calls in them: sum over ``kind == "operation"``.
+    The rows of steps and items contain the consumption of the calls inside them again. To get totals, sum the rows with
+    ``kind == "operation"``.
     """
     return frame(COMPARED_COLUMNS, [_Compared(pair, row) for pair in pairs for row in pair.rows])

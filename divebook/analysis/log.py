@@ -1,4 +1,4 @@
-"""DataFrames of one log: one row per event, operation, item or visit to a step, in fixed columns.
+"""DataFrames of one log: one row per event, operation, item, path or visit to a step, with fixed columns.
 
 `divebook.analysis.agents` has messages and calls of agents. An empty frame has the same columns and dtypes as a full
 one. `divebook.analysis.columns` describes missing values.
@@ -68,408 +68,9 @@ from divebook.projections.spans import spans_of
 from divebook.store.history import History
 from divebook.store.pages import EventPage, Numbers, content_of, places_of
 
-# --- fields of payloads that columns need, read by Arrow without a dict for each payload -----------------------------
-
-
-TEXTS = ("operation_id", "error", "trace")
-"""Texts that differ from event to event."""
-NAMES = ("operation_type", "name")
-"""Texts that repeat."""
-NUMBERS = ("iteration_index", "duration", "visit")
-LISTED = "error_names"
-SPENT = "usage"
-GIVEN = "parameters"
-GIVEN_NAMES = ("agent", "model")
-ERROR_TYPE = "error_type"
-KINDS = {
-    **dict.fromkeys(TEXTS, pa.large_string()),
-    **dict.fromkeys((*NAMES, ERROR_TYPE, *GIVEN_NAMES), pa.dictionary(pa.int32(), pa.string())),
-    **dict.fromkeys(NUMBERS, pa.int64()),
-    SPENT: pa.bool_(),
-}
-"""The fields that are read from payloads, with the Arrow type of their column."""
-_READ = {
-    **dict.fromkeys(TEXTS, pa.large_string()),
-    **dict.fromkeys(NAMES, pa.string()),
-    **dict.fromkeys(NUMBERS, pa.int64()),
-    LISTED: pa.list_(pa.string()),
-    SPENT: pa.struct([]),
-    GIVEN: pa.struct([(name, pa.string()) for name in GIVEN_NAMES]),
-}
-"""The same fields with the types that Arrow's JSON reader uses."""
-
-
-def fields_of(page: EventPage) -> dict[str, Any]:
-    """Return fields of the payloads of a page: an array for each field, null if a payload does not contain it.
-
-    Besides `TEXTS`, `NAMES` and `NUMBERS` these are ``error_type``, the first of the error's names, ``usage``, whether
-    there is one, and `GIVEN_NAMES` of the parameters.
-
-    Raises
-    ------
-    CorruptStoreError, NewerStoreError
-        A payload cannot be read.
-    """
-    kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
-    fields_of_page = {name: kind for name, kind in _READ.items() if any(name in each.field_names for each in kinds)}
-    if not fields_of_page:
-        return {}
-    columns = _read(page, fields_of_page)
-    if columns is None:
-        columns = _decoded(page)
-    return {name: _as_column(values, KINDS[name]) for name, values in columns.items()}
-
-
-def _as_column(values: Any, kind: Any) -> Any:
-    return values.dictionary_encode() if pa.types.is_dictionary(kind) else values.cast(kind)
-
-
-def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Read fields with Arrow; return None if a payload has an old form or a field with an unexpected type."""
-    lines = page.lines()
-    parse = json.ParseOptions(
-        explicit_schema=pa.schema([*kinds.items(), (FORM, pa.int64())]), unexpected_field_behavior="ignore"
-    )
-    try:
-        options = json.ReadOptions(block_size=lines.size + 1, use_threads=False)
-        table = json.read_json(pa.BufferReader(lines), options, parse)
-    except pa.ArrowInvalid:
-        return None
-    if len(table) != len(page.types) or table[FORM].null_count < len(table):
-        return None
-    columns = {name: _declared(page, name, table[name].combine_chunks()) for name in kinds}
-    if LISTED in columns:
-        columns[ERROR_TYPE] = _first(columns.pop(LISTED))
-    if GIVEN in columns:
-        parameters = columns.pop(GIVEN)
-        columns |= {name: pc.struct_field(parameters, name) for name in GIVEN_NAMES}
-    if SPENT in columns:
-        columns[SPENT] = columns[SPENT].is_valid()
-    return columns
-
-
-def _declared(page: EventPage, name: str, values: Any) -> Any:
-    """Return a field for the events whose type declares it, with the default of the class for missing values.
-
-    Values of events whose type does not declare the field are removed, because they have another meaning there.
-    Defaults are filled in for each type separately.
-    """
-    kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
-    has = np.array([name in kind.field_names for kind in kinds], dtype=bool)[page.types.indices]
-    if values.null_count < len(values) and not has.all():
-        foreign = values.is_valid().to_numpy(zero_copy_only=False) & ~has
-        if foreign.any():
-            values = pc.if_else(pa.array(~foreign), values, pa.scalar(None, values.type))
-    for number, kind in enumerate(kinds):
-        default = next((entry.default for entry in fields(kind) if entry.name == name), None)
-        if default is not None and default is not MISSING:
-            unsaid = (page.types.indices.to_numpy() == number) & values.is_null().to_numpy(zero_copy_only=False)
-            if unsaid.any():
-                values = pc.if_else(pa.array(unsaid), pa.scalar(default, values.type), values)
-    return values
-
-
-def _first(lists: Any) -> Any:
-    """Return the first element of each list; null for an empty list."""
-    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
-    if not lengths.any():
-        return pa.nulls(len(lists), pa.string())
-    begins = np.cumsum(lengths) - lengths
-    return lists.flatten().take(pa.array(begins, mask=lengths == 0))
-
-
-def _decoded(page: EventPage) -> dict[str, Any]:
-    """Read the same fields by decoding each payload."""
-    payloads = zip(page.types.to_pylist(), page.payloads.to_pylist(), strict=True)
-    payload_data: list[Mapping[str, Any]] = [decode_payload(kind, raw).to_data() for kind, raw in payloads]
-    parameters = [each.get(GIVEN) or {} for each in payload_data]
-    return {
-        **{
-            name: pa.array([each.get(name) for each in payload_data], _READ[name])
-            for name in (*TEXTS, *NAMES, *NUMBERS)
-        },
-        ERROR_TYPE: pa.array([next(iter(each.get(LISTED) or ()), None) for each in payload_data], pa.string()),
-        SPENT: pa.array([SPENT in each for each in payload_data]),
-        # Of actions these may be anything: texts, as a column of texts makes of it.
-        **{
-            name: pa.array(pd.Series([each.get(name) for each in parameters], dtype="str"), pa.string())
-            for name in GIVEN_NAMES
-        },
-    }
-
-
-# --- a column of payloads that are decoded on access ------------------------------------------------------------------
-#
-# Compressed payloads of a long log need little memory. For pandas the column is an extension array of dicts.
-# ``frame["data"].astype(object)`` converts it to an array of numpy.
-
-
-_CODEC = "lz4"
-_MISSING = -1
-_MARKS = (TAGGED, f'"{FORM}":'.encode())
-"""Bytes in payloads whose decoded form differs from the stored one."""
-
-
-class PayloadDtype(ExtensionDtype):
-    """Dtype of a column of payloads."""
-
-    name = "payload"
-    type: ClassVar[Any] = object
-    na_value = None
-
-    @classmethod
-    def construct_array_type(cls) -> Any:
-        """Return the class of its arrays."""
-        return Payloads
-
-
-@dataclass(frozen=True, slots=True)
-class PackedPayloads:
-    """The payloads of one page, compressed."""
-
-    types: Any
-    begins: Numbers
-    content: bytes
-
-    @classmethod
-    def of(cls, page: EventPage) -> PackedPayloads:
-        """Return the compressed payloads of a page."""
-        begins = places_of(page.payloads)
-        return cls(page.types, begins - begins[0], pa.compress(content_of(page.payloads), codec=_CODEC, asbytes=True))
-
-    @property
-    def count(self) -> int:
-        """Number of payloads."""
-        return len(self.types)
-
-    def texts(self) -> Any:
-        """Return the payloads as an array of JSON texts: the stored text, or the decoded form if it differs."""
-        places = pa.py_buffer(self.begins.astype(np.int64))
-        content = self._content()
-        written = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
-        if any(mark in content for mark in _MARKS):
-            odd = pc.or_(*[pc.match_substring(written, mark) for mark in _MARKS])
-            decoded = self.opened()
-            read = [encode_shown(decoded(place)) for place in np.flatnonzero(odd).tolist()]
-            written = pc.replace_with_mask(written, odd, pa.array(read, pa.large_binary()))
-        return written.cast(pa.large_string())
-
-    def _content(self) -> bytes:
-        content: bytes = pa.decompress(self.content, int(self.begins[-1]), codec=_CODEC, asbytes=True)
-        return content
-
-    def opened(self) -> Callable[[int], Any]:
-        """Return a function that decodes the payload at a position."""
-        content = self._content()
-        types = self.types.to_pylist()
-
-        def decoded(place: int) -> dict[str, Any]:
-            raw = content[self.begins[place] : self.begins[place + 1]]
-            return decode_payload(types[place], raw).to_data()
-
-        return decoded
-
-
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """Values that a user assigned to a column."""
-
-    values: Sequence[Any]
-
-    @property
-    def count(self) -> int:
-        return len(self.values)
-
-    def opened(self) -> Callable[[int], Any]:
-        return self.values.__getitem__
-
-
-class PayloadSource:
-    """Values of a column; columns that were sliced from each other share it."""
-
-    def __init__(self, parts: Sequence[PackedPayloads | _Values]) -> None:
-        self.parts = tuple(parts)
-        self._ends = np.cumsum([part.count for part in parts], dtype=np.int64)
-        self._open: tuple[int, Callable[[int], Any]] | None = None
-
-    def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
-
-    def __getitem__(self, place: int) -> Any:
-        number = int(np.searchsorted(self._ends, place, side="right"))
-        opened_part = self._open
-        if opened_part is None or opened_part[0] != number:
-            self._open = opened_part = number, self.parts[number].opened()
-        return opened_part[1](place - int(self._ends[number]) + self.parts[number].count)
-
-    def __reduce__(self) -> Any:
-        return PayloadSource, (self.parts,)
-
-
-class Payloads(ExtensionArray):
-    """Array of dicts that are decoded on each access.
-
-    Parameters
-    ----------
-    source
-        Returns the value at a place.
-    places
-        The place of each value in `source`; -1 for a missing value.
-    """
-
-    def __init__(self, source: PayloadSource, places: Numbers) -> None:
-        self.source = source
-        self.places = places
-
-    @classmethod
-    def of(cls, parts: Sequence[PackedPayloads]) -> Payloads:
-        """Return the payloads of the pages of a log."""
-        source = PayloadSource(parts)
-        return cls(source, np.arange(len(source)))
-
-    # --- what pandas asks of an array ------------------------------------------------------------------------------
-
-    dtype = PayloadDtype()
-
-    @classmethod
-    def _from_sequence(cls, scalars: Iterable[Any], *, dtype: Any = None, copy: bool = False) -> Payloads:  # noqa: ARG003 - pandas' own
-        values = list(scalars)
-        return cls(PayloadSource([_Values(values)]), np.arange(len(values)))
-
-    @classmethod
-    def _concat_same_type(cls, to_concat: Sequence[Payloads]) -> Payloads:
-        parts: list[PackedPayloads | _Values] = []
-        places = []
-        length = 0
-        for each in to_concat:
-            places.append(np.where(each.places == _MISSING, _MISSING, each.places + length))
-            parts += each.source.parts
-            length += len(each.source)
-        return cls(PayloadSource(parts), np.concatenate(places) if places else np.arange(0))
-
-    def texts(self) -> Any:
-        """Return the payloads as an Arrow array of JSON texts, without a dict for each."""
-        whole = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
-        if len(whole) == len(self.source.parts) and np.array_equal(self.places, np.arange(len(self.source))):
-            return pa.chunked_array([part.texts() for part in whole], pa.large_string())
-        return pa.array([None if each is None else encode_shown(each).decode() for each in self], pa.large_string())
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the compressed payloads."""
-        packed = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
-        return int(self.places.nbytes + sum(len(part.content) + part.begins.nbytes for part in packed))
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, item: Any) -> Any:
-        if isinstance(item, int | np.integer):
-            return self._at(int(self.places[item]))
-        return Payloads(self.source, self.places[check_array_indexer(self, item)])
-
-    def _at(self, place: int) -> Any:
-        return None if place == _MISSING else self.source[place]
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        places = self.places[check_array_indexer(self, key)]
-        alone = isinstance(value, dict) or value is None or np.ndim(places) == 0
-        values = [value] if alone else list(value)
-        begins = len(self.source)
-        self.source = PayloadSource([*self.source.parts, _Values(values)])
-        self.places[check_array_indexer(self, key)] = begins if alone else begins + np.arange(len(values))
-
-    def __iter__(self) -> Any:
-        return map(self._at, self.places.tolist())
-
-    __hash__ = None  # type: ignore[assignment]  # as of every array
-
-    def __eq__(self, other: object) -> Any:
-        values = other if isinstance(other, Payloads | np.ndarray | list | pd.Series) else [other] * len(self)
-        return np.array([mine == its for mine, its in zip(self, values, strict=True)], dtype=bool)
-
-    def isna(self) -> Any:
-        """Return which values are missing, without decoding the others."""
-        return self.places == _MISSING
-
-    def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Payloads:
-        """Return the values at some places; with `allow_fill`, -1 stands for a missing value."""
-        rows = np.asarray(indices, dtype=np.int64)
-        if not allow_fill:
-            return Payloads(self.source, self.places.take(rows))
-        if (rows < _MISSING).any():
-            raise ValueError(f"places must not be below -1, got {rows.min()}")
-        if not pd.isna(fill_value):
-            raise ValueError(f"what is missing in a column of payloads is None, and cannot be {fill_value!r}")
-        places = self.places.take(np.maximum(rows, 0)) if len(self) else np.full(len(rows), _MISSING)
-        return Payloads(self.source, np.where(rows == _MISSING, _MISSING, places))
-
-    def copy(self) -> Payloads:
-        """Return a copy that shares the compressed payloads."""
-        return Payloads(self.source, self.places.copy())
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:  # noqa: FBT001 - numpy's own
-        values = np.empty(len(self), dtype=object)
-        values[:] = list(self)
-        return values
-
-    def __arrow_array__(self, type: Any = None) -> Any:
-        return pa.array(list(self), type)
-
-    def _formatter(self, boxed: bool = False) -> Callable[[Any], str]:  # noqa: FBT001, FBT002 - pandas' own
-        return pprint_thing if boxed else repr
-
-
-# --- a log as columns: the subjects of all events, computed at once --------------------------------------------------
-#
-# The result for each event equals that of `divebook.projections.spans.Spans.subject`, which works event by event.
-# tests/analysis/test_event_table.py compares both.
-#
-# The subject of an event (an operation, an item or a step) is identified by the row of the event that started it. For
-# example, for the rows 0 step_started, 1 iteration_started (index 0), 2 operation_started (op), 3 operation_completed
-# (op), 4 iteration_completed (index 0), 5 step_completed, the columns are: operation -1 -1 2 2 -1 -1, item -1 1 -1 -1 1
-# -1, step 0 -1 -1 -1 -1 0. Values of the starting event are then taken by row.
-
-
-PACKED_EVENTS = 10_000
-"""Events above which payloads are decoded on access.
-
-Their dicts would take several times as long as all other columns, and gigabytes for a million events.
-"""
-_ENDS = ("completed", "failed", "cancelled")
-_CHANGING = ("step_started", "step_completed", "step_failed", "step_caught", "path_failed", "path_cancelled")
-_STOPPING = ("execution_completed", "execution_failed", "execution_cancelled")
-_RUNS = "running"
-_STOPPED = "stopped"
-_DONE = "completed"
-
-
-@dataclass
-class _Step:
-    """The current step of a path."""
-
-    row: int
-    status: str = _RUNS
-    has_output: bool = False
-
-    def take(self, kind: str) -> None:
-        """Apply an event."""
-        if kind == "step_completed":
-            self.status = _DONE
-            self.has_output = True
-        elif kind == "step_failed" or self.status == _RUNS:
-            self.status = _STOPPED
-
-    def goes_on(self) -> bool:
-        """Apply a resumption; return whether the step starts again."""
-        again = self.status == _STOPPED and not self.has_output
-        if self.status == _STOPPED:
-            self.status = _RUNS if again else _DONE
-        return again
-
 
 class EventTable:
-    """Columns of the events of one log, with the subject of each event."""
+    """Table of the events of one log, with methods that compute one DataFrame column each for all rows."""
 
     def __init__(self, pages: Iterable[EventPage]) -> None:
         heads: dict[str, list[Any]] = {name: [] for name in ("sequences", "recorded_at", "types", "paths", "steps")}
@@ -501,11 +102,13 @@ class EventTable:
         return len(self.sequences)
 
     def data(self) -> Any:
-        """Return the payloads: an array of dicts for a short log."""
+        """Return the column of event payloads: an array of dicts for a short log, a compressed `Payloads` array for a
+        long one.
+        """
         return self.payloads if len(self) > PACKED_EVENTS else np.asarray(self.payloads)
 
-    def _shown(self, texts: Any) -> Any:
-        """Convert texts to a column of pandas."""
+    def _text_column(self, texts: Any) -> Any:
+        """Convert an Arrow array of strings to a pandas string column."""
         if texts.null_count == len(texts):
             texts = self._nothing
         elif isinstance(texts, pa.DictionaryArray):
@@ -515,19 +118,23 @@ class EventTable:
 
     @cached_property
     def _nothing(self) -> Any:
-        """Missing texts, one array that all columns share."""
+        """Array of only missing strings, as long as the table. All text columns without values share it to save
+        memory.
+        """
         return pa.nulls(len(self), pa.large_string())
 
     def _are(self, *kinds: str) -> Numbers:
-        """Return which events have one of these types."""
+        """Return a boolean array that is True for each event whose type is one of `kinds`."""
         matches: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
         return matches
 
-    # --- what events are about: the row in which it began, or NONE ---------------------------------------------------
+    # --- subjects of events: the row in which the subject started, or NONE -------------------------------------------
 
     @cached_property
     def _operation(self) -> Numbers:
-        """Number of each event's operation, equal for equal ids; NONE without one."""
+        """Integer for the operation of each event. Events of the same operation have equal integers; `NONE` for an
+        event without an operation.
+        """
         if self._texts["operation_id"].null_count == len(self):
             return none(len(self))
         coded = self._texts["operation_id"].dictionary_encode()
@@ -538,7 +145,9 @@ class EventTable:
 
     @cached_property
     def _call(self) -> Numbers:
-        """Row in which the operation of each event started; NONE if it had not started by then."""
+        """Number of the row in which the operation of each event first started; `NONE` for an event that comes before
+        that start or has no operation.
+        """
         starts = np.flatnonzero(self._are("operation_started"))[::-1]
         first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=ROW)  # the last stands for NONE
         first[self._operation[starts]] = starts
@@ -548,13 +157,17 @@ class EventTable:
 
     @cached_property
     def _step(self) -> Numbers:
-        """Row in which the current or latest step of each event's path started."""
+        """Number of the row in which the current step of each event's path started; `NONE` if the path has no step by
+        then.
+        """
         row = latest(self._path, self._are("step_started", "step_caught"))
         return np.where((row >= 0) & self._are("step_started")[row], row, NONE)
 
     @cached_property
     def _item_key(self) -> Numbers:
-        """A number for path and index of each event; NONE without an index."""
+        """Integer for the pair of path and item index of each event. Equal pairs have equal integers; `NONE` for an
+        event without an item index.
+        """
         index, has_index = self._numbers["iteration_index"]
         if not has_index.any():
             return none(len(self))
@@ -565,13 +178,16 @@ class EventTable:
 
     @cached_property
     def _item_start(self) -> Numbers:
-        """Row in which the item with the path and index of each event started last."""
+        """Number of the row with the latest start of the item to which each event belongs. An item is identified by its
+        path and index.
+        """
         row = latest(self._item_key, self._are("iteration_started"))
         return np.where(self._item_key == NONE, NONE, row) if self._has_items else row
 
     @cached_property
     def _item_times(self) -> tuple[Numbers, Numbers]:
-        """For starts of items: the row of the item's first start, and the number of the start.
+        """Two numbers for each event that starts an item of `Each`: the row in which the same item first started, and
+        how often the item has started so far.
 
         The starts are sorted by item key. Consecutive starts belong to the same item if key, step and visit are equal.
         """
@@ -593,7 +209,9 @@ class EventTable:
         return first, time
 
     def _item_of(self, rows: Numbers) -> Numbers:
-        """Return the first start of the current or latest item at some rows; NONE for NONE."""
+        """Return, for each of some row numbers, the row in which the item that is current there first started; `NONE`
+        without such an item.
+        """
         if not self._has_items:
             return none(len(rows))
         starts = np.where(rows == NONE, NONE, self._item_start[rows])
@@ -607,52 +225,60 @@ class EventTable:
 
     @cached_property
     def _item(self) -> Numbers:
-        """Row in which the item of each event started."""
+        """Number of the row in which the item of each event first started; `NONE` for events that are not about an
+        item.
+        """
         return self._item_of(np.where(self._is_of_item, self._rows, NONE))
 
     @cached_property
     def _visit(self) -> Numbers:
-        """Row in which the step of each event started, for events that are about neither a call nor an item."""
+        """Number of the row in which the step of each event started; `NONE` for events that are about an operation or
+        an item.
+        """
         has_step = coded_are(self._steps, lambda name: name != "")
         return np.where((self._call == NONE) & ~self._is_of_item & has_step, self._step, NONE)
 
     # --- columns -----------------------------------------------------------------------------------------------------
 
     def types(self) -> Any:
-        """Return the types of events."""
-        return self._shown(self._types)
+        """Return the column with the type of each event."""
+        return self._text_column(self._types)
 
     def paths(self) -> Any:
-        """Return paths; missing without one."""
-        return self._shown(or_missing(self._paths))
+        """Return the column with the path id of each event; missing for events without a path."""
+        return self._text_column(or_missing(self._paths))
 
     def steps(self) -> Any:
-        """Return steps; missing without one."""
-        return self._shown(or_missing(self._steps))
+        """Return the column with the step name of each event; missing for events without a step."""
+        return self._text_column(or_missing(self._steps))
 
-    def said(self, name: str) -> Any:
-        """Return the texts of a field of the payloads."""
-        return self._shown(self._texts[name] if name in self._texts else self._names[name])
+    def payload_texts(self, name: str) -> Any:
+        """Return the values of one text field of the event payloads as a column of the DataFrame."""
+        return self._text_column(self._texts[name] if name in self._texts else self._names[name])
 
-    def given(self, name: str) -> Any:
-        """Return the texts of a parameter of each event's operation."""
-        return self._shown(taken_rows(self._names[name], self._call))
+    def parameter_texts(self, name: str) -> Any:
+        """Return one parameter of operations as a column: for each event, the value that its operation started with;
+        missing for other events.
+        """
+        return self._text_column(taken_rows(self._names[name], self._call))
 
     def names(self) -> Any:
-        """Return the names of called functions, agents, ..., and of events that a user emitted."""
+        """Return the column with the name of the function or agent that the event's operation calls, or the name of an
+        event that a user emitted.
+        """
         names = self._names["name"]
         has_name = coded_are(names, bool)
-        return self._shown(taken_rows(names, np.where(has_name, self._rows, self._call)))
+        return self._text_column(taken_rows(names, np.where(has_name, self._rows, self._call)))
 
     def iterations(self) -> Any:
-        """Return the indexes of items."""
+        """Return the column with the index of the item of `Each` to which each event belongs."""
         index, has_index = self._numbers["iteration_index"]
         of_call = self._call != NONE
         place = np.where(of_call, self._call, self._rows)
         return whole(index[place], has_index[place] & (of_call | (self._visit == NONE)))
 
     def items(self) -> Any:
-        """Return the items, each decoded once."""
+        """Return the column with the item of `Each` to which each event belongs. Each item is decoded only once."""
         of_call = np.where(self._call == NONE, NONE, self._item_of(self._call))
         starts = np.where(self._item == NONE, of_call, self._item)
         values = np.full(len(self), None, dtype=object)
@@ -664,7 +290,9 @@ class EventTable:
         return values
 
     def attempts(self) -> Any:
-        """Return the number of starts of each event's subject."""
+        """Return the column with attempt numbers: how often the call, item or step that an event is about has started
+        so far.
+        """
         starts = self._are("operation_started")
         retried = self._are("step_retried")
         index = self._numbers["iteration_index"][1]
@@ -675,7 +303,7 @@ class EventTable:
         return whole(np.select(subjects, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(subjects))
 
     def _retries_before_calls(self, starts: Numbers, retried: Numbers) -> Numbers:
-        """Return, for starts of operations, the number of failed attempts at them until then.
+        """Return, for each event that starts an operation, how many attempts at this operation have failed before it.
 
         Only paths with retries are read event by event. `open_` counts the failed attempts in the current step of each
         path by item, or by key of the call.
@@ -697,12 +325,14 @@ class EventTable:
                 data = self.payloads[row]
                 key = data.get("key")
                 index = data.get("iteration_index")
-                tried = open_[path]
-                failed[row] = tried.get(key.partition("@")[0] if isinstance(key, str) else index, tried.get(index, 0))
+                attempts = open_[path]
+                slot = key.partition("@")[0] if isinstance(key, str) else index
+                failed[row] = attempts.get(slot, attempts.get(index, 0))
         return failed
 
     def _resumptions(self) -> Numbers:
-        """Return how often resumptions of the execution restarted the current step of each path.
+        """Return, for each event, how often a resumption of the execution has restarted the step in which the path of
+        the event is.
 
         Only the events that start, end or resume steps are read. `current` has the state of the current step of each
         path. If a resumption restarts a step, the count increases for all later rows of that step.
@@ -720,7 +350,7 @@ class EventTable:
                 current.pop(path, None)
             elif kind == "execution_resumed":
                 for step in current.values():
-                    if step.goes_on():
+                    if step.resume():
                         times[row:][self._step[row:] == step.row] += 1
             else:
                 affected = list(current.values())
@@ -731,27 +361,29 @@ class EventTable:
         return times
 
     def durations(self) -> Any:
-        """Return the time since the start of the operation, item, step, path or execution that each event ends."""
-        took = np.full(len(self), np.timedelta64("NaT", "us"))
+        """Return the column of durations: for an event that ends an operation, item, step or path, the time since the
+        start of that.
+        """
+        durations_us = np.full(len(self), np.timedelta64("NaT", "us"))
         ends = self._are("operation_completed", "operation_failed")
-        took[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
+        durations_us[ends] = np.rint(self._numbers["duration"][0][ends] / 1000).astype("m8[us]")
         spans = [kind.rpartition("_") for kind in self._kinds]
         outer = np.array([subject in ("execution", "path") for subject, _, _ in spans], dtype=bool)[self._kind]
         ended = np.array([change in _ENDS for _, _, change in spans], dtype=bool)[self._kind]
         starts = np.where(self._item == NONE, self._visit, self._item)
         inner = ended & ~outer & ~ends & (starts != NONE)
-        took[inner] = (self.recorded_at[inner] - self.recorded_at[starts[inner]]).astype("m8[us]")
+        durations_us[inner] = (self.recorded_at[inner] - self.recorded_at[starts[inner]]).astype("m8[us]")
         bounds = outer & (ended | np.array([change == "started" for _, _, change in spans], dtype=bool)[self._kind])
         first = np.full(len(self._paths.dictionary) + 1, NONE)
         rows = np.flatnonzero(bounds)[::-1]
         first[self._path[rows]] = rows
         whole = outer & ended
-        took[whole] = (self.recorded_at[whole] - self.recorded_at[first[self._path[whole]]]).astype("m8[us]")
-        return took
+        durations_us[whole] = (self.recorded_at[whole] - self.recorded_at[first[self._path[whole]]]).astype("m8[us]")
+        return durations_us
 
     @cached_property
     def _usages(self) -> Mapping[int, Mapping[str, Any]]:
-        """Consumption of operations, by the row of the event that contains it."""
+        """Consumption (tokens and cost) of operations, by the row number of the event that records it."""
         completed = latest(self._operation, self._are("operation_completed"))
         usages: dict[int, Mapping[str, Any]] = {}
         ends = self._are("operation_completed", "operation_failed") & self._spent & (self._call != NONE)
@@ -765,22 +397,26 @@ class EventTable:
 
     @cached_property
     def _consumed(self) -> tuple[Numbers, Numbers]:
-        """The ends of operations that consumed something, and the rows that contain the consumption."""
-        says = np.zeros(len(self), dtype=bool)
-        says[list(self._usages)] = True
+        """Two arrays about consumption (tokens and cost). The first one is True for each event that ends an operation
+        whose consumption is known. The second one has the row number of the event that records this consumption.
+        """
+        has_usage = np.zeros(len(self), dtype=bool)
+        has_usage[list(self._usages)] = True
         ends = self._are("operation_completed", "operation_failed") & (self._call != NONE)
-        rows = latest(self._operation, says) if self._usages else np.full(len(self), NONE)
+        rows = latest(self._operation, has_usage) if self._usages else np.full(len(self), NONE)
         return ends & (rows != NONE), rows
 
     def tokens(self, name: str) -> Any:
-        """Return the tokens of one kind at the ends of operations."""
+        """Return the column for one kind of tokens, such as ``input_tokens``. Only events that end an operation have a
+        value.
+        """
         which, rows = self._consumed
         counts = np.zeros(len(self), dtype=np.int64)
         counts[which] = [self._usages[row].get(name, 0) for row in rows[which].tolist()]
         return whole(counts, which)
 
     def costs(self) -> Numbers:
-        """Return the costs in dollars, as far as prices are known."""
+        """Return the column of costs in dollars. Only events that end an operation with a known price have a value."""
         which, rows = self._consumed
         costs = np.full(len(self), np.nan)
         prices = (self._usages[row].get("cost") for row in rows[which].tolist())
@@ -788,8 +424,424 @@ class EventTable:
         return costs
 
 
+# --- fields of payloads that columns need, read by Arrow without a dict for each payload ------------------------------
+
+
+TEXTS = ("operation_id", "error", "trace")
+"""Texts that differ from event to event."""
+NAMES = ("operation_type", "name")
+"""Texts that repeat."""
+NUMBERS = ("iteration_index", "duration", "visit")
+LISTED = "error_names"
+SPENT = "usage"
+GIVEN = "parameters"
+GIVEN_NAMES = ("agent", "model")
+ERROR_TYPE = "error_type"
+KINDS = {
+    **dict.fromkeys(TEXTS, pa.large_string()),
+    **dict.fromkeys((*NAMES, ERROR_TYPE, *GIVEN_NAMES), pa.dictionary(pa.int32(), pa.string())),
+    **dict.fromkeys(NUMBERS, pa.int64()),
+    SPENT: pa.bool_(),
+}
+"""The fields that are read from payloads, with the Arrow type of their column."""
+_READ = {
+    **dict.fromkeys(TEXTS, pa.large_string()),
+    **dict.fromkeys(NAMES, pa.string()),
+    **dict.fromkeys(NUMBERS, pa.int64()),
+    LISTED: pa.list_(pa.string()),
+    SPENT: pa.struct([]),
+    GIVEN: pa.struct([(name, pa.string()) for name in GIVEN_NAMES]),
+}
+"""The same fields with the types that Arrow's JSON reader uses."""
+
+
+def fields_of(page: EventPage) -> dict[str, Any]:
+    """Extract from each event payload in a page the fields that the DataFrames need. Return one Arrow array per field,
+    with null where a payload lacks the field.
+
+    The fields are `TEXTS`, `NAMES`, `NUMBERS`, ``error_type`` (the first of the error's class names), ``usage`` (True
+    if the payload has one), and `GIVEN_NAMES` of the parameters.
+
+    Raises
+    ------
+    CorruptStoreError, NewerStoreError
+        A payload cannot be read.
+    """
+    kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
+    fields_of_page = {name: kind for name, kind in _READ.items() if any(name in each.field_names for each in kinds)}
+    if not fields_of_page:
+        return {}
+    columns = _read(page, fields_of_page)
+    if columns is None:
+        columns = _decoded(page)
+    return {name: _as_column(values, KINDS[name]) for name, values in columns.items()}
+
+
+def _as_column(values: Any, kind: Any) -> Any:
+    return values.dictionary_encode() if pa.types.is_dictionary(kind) else values.cast(kind)
+
+
+def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Parse the fields of all event payloads in a page at once with Arrow's JSON reader. Return None if that is not
+    possible because a payload has an outdated format or an unexpected type.
+    """
+    lines = page.lines()
+    parse = json.ParseOptions(
+        explicit_schema=pa.schema([*kinds.items(), (FORM, pa.int64())]), unexpected_field_behavior="ignore"
+    )
+    try:
+        options = json.ReadOptions(block_size=lines.size + 1, use_threads=False)
+        table = json.read_json(pa.BufferReader(lines), options, parse)
+    except pa.ArrowInvalid:
+        return None
+    if len(table) != len(page.types) or table[FORM].null_count < len(table):
+        return None
+    columns = {name: _declared(page, name, table[name].combine_chunks()) for name in kinds}
+    if LISTED in columns:
+        columns[ERROR_TYPE] = _first(columns.pop(LISTED))
+    if GIVEN in columns:
+        parameters = columns.pop(GIVEN)
+        columns |= {name: pc.struct_field(parameters, name) for name in GIVEN_NAMES}
+    if SPENT in columns:
+        columns[SPENT] = columns[SPENT].is_valid()
+    return columns
+
+
+def _declared(page: EventPage, name: str, values: Any) -> Any:
+    """Clear the values of a payload field for events whose type does not declare the field. For the other events, fill
+    in the default of the event type where a value is missing.
+
+    Values of events whose type does not declare the field are removed, because they have another meaning there.
+    Defaults are filled in for each type separately.
+    """
+    kinds = [PAYLOADS[kind] for kind in page.types.dictionary.to_pylist()]
+    has = np.array([name in kind.field_names for kind in kinds], dtype=bool)[page.types.indices]
+    if values.null_count < len(values) and not has.all():
+        foreign = values.is_valid().to_numpy(zero_copy_only=False) & ~has
+        if foreign.any():
+            values = pc.if_else(pa.array(~foreign), values, pa.scalar(None, values.type))
+    for number, kind in enumerate(kinds):
+        default = next((entry.default for entry in fields(kind) if entry.name == name), None)
+        if default is not None and default is not MISSING:
+            unsaid = (page.types.indices.to_numpy() == number) & values.is_null().to_numpy(zero_copy_only=False)
+            if unsaid.any():
+                values = pc.if_else(pa.array(unsaid), pa.scalar(default, values.type), values)
+    return values
+
+
+def _first(lists: Any) -> Any:
+    """Return the first element of each list in an Arrow array of lists, as an array; null for an empty list."""
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    if not lengths.any():
+        return pa.nulls(len(lists), pa.string())
+    begins = np.cumsum(lengths) - lengths
+    return lists.flatten().take(pa.array(begins, mask=lengths == 0))
+
+
+def _decoded(page: EventPage) -> dict[str, Any]:
+    """Return the same payload fields as `_read`, but decode each payload separately. This is slower, but it also reads
+    payloads in outdated formats.
+    """
+    payloads = zip(page.types.to_pylist(), page.payloads.to_pylist(), strict=True)
+    payload_data: list[Mapping[str, Any]] = [decode_payload(kind, raw).to_data() for kind, raw in payloads]
+    parameters = [each.get(GIVEN) or {} for each in payload_data]
+    return {
+        **{
+            name: pa.array([each.get(name) for each in payload_data], _READ[name])
+            for name in (*TEXTS, *NAMES, *NUMBERS)
+        },
+        ERROR_TYPE: pa.array([next(iter(each.get(LISTED) or ()), None) for each in payload_data], pa.string()),
+        SPENT: pa.array([SPENT in each for each in payload_data]),
+        # Of actions these may be anything: texts, as a column of texts makes of it.
+        **{
+            name: pa.array(pd.Series([each.get(name) for each in parameters], dtype="str"), pa.string())
+            for name in GIVEN_NAMES
+        },
+    }
+
+
+# --- a column of payloads that are decoded on access ------------------------------------------------------------------
+#
+# Compressed payloads of a long log need little memory. For pandas the column is an extension array of dicts.
+# ``frame["data"].astype(object)`` converts it to an array of numpy.
+
+
+_CODEC = "lz4"
+_MISSING = -1
+_MARKS = (TAGGED, f'"{FORM}":'.encode())
+"""Bytes in payloads whose decoded form differs from the stored one."""
+
+
+class PayloadDtype(ExtensionDtype):
+    """Pandas dtype of a column of event payloads (dicts)."""
+
+    name = "payload"
+    type: ClassVar[Any] = object
+    na_value = None
+
+    @classmethod
+    def construct_array_type(cls) -> Any:
+        """Return the class of pandas arrays (`Payloads`) that hold values of this dtype."""
+        return Payloads
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPayloads:
+    """Compressed event payloads of one page (a consecutive part) of a log."""
+
+    types: Any
+    begins: Numbers
+    content: bytes
+
+    @classmethod
+    def of(cls, page: EventPage) -> PackedPayloads:
+        """Return the event payloads of one page in compressed form."""
+        begins = places_of(page.payloads)
+        return cls(page.types, begins - begins[0], pa.compress(content_of(page.payloads), codec=_CODEC, asbytes=True))
+
+    @property
+    def count(self) -> int:
+        """Number of event payloads in the page."""
+        return len(self.types)
+
+    def texts(self) -> Any:
+        """Return the payloads as an Arrow array of JSON texts. The text is the stored one, unless the payload has an
+        outdated format; then it is the decoded payload as JSON.
+        """
+        places = pa.py_buffer(self.begins.astype(np.int64))
+        content = self._content()
+        texts = pa.LargeBinaryArray.from_buffers(pa.large_binary(), self.count, [None, places, pa.py_buffer(content)])
+        if any(mark in content for mark in _MARKS):
+            has_other_form = pc.or_(*[pc.match_substring(texts, mark) for mark in _MARKS])
+            decoded = self.opened()
+            decoded_texts = [encode_shown(decoded(place)) for place in np.flatnonzero(has_other_form).tolist()]
+            texts = pc.replace_with_mask(texts, has_other_form, pa.array(decoded_texts, pa.large_binary()))
+        return texts.cast(pa.large_string())
+
+    def _content(self) -> bytes:
+        content: bytes = pa.decompress(self.content, int(self.begins[-1]), codec=_CODEC, asbytes=True)
+        return content
+
+    def opened(self) -> Callable[[int], Any]:
+        """Return a function that decodes the payload at an index. The page is decompressed once, by this call."""
+        content = self._content()
+        types = self.types.to_pylist()
+
+        def decoded(place: int) -> dict[str, Any]:
+            raw = content[self.begins[place] : self.begins[place + 1]]
+            return decode_payload(types[place], raw).to_data()
+
+        return decoded
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Values that a user has assigned to a DataFrame column of event payloads, in place of recorded payloads."""
+
+    values: Sequence[Any]
+
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
+    def opened(self) -> Callable[[int], Any]:
+        return self.values.__getitem__
+
+
+class PayloadSource:
+    """Storage of the values in a column of event payloads. Columns that were sliced from the same column share it."""
+
+    def __init__(self, parts: Sequence[PackedPayloads | _Values]) -> None:
+        self.parts = tuple(parts)
+        self._ends = np.cumsum([part.count for part in parts], dtype=np.int64)
+        self._open: tuple[int, Callable[[int], Any]] | None = None
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def __getitem__(self, place: int) -> Any:
+        number = int(np.searchsorted(self._ends, place, side="right"))
+        opened_part = self._open
+        if opened_part is None or opened_part[0] != number:
+            self._open = opened_part = number, self.parts[number].opened()
+        return opened_part[1](place - int(self._ends[number]) + self.parts[number].count)
+
+    def __reduce__(self) -> Any:
+        return PayloadSource, (self.parts,)
+
+
+class Payloads(ExtensionArray):
+    """Pandas extension array of event payloads: dicts that are decoded on each access.
+
+    Parameters
+    ----------
+    source
+        Storage that returns the value at an index.
+    places
+        The index of each value in `source`; -1 for a missing value.
+    """
+
+    def __init__(self, source: PayloadSource, places: Numbers) -> None:
+        self.source = source
+        self.places = places
+
+    @classmethod
+    def of(cls, parts: Sequence[PackedPayloads]) -> Payloads:
+        """Join the compressed payloads of all pages of a log to one array."""
+        source = PayloadSource(parts)
+        return cls(source, np.arange(len(source)))
+
+    # --- interface of pandas' extension arrays ---------------------------------------------------------------------
+
+    dtype = PayloadDtype()
+
+    @classmethod
+    def _from_sequence(cls, scalars: Iterable[Any], *, dtype: Any = None, copy: bool = False) -> Payloads:  # noqa: ARG003 - pandas' own
+        values = list(scalars)
+        return cls(PayloadSource([_Values(values)]), np.arange(len(values)))
+
+    @classmethod
+    def _concat_same_type(cls, to_concat: Sequence[Payloads]) -> Payloads:
+        parts: list[PackedPayloads | _Values] = []
+        places = []
+        length = 0
+        for each in to_concat:
+            places.append(np.where(each.places == _MISSING, _MISSING, each.places + length))
+            parts += each.source.parts
+            length += len(each.source)
+        return cls(PayloadSource(parts), np.concatenate(places) if places else np.arange(0))
+
+    def texts(self) -> Any:
+        """Return the payloads as an Arrow array of JSON texts, without creating a dict for each payload."""
+        whole = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
+        if len(whole) == len(self.source.parts) and np.array_equal(self.places, np.arange(len(self.source))):
+            return pa.chunked_array([part.texts() for part in whole], pa.large_string())
+        return pa.array([None if each is None else encode_shown(each).decode() for each in self], pa.large_string())
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the compressed payloads and of the indexes, in bytes."""
+        packed = [part for part in self.source.parts if isinstance(part, PackedPayloads)]
+        return int(self.places.nbytes + sum(len(part.content) + part.begins.nbytes for part in packed))
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, int | np.integer):
+            return self._at(int(self.places[item]))
+        return Payloads(self.source, self.places[check_array_indexer(self, item)])
+
+    def _at(self, place: int) -> Any:
+        return None if place == _MISSING else self.source[place]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        places = self.places[check_array_indexer(self, key)]
+        alone = isinstance(value, dict) or value is None or np.ndim(places) == 0
+        values = [value] if alone else list(value)
+        begins = len(self.source)
+        self.source = PayloadSource([*self.source.parts, _Values(values)])
+        self.places[check_array_indexer(self, key)] = begins if alone else begins + np.arange(len(values))
+
+    def __iter__(self) -> Any:
+        return map(self._at, self.places.tolist())
+
+    __hash__ = None  # type: ignore[assignment]  # as of every array
+
+    def __eq__(self, other: object) -> Any:
+        values = other if isinstance(other, Payloads | np.ndarray | list | pd.Series) else [other] * len(self)
+        return np.array([value == expected for value, expected in zip(self, values, strict=True)], dtype=bool)
+
+    def isna(self) -> Any:
+        """Return a boolean array that is True for each missing payload, without decoding the others."""
+        return self.places == _MISSING
+
+    def take(self, indices: Any, *, allow_fill: bool = False, fill_value: Any = None) -> Payloads:
+        """Return the payloads at some indexes as a new array. With `allow_fill`, the index -1 stands for a missing
+        value.
+        """
+        rows = np.asarray(indices, dtype=np.int64)
+        if not allow_fill:
+            return Payloads(self.source, self.places.take(rows))
+        if (rows < _MISSING).any():
+            raise ValueError(f"places must not be below -1, got {rows.min()}")
+        if not pd.isna(fill_value):
+            raise ValueError(f"what is missing in a column of payloads is None, and cannot be {fill_value!r}")
+        places = self.places.take(np.maximum(rows, 0)) if len(self) else np.full(len(rows), _MISSING)
+        return Payloads(self.source, np.where(rows == _MISSING, _MISSING, places))
+
+    def copy(self) -> Payloads:
+        """Return a copy of the array that shares the compressed payloads with it."""
+        return Payloads(self.source, self.places.copy())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:  # noqa: FBT001 - numpy's own
+        values = np.empty(len(self), dtype=object)
+        values[:] = list(self)
+        return values
+
+    def __arrow_array__(self, type: Any = None) -> Any:
+        return pa.array(list(self), type)
+
+    def _formatter(self, boxed: bool = False) -> Callable[[Any], str]:  # noqa: FBT001, FBT002 - pandas' own
+        return pprint_thing if boxed else repr
+
+
+# --- a log as columns: the subjects of all events, computed at once ---------------------------------------------------
+#
+# The result for each event equals that of `divebook.projections.spans.Spans.subject`, which works event by event.
+# tests/analysis/test_event_table.py compares both.
+#
+# The subject of an event (an operation, an item or a step) is identified by the row of the event that started it. For
+# example, for the rows 0 step_started, 1 iteration_started (index 0), 2 operation_started (op), 3 operation_completed
+# (op), 4 iteration_completed (index 0), 5 step_completed, the columns are: operation -1 -1 2 2 -1 -1, item -1 1 -1 -1 1
+# -1, step 0 -1 -1 -1 -1 0. Values of the starting event are then taken by row.
+
+
+PACKED_EVENTS = 10_000
+"""Events above which payloads are decoded on access.
+
+Their dicts would take several times as long as all other columns, and gigabytes for a million events.
+"""
+_ENDS = ("completed", "failed", "cancelled")
+_CHANGING = ("step_started", "step_completed", "step_failed", "step_caught", "path_failed", "path_cancelled")
+_STOPPING = ("execution_completed", "execution_failed", "execution_cancelled")
+_RUNS = "running"
+_STOPPED = "stopped"
+_DONE = "completed"
+
+
+@dataclass
+class _Step:
+    """Status of the step in which a path currently is. It is needed to count how often a resumption has restarted the
+    step.
+    """
+
+    row: int
+    status: str = _RUNS
+    has_output: bool = False
+
+    def take(self, kind: str) -> None:
+        """Update the status of the step for an event of the type `kind` on the same path."""
+        if kind == "step_completed":
+            self.status = _DONE
+            self.has_output = True
+        elif kind == "step_failed" or self.status == _RUNS:
+            self.status = _STOPPED
+
+    def resume(self) -> bool:
+        """Update the status of the step for a resumption of the execution. Return True if the resumption restarts the
+        step, which is so if it had stopped without output.
+        """
+        again = self.status == _STOPPED and not self.has_output
+        if self.status == _STOPPED:
+            self.status = _RUNS if again else _DONE
+        return again
+
+
 def _with_fields(pages: Iterable[EventPage]) -> Iterator[tuple[EventPage, dict[str, Any]]]:
-    """Yield each page with the fields of its payloads, which are read while the store reads the next page."""
+    """Yield each page of events with the fields of its payloads. A separate thread extracts the fields while the store
+    reads the next page.
+    """
     pages = iter(pages)
     first = [*islice(pages, 2)]
     if len(first) < 2:  # most logs: a thread for one page takes longer than it spares
@@ -812,8 +864,8 @@ FAILED: Columns = {
 }
 
 
-def _said(name: str) -> Callable[[EventTable], Any]:
-    return lambda table: table.said(name)
+def _payload_texts(name: str) -> Callable[[EventTable], Any]:
+    return lambda table: table.payload_texts(name)
 
 
 def _consumed(name: str) -> Callable[[EventTable], Any]:
@@ -829,25 +881,27 @@ EVENT_COLUMNS: Columns = {
     "step": Column(TEXT, "step of the workflow", EventTable.steps),
     "iteration": Column(NUMBER, "index of the item of `Each`", EventTable.iterations),
     "item": Column(ANYTHING, "the item", EventTable.items),
-    "operation_id": Column(TEXT, "operation it belongs to", _said("operation_id")),
-    "operation_type": Column(TEXT, "``agent_response``, ``action_execution`` ...", _said("operation_type")),
-    "agent": Column(TEXT, "the agent of a model call", lambda table: table.given("agent")),
-    "model": Column(TEXT, "the model that was called", lambda table: table.given("model")),
+    "operation_id": Column(TEXT, "operation it belongs to", _payload_texts("operation_id")),
+    "operation_type": Column(TEXT, "``agent_response``, ``action_execution`` ...", _payload_texts("operation_type")),
+    "agent": Column(TEXT, "the agent of a model call", lambda table: table.parameter_texts("agent")),
+    "model": Column(TEXT, "the model that was called", lambda table: table.parameter_texts("model")),
     "attempts": Column(NUMBER, "attempts at its step or call until then", EventTable.attempts),
     "duration": Column(
         SPAN, "on ``*_completed``, ``*_failed``, ``*_cancelled``: time since its start", EventTable.durations
     ),
     **{name: column._replace(value=_consumed(name)) for name, column in CONSUMED.items()},
-    "error_type": Column(TEXT, "class of the error of an operation", _said("error_type")),
-    "error": Column(TEXT, "why it failed", _said("error")),
-    "traceback": Column(TEXT, "where in a person's code that was", _said("trace")),
+    "error_type": Column(TEXT, "class of the error of an operation", _payload_texts("error_type")),
+    "error": Column(TEXT, "why it failed", _payload_texts("error")),
+    "traceback": Column(TEXT, "where in a person's code that was", _payload_texts("trace")),
     "data": Column(ANYTHING, "the whole payload, a dict", EventTable.data),
 }
 
 
 @documented(EVENT_COLUMNS)
 def events_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per event, oldest first; tokens are at the ends of model calls, so that they can be summed.
+    """Return one row per event, oldest first.
+
+    Tokens and costs are in the rows that end model calls, so that they can be summed.
 
     The frame is made column by column; for a history (`Execution.history`) no event objects are created. Above 10,000
     events the column `data` has the dtype `payload`: its dicts are decoded on access, and
@@ -885,7 +939,7 @@ OPERATION_COLUMNS: Columns = {
 
 @documented(OPERATION_COLUMNS)
 def operations_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per operation (model call, action, script ...) of a log, in the order in which they started.
+    """Return one row per operation (model call, action, script ...), in the order in which they started.
 
     Pauses before further attempts are omitted: `attempts` counts the attempts, and the events contain the pauses.
     """
@@ -912,7 +966,7 @@ ITEM_COLUMNS: Columns = {
 
 @documented(ITEM_COLUMNS)
 def items_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per item of `Each`, in the order in which they started."""
+    """Return one row per item of `Each`, in the order in which the items started."""
     return frame(ITEM_COLUMNS, [span for span in spans_of(events) if span.kind == "item"])
 
 
@@ -936,7 +990,7 @@ STEP_COLUMNS: Columns = {
 
 @documented(STEP_COLUMNS)
 def steps_frame(events: Iterable[Event]) -> pd.DataFrame:
-    """Return one row per visit to a step, in the order in which they started."""
+    """Return one row per visit to a step, in the order in which the visits started."""
     return frame(STEP_COLUMNS, [span for span in spans_of(events) if span.kind == "step"])
 
 
@@ -952,7 +1006,7 @@ PATH_COLUMNS: Columns = {
 
 @documented(PATH_COLUMNS)
 def paths_frame(paths: Iterable[PathState]) -> pd.DataFrame:
-    """Return one row per path."""
+    """Return one row per path of an execution."""
     return frame(PATH_COLUMNS, paths)
 
 
@@ -980,19 +1034,19 @@ ID = pa.field("execution_id", TYPES[TEXT])
 
 
 def schema_of(columns: Columns) -> Any:
-    """Return the Arrow schema of a frame."""
+    """Return the Arrow schema of a DataFrame with the given columns."""
     return pa.schema([(name, TYPES[column.dtype]) for name, column in columns.items()])
 
 
 def table_of(frame: pd.DataFrame, schema: Any = None) -> Any:
-    """Convert a frame to an Arrow table; without a schema the dtypes of the frame decide."""
+    """Convert a DataFrame to an Arrow table. Without a schema, the dtypes of the DataFrame determine the types."""
     fields_of_table = schema or pa.schema([(name, TYPES[str(frame[name].dtype)]) for name in frame])
     return pa.table([_column(frame[field.name], field.type) for field in fields_of_table], schema=fields_of_table)
 
 
 def events_table(columns: Columns, table: EventTable, schema: Any) -> Any:
-    """Return events as an Arrow table, without pandas, which would need half the time for a short log."""
-    # Without pandas, of which a short log's frame is half the time.
+    """Return the events of a log as an Arrow table, without a DataFrame in between."""
+    # For a short log, making a DataFrame would take as long as everything else.
     arrays = [
         table.payloads.texts()
         if name == "data"
@@ -1002,14 +1056,14 @@ def events_table(columns: Columns, table: EventTable, schema: Any) -> Any:
     return pa.table(arrays, schema=schema)
 
 
-def named(execution_id: str, table: Any) -> Any:
-    """Return a table with the column `execution_id` in front."""
+def with_execution_id(execution_id: str, table: Any) -> Any:
+    """Return an Arrow table with `execution_id` as additional first column."""
     ids = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), len(table)), pa.array([execution_id]))
     return table.add_column(0, ID, ids.cast(ID.type))
 
 
 def _column(values: Any, kind: Any) -> Any:
-    """Convert an array or a Series to an Arrow array."""
+    """Convert an array or a Series to an Arrow array of the given type."""
     if values.dtype == "object":
         return _json(values)
     if isinstance(values, pd.Series) and isinstance(values.array, Payloads):
@@ -1023,7 +1077,9 @@ def _json(values: Iterable[Any]) -> Any:
 
 
 def _text_of(value: Any) -> str:
-    """Return a value as JSON; a value of a user's class that cannot be recorded as its text."""
+    """Return a value as JSON text. If the value contains an object that cannot be recorded, return its ``str`` as a
+    JSON string.
+    """
     try:
         return encode_shown(normalize(value)).decode()
     except UnstorableValueError:

@@ -44,7 +44,241 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-# --- selection of executions by ``where=`` ---------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Frames(Framed):
+    """DataFrames of many executions, with `execution_id` as first column. Each DataFrame is made when it is first
+    accessed.
+
+    Parameters
+    ----------
+    store
+        The store of the logs.
+    records
+        The records of the executions.
+    columns
+        Additional columns by path: ``{"label": "outputs.label"}`` for `executions` (paths start with ``inputs``,
+        ``outputs`` or ``variables``; ``*`` stands for each entry of a list or mapping, as in
+        ``variables.rows.*.score``), or for another kind of frame, whose name comes first:
+        ``{"query": "operations.parameters.query"}``.
+    with_trials
+        True if `usage` and `costs` include what-ifs and trials.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1 + 1", store="n")])])
+    >>> _ = [environment.start("w").wait() for _ in range(2)]
+    >>> made = Frames(environment.store, environment.executions(workflow="w"), {"sum": "variables.n"})
+    >>> made.steps.groupby("step").size().to_dict(), made.executions["sum"].tolist()
+    ({'s': 2}, [2, 2])
+    >>> made.arrow("steps").column_names[:3]
+    ['execution_id', 'step', 'type']
+    """
+
+    store: EventStore
+    records: Sequence[ExecutionRecord]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    with_trials: bool = False
+    damaged: dict[str, str] = field(default_factory=dict, init=False, compare=False)
+    """Reasons why logs could not be read, by execution id, for the frames made so far. `executions` reads all logs."""
+    _frames: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._user_columns(EXECUTIONS)  # raises an error for a wrong path at once
+
+    @property
+    def executions(self) -> pd.DataFrame:
+        """One row per execution: `divebook.analysis.lists.runs_frame`, and the columns that the user added."""
+        return self._frame(EXECUTIONS)
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """The same DataFrame as `executions`."""
+        return self.executions
+
+    @property
+    def paths(self) -> pd.DataFrame:
+        """One row per path: `divebook.analysis.log.paths_frame`."""
+        return self._frame("paths")
+
+    @property
+    def questions(self) -> pd.DataFrame:
+        """One row per question: `divebook.analysis.lists.questions_frame`."""
+        return self._frame("questions")
+
+    @property
+    def variables(self) -> pd.DataFrame:
+        """One row per event that changed variables: `divebook.analysis.store.variables_frame`."""
+        return self._frame(VARIABLES)
+
+    @property
+    def usage(self) -> pd.DataFrame:
+        """One row per execution, agent and model with the consumption (tokens and cost):
+        `divebook.analysis.store.usage_frame`.
+
+        A fork does not include the consumption of its source. What-ifs and trials are omitted, unless
+        ``where={"origin": ...}`` selects them.
+        """
+        return self._frame(USAGE)
+
+    def __repr__(self) -> str:
+        count = plural(len(self.records), "execution")
+        return f"<Frames of {count} in {self.store.location}: {', '.join(ALL_KINDS)}, costs()>"
+
+    # --- for other libraries -----------------------------------------------------------------------------------------
+
+    def arrow(self, kind: str) -> pa.Table:
+        """Return the DataFrame of a kind (such as ``events``) as an Arrow table, which DuckDB and polars accept.
+
+        ``duckdb.sql("SELECT ... FROM events")`` finds it in the variable ``events``. ``polars.from_arrow`` copies no
+        data. The types are those of `divebook.analysis.log.TYPES`.
+        """
+        return self.reader(kind).read_all()
+
+    def to_arrow(self) -> dict[str, pa.Table]:
+        """Return the DataFrames of all kinds as Arrow tables, by kind (such as ``events``)."""
+        return {kind: self.arrow(kind) for kind in ALL_KINDS}
+
+    def reader(self, kind: str) -> pa.RecordBatchReader:
+        """Return the DataFrame of a kind in Arrow batches, so that at most one log is in memory at a time.
+
+        `executions`, `variables` and frames with user columns are made as a whole.
+        """
+        import pyarrow as pa
+
+        from divebook.analysis.log import ID as ID_FIELD
+        from divebook.analysis.log import schema_of, table_of
+
+        if kind not in ALL_KINDS:
+            raise NotFoundError("frame", kind, ALL_KINDS)
+        if kind not in KINDS or self._user_columns(kind):
+            fixed_columns = {EXECUTIONS: lists.RUN_COLUMNS, VARIABLES: VARIABLE_COLUMNS}.get(kind)
+            columns = {**ID, **KINDS[kind].columns} if fixed_columns is None else fixed_columns
+            whole = self._frame(kind)
+            types = table_of(whole.drop(columns=[*columns])).schema
+            return table_of(whole, pa.schema([*schema_of(columns), *types])).to_reader(BATCH)
+        schema = pa.schema([ID_FIELD, *schema_of(KINDS[kind].columns)])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(kind, schema))
+
+    def _batches(self, kind: str, schema: Any) -> Iterator[Any]:
+        from divebook.analysis.log import events_table, table_of, with_execution_id
+
+        inner = schema.remove(0)
+        for logged in self._logs(kind):
+            table = self._read(
+                logged,
+                lambda one: (
+                    events_table(log.EVENT_COLUMNS, EventTable(one.events.pages()), inner)
+                    if kind == EVENTS
+                    else table_of(KINDS[kind].make(one), inner)
+                ),
+            )
+            if table is not None and len(table):
+                yield from with_execution_id(logged.record.execution_id, table).cast(schema).to_batches(BATCH)
+
+    # --- construction ------------------------------------------------------------------------------------------------
+
+    def _frame(self, kind: str) -> pd.DataFrame:
+        if kind not in self._frames:
+            self._frames[kind] = self._build(kind)
+        return self._frames[kind]
+
+    def _build(self, kind: str) -> pd.DataFrame:
+        if kind == EXECUTIONS:
+            runs = lists.runs_frame(self.records, self.store)
+            for execution_id, damage in zip(runs["execution_id"], runs["damage"], strict=True):
+                if not pd.isna(damage):
+                    self.damaged[execution_id] = damage
+            return self._with_user_columns(kind, runs)
+        if kind == VARIABLES:
+            return variables_frame(row for logged in self._logs(kind) for row in self._variables_then(logged))
+        if kind in KINDS:
+            return self._with_user_columns(kind, self._together(kind, KINDS[kind].make))
+        by = next(by for by in get_args(agents.By) if kind == f"costs by {by}")
+        return self._together(kind, lambda one: _costs(one.events, by))
+
+    def _variables_then(self, logged: Logged) -> list[VariablesThen]:
+        name = logged.record.execution_id
+        return self._read(logged, lambda one: [*variables_by_event(name, one.events)]) or []
+
+    def _logs(self, kind: str) -> Iterator[Logged]:
+        leaves_out = (kind == USAGE or kind.startswith("costs")) and not self.with_trials
+        for record in self.records:
+            if not (leaves_out and record.origin in UNCOUNTED):
+                yield Logged(self.store, record)
+
+    def _read(self, logged: Logged, make: Callable[[Logged], Any]) -> Any:
+        """Call `make` for the log of one execution and return its result. If the log cannot be read, return None and
+        store the reason in `damaged`.
+        """
+        try:
+            return make(logged)
+        except StoreError as error:
+            self.damaged[logged.record.execution_id] = str(error)
+            return None
+
+    def _together(self, kind: str, make: Make) -> pd.DataFrame:
+        frames = []
+        for logged in self._logs(kind):
+            one = self._read(logged, make)
+            if one is not None and len(one):
+                one.insert(0, "execution_id", pd.Series([logged.record.execution_id] * len(one), dtype=TEXT))
+                frames.append(one)
+        if not frames:
+            empty = KINDS[kind].columns if kind in KINDS else agents.COST_COLUMNS
+            return pd.DataFrame({name: pd.Series([], dtype=column.dtype) for name, column in {**ID, **empty}.items()})
+        together: pd.DataFrame = pd.concat(frames, ignore_index=True)
+        return together
+
+    def _user_columns(self, kind: str) -> list[UserColumn]:
+        """Return the columns that the user added to the DataFrame of a kind (the argument `columns` of this object).
+
+        The path of a column starts with a part of the state (for `executions`), or with the name of a kind of frame and
+        one of its columns. In the second case, the column of the frame becomes the root:
+        ``operations.parameters.query`` has the root ``parameters``. All paths are checked, so that an error is raised
+        even for a frame that is never made.
+        """
+        columns = []
+        for name, path in self.columns.items():
+            column = UserColumn.of(name, path)
+            of = EXECUTIONS
+            roots = tuple(OF_STATE)
+            if column.root not in OF_STATE:
+                of = column.root
+                roots = tuple(KINDS[column.root].columns) if column.root in KINDS else ()
+                if not roots or not column.parts:
+                    raise SetupError(
+                        f"columns: {path!r} must begin with inputs, outputs or variables, or with a frame and one of "
+                        f"its columns, such as 'operations.result': frames are {', '.join(KINDS)}"
+                    )
+                first, *rest = column.parts
+                column = UserColumn(name, getattr(first, "name", "*"), tuple(rest))
+            if column.root not in roots:
+                raise NotFoundError(f"column of {of}", column.root, roots)
+            if of == kind:
+                columns.append(column)
+        return columns
+
+    def _with_user_columns(self, kind: str, table: pd.DataFrame) -> pd.DataFrame:
+        for column in self._user_columns(kind):
+            if column.name in table:
+                raise SetupError(f"columns: {kind} has a column {column.name!r} already; choose another name")
+            values = (
+                self._values(column) if kind == EXECUTIONS else [column.value_in(value) for value in table[column.root]]
+            )
+            table[column.name] = inferred_column(values)
+        return table
+
+    def _values(self, column: UserColumn) -> list[Any]:
+        """Return the values of a column that the user added to `executions`: one per execution, read from its state."""
+
+        def value_of(logged: Logged) -> Any:
+            return column.value_in(dict(getattr(folded(self.store, logged.record.execution_id), column.root)))
+
+        return [self._read(Logged(self.store, record), value_of) for record in self.records]
+
+
+# --- selection of executions by ``where=`` ----------------------------------------------------------------------------
 
 
 _KNOWN = {"status": STATUSES, "origin": ORIGINS}
@@ -52,7 +286,7 @@ _KNOWN = {"status": STATUSES, "origin": ORIGINS}
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Filter of executions. Each field is one value or a list of accepted values; None accepts all.
+    """Filter of executions. Each field is one value or a list of accepted values; None accepts all values.
 
     Examples
     --------
@@ -86,14 +320,14 @@ class Selection:
 
     @classmethod
     def of(cls, where: Mapping[str, Any] | None) -> Self:
-        """Return the selection of a mapping.
+        """Create the selection from a mapping of filters, such as the option ``where``; None selects all executions.
 
         Raises
         ------
         NotFoundError
-            An unknown field, status or origin.
+            A field, status or origin does not exist.
         SetupError
-            An invalid time, or a value that is not a text.
+            A time is invalid, or a value is not a string.
         """
         options = dict(where or {})
         names = [entry.name for entry in fields(cls)]
@@ -149,7 +383,9 @@ class Selection:
 
 
 def _values(name: str, value: Any) -> tuple[str, ...] | None:
-    """Return the accepted values; None for all."""
+    """Return the values that a field of `Selection` accepts, as a tuple of strings; None if the field accepts all
+    values.
+    """
     if value is None or isinstance(value, str):
         return None if value is None else (value,)
     values = tuple(value) if isinstance(value, Collection) else (value,)
@@ -172,7 +408,7 @@ def _moment(name: str, value: Any) -> datetime | None:
     return None if value is None else value.astimezone(UTC)
 
 
-# --- frames of variables and of usage --------------------------------------------------------------------------------
+# --- frames of variables and of usage ---------------------------------------------------------------------------------
 
 
 VARIABLE_COLUMNS: Columns = {
@@ -182,19 +418,19 @@ VARIABLE_COLUMNS: Columns = {
     "path": Column(TEXT, "the path that changed it", lambda row: row.event.path or None),
     "step": Column(TEXT, "the step that changed it", lambda row: row.event.step or None),
 }
-"""The columns before those of the variables."""
+"""Columns of `variables_frame` before the columns of the variables."""
 
 
 class VariablesThen(NamedTuple):
-    """The variables of an execution after an event that changed one."""
+    """Variables of an execution after one event that changed a variable."""
 
     execution_id: str
     event: Event
     variables: Mapping[str, Any]
 
 
-def standings(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesThen]:
-    """Yield the variables after each event that changed one, oldest first."""
+def variables_by_event(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesThen]:
+    """Yield the variables of an execution after each event that changed at least one of them, oldest event first."""
     state = ExecutionState(execution_id)
     for event in events:
         before = state.variables
@@ -205,34 +441,38 @@ def standings(execution_id: str, events: Iterable[Event]) -> Iterator[VariablesT
 
 @documented(VARIABLE_COLUMNS)
 def variables_frame(rows: Iterable[VariablesThen]) -> pd.DataFrame:
-    """Return one row per event that changed variables, with a column for the value of each variable after the event.
+    """Return one row per event that changed variables, with one column per variable for its value after the event.
 
-    The columns of variables are sorted and have the dtype ``object``. If the name of a variable equals one of the
-    columns before them, its column is named ``variables.NAME``. The value is None while the variable does not exist.
+    The columns of variables are sorted by name and have the dtype ``object``. If a variable has the name of another
+    column, its column is named ``variables.NAME``. The value is None while the variable does not exist.
     """
-    stood = list(rows)
-    names = sorted({name for row in stood for name in row.variables})
-    frame_of_events = frame(VARIABLE_COLUMNS, stood)
-    shown = {id(row.variables): opened(dict(row.variables), lenient=True) for row in stood}
+    rows_of_events = list(rows)
+    names = sorted({name for row in rows_of_events for name in row.variables})
+    frame_of_events = frame(VARIABLE_COLUMNS, rows_of_events)
+    shown = {id(row.variables): opened(dict(row.variables), lenient=True) for row in rows_of_events}
     values = {
-        column_of(name): pd.Series([shown[id(row.variables)].get(name) for row in stood], dtype="object")
+        column_of(name): pd.Series([shown[id(row.variables)].get(name) for row in rows_of_events], dtype="object")
         for name in names
     }
     return pd.concat([frame_of_events, pd.DataFrame(values, index=frame_of_events.index)], axis=1)
 
 
 def column_of(variable: str) -> str:
-    """Return the name of a variable's column."""
+    """Return the name of the DataFrame column for a workflow variable."""
     return f"variables.{variable}" if variable in VARIABLE_COLUMNS else variable
 
 
 def forked_at(events: Iterable[Event]) -> int:
-    """Return the sequence number of the fork, after which a log differs from its source; 0 if it is not a fork."""
+    """Return the number of the last fork event in a log; 0 for a log without forks. Earlier events are shared with the
+    execution that was forked.
+    """
     return max((event.sequence for event in events if isinstance(event.data, ExecutionForked)), default=0)
 
 
 class _Consumption(NamedTuple):
-    """Consumption of a model by an agent of an execution."""
+    """Data for one row of `usage_frame`: an execution, and the tokens and cost of one model used by one of its
+    agents.
+    """
 
     record: ExecutionRecord
     total: ModelSum
@@ -256,7 +496,10 @@ USAGE_COLUMNS: Columns = {
 
 @documented(USAGE_COLUMNS)
 def usage_frame(logs: Iterable[tuple[ExecutionRecord, Sequence[Event]]]) -> pd.DataFrame:
-    """Return one row per execution, agent and model, with the consumption; of a fork without that of its source."""
+    """Return one row per execution, agent and model with the consumption (tokens and cost) of that model by that agent.
+
+    A fork does not include the consumption of its source.
+    """
     rows = [
         _Consumption(record, total) for record, events in logs for total in sums_by_model(events, forked_at(events))
     ]
@@ -270,19 +513,19 @@ USAGE = "usage"
 OF_STATE: Sequence[str] = ("inputs", "outputs", "variables")
 """Parts of the state that user columns of executions refer to."""
 BATCH = 65_536
-"""Rows of a batch."""
+"""Number of rows in an Arrow batch."""
 
 
 @dataclass(frozen=True)
 class Logged:
-    """One execution of a store, whose log frames are made of."""
+    """One execution of a store, given to the functions that make DataFrames from its log."""
 
     store: EventStore
     record: ExecutionRecord
 
     @property
     def events(self) -> Any:
-        """Its events, read on access."""
+        """Events of the execution's log, read from the store on each access."""
         return self.store.history(self.record.execution_id)
 
 
@@ -290,7 +533,9 @@ Make: TypeAlias = Callable[[Logged], pd.DataFrame]
 
 
 class TableKind(NamedTuple):
-    """A kind of frame: its columns without the execution's id, and the function that makes it for one execution."""
+    """Definition of one kind of DataFrame (such as ``steps``): its columns except the id of the execution, and the
+    function that makes it for one execution.
+    """
 
     columns: Columns
     make: Make
@@ -332,234 +577,6 @@ KINDS: Mapping[str, TableKind] = {
         lambda one: usage_frame([(one.record, one.events)]).drop(columns="execution_id"),
     ),
 }
-"""The kinds with fixed columns, which are made execution by execution."""
+"""Kinds of frames with fixed columns that are made for one execution after the other."""
 ALL_KINDS = (EXECUTIONS, *KINDS, VARIABLES)
 ID: Columns = {"execution_id": Column(TEXT, "``exec_...``")}
-
-
-@dataclass(frozen=True)
-class Frames(Framed):
-    """The frames of many executions, with the column `execution_id` in front; each frame is made on first access.
-
-    Parameters
-    ----------
-    store
-        The store of the logs.
-    records
-        The executions.
-    columns
-        Columns of a user by path: ``{"label": "outputs.label"}`` of `executions` (``inputs``, ``outputs``,
-        ``variables``, with ``*`` for each entry of a list or mapping, as in ``variables.rows.*.score``), or of another
-        kind, whose name comes first: ``{"query": "operations.parameters.query"}``.
-    with_trials
-        Whether `usage` and `costs` include what-ifs and trials.
-
-    Examples
-    --------
-    >>> from divebook import Environment, Step, Workflow
-    >>> environment = Environment(store="memory:", workflows=[Workflow("w", [Step("s", script="1 + 1", store="n")])])
-    >>> _ = [environment.start("w").wait() for _ in range(2)]
-    >>> made = Frames(environment.store, environment.executions(workflow="w"), {"sum": "variables.n"})
-    >>> made.steps.groupby("step").size().to_dict(), made.executions["sum"].tolist()
-    ({'s': 2}, [2, 2])
-    >>> made.arrow("steps").column_names[:3]
-    ['execution_id', 'step', 'type']
-    """
-
-    store: EventStore
-    records: Sequence[ExecutionRecord]
-    columns: Mapping[str, str] = field(default_factory=dict)
-    with_trials: bool = False
-    damaged: dict[str, str] = field(default_factory=dict, init=False, compare=False)
-    """By id: why the log of an execution could not be read, for the frames made so far; `executions` reads all logs."""
-    _made: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        self._own(EXECUTIONS)  # so that a wrong path is told at once
-
-    @property
-    def executions(self) -> pd.DataFrame:
-        """One row per execution: `divebook.analysis.lists.runs_frame`, and user columns."""
-        return self._frame(EXECUTIONS)
-
-    @property
-    def runs(self) -> pd.DataFrame:
-        """Alias of `executions`."""
-        return self.executions
-
-    @property
-    def paths(self) -> pd.DataFrame:
-        """One row per path: `divebook.analysis.log.paths_frame`."""
-        return self._frame("paths")
-
-    @property
-    def questions(self) -> pd.DataFrame:
-        """One row per question: `divebook.analysis.lists.questions_frame`."""
-        return self._frame("questions")
-
-    @property
-    def variables(self) -> pd.DataFrame:
-        """One row per event that changed variables, wide: `divebook.analysis.store.variables_frame`."""
-        return self._frame(VARIABLES)
-
-    @property
-    def usage(self) -> pd.DataFrame:
-        """One row per execution, agent and model, with the consumption: `divebook.analysis.store.usage_frame`.
-
-        A fork does not include its source. What-ifs and trials are omitted, unless ``where={"origin": ...}`` selects
-        them.
-        """
-        return self._frame(USAGE)
-
-    def __repr__(self) -> str:
-        count = plural(len(self.records), "execution")
-        return f"<Frames of {count} in {self.store.location}: {', '.join(ALL_KINDS)}, costs()>"
-
-    # --- for other libraries -----------------------------------------------------------------------------------------
-
-    def arrow(self, kind: str) -> pa.Table:
-        """Return one of the frames as an Arrow table, which DuckDB and polars accept.
-
-        ``duckdb.sql("SELECT ... FROM events")`` finds it in the variable ``events``. ``polars.from_arrow`` copies no
-        data. The types are those of `divebook.analysis.log.TYPES`.
-        """
-        return self.reader(kind).read_all()
-
-    def to_arrow(self) -> dict[str, pa.Table]:
-        """Return all frames as Arrow tables, by kind."""
-        return {kind: self.arrow(kind) for kind in ALL_KINDS}
-
-    def reader(self, kind: str) -> pa.RecordBatchReader:
-        """Return one of the frames in batches, with at most one log in memory.
-
-        `executions`, `variables` and frames with user columns are made as a whole.
-        """
-        import pyarrow as pa
-
-        from divebook.analysis.log import ID as ID_FIELD
-        from divebook.analysis.log import schema_of, table_of
-
-        if kind not in ALL_KINDS:
-            raise NotFoundError("frame", kind, ALL_KINDS)
-        if kind not in KINDS or self._own(kind):
-            fixed_columns = {EXECUTIONS: lists.RUN_COLUMNS, VARIABLES: VARIABLE_COLUMNS}.get(kind)
-            columns = {**ID, **KINDS[kind].columns} if fixed_columns is None else fixed_columns
-            whole = self._frame(kind)
-            types = table_of(whole.drop(columns=[*columns])).schema
-            return table_of(whole, pa.schema([*schema_of(columns), *types])).to_reader(BATCH)
-        schema = pa.schema([ID_FIELD, *schema_of(KINDS[kind].columns)])
-        return pa.RecordBatchReader.from_batches(schema, self._batches(kind, schema))
-
-    def _batches(self, kind: str, schema: Any) -> Iterator[Any]:
-        from divebook.analysis.log import events_table, named, table_of
-
-        inner = schema.remove(0)
-        for logged in self._logs(kind):
-            table = self._read(
-                logged,
-                lambda one: (
-                    events_table(log.EVENT_COLUMNS, EventTable(one.events.pages()), inner)
-                    if kind == EVENTS
-                    else table_of(KINDS[kind].make(one), inner)
-                ),
-            )
-            if table is not None and len(table):
-                yield from named(logged.record.execution_id, table).cast(schema).to_batches(BATCH)
-
-    # --- how they are made -------------------------------------------------------------------------------------------
-
-    def _frame(self, kind: str) -> pd.DataFrame:
-        if kind not in self._made:
-            self._made[kind] = self._whole(kind)
-        return self._made[kind]
-
-    def _whole(self, kind: str) -> pd.DataFrame:
-        if kind == EXECUTIONS:
-            runs = lists.runs_frame(self.records, self.store)
-            for execution_id, damage in zip(runs["execution_id"], runs["damage"], strict=True):
-                if not pd.isna(damage):
-                    self.damaged[execution_id] = damage
-            return self._with_own(kind, runs)
-        if kind == VARIABLES:
-            return variables_frame(row for logged in self._logs(kind) for row in self._stood(logged))
-        if kind in KINDS:
-            return self._with_own(kind, self._together(kind, KINDS[kind].make))
-        by = next(by for by in get_args(agents.By) if kind == f"costs by {by}")
-        return self._together(kind, lambda one: _costs(one.events, by))
-
-    def _stood(self, logged: Logged) -> list[VariablesThen]:
-        name = logged.record.execution_id
-        return self._read(logged, lambda one: [*standings(name, one.events)]) or []
-
-    def _logs(self, kind: str) -> Iterator[Logged]:
-        leaves_out = (kind == USAGE or kind.startswith("costs")) and not self.with_trials
-        for record in self.records:
-            if not (leaves_out and record.origin in UNCOUNTED):
-                yield Logged(self.store, record)
-
-    def _read(self, logged: Logged, make: Callable[[Logged], Any]) -> Any:
-        """Return the result for a log; None if it cannot be read, which is noted in `damaged`."""
-        try:
-            return make(logged)
-        except StoreError as error:
-            self.damaged[logged.record.execution_id] = str(error)
-            return None
-
-    def _together(self, kind: str, make: Make) -> pd.DataFrame:
-        frames = []
-        for logged in self._logs(kind):
-            one = self._read(logged, make)
-            if one is not None and len(one):
-                one.insert(0, "execution_id", pd.Series([logged.record.execution_id] * len(one), dtype=TEXT))
-                frames.append(one)
-        if not frames:
-            empty = KINDS[kind].columns if kind in KINDS else agents.COST_COLUMNS
-            return pd.DataFrame({name: pd.Series([], dtype=column.dtype) for name, column in {**ID, **empty}.items()})
-        together: pd.DataFrame = pd.concat(frames, ignore_index=True)
-        return together
-
-    def _own(self, kind: str) -> list[UserColumn]:
-        """Return the user columns of a kind, each with the column that it refers to.
-
-        A path starts with a part of the state (a column of `executions`), or with the name of a kind and one of its
-        columns. In the second case the first part of the path becomes the root: ``operations.parameters.query`` has
-        the root ``parameters``. All paths are checked, so that an error is raised even for a frame that is never made.
-        """
-        columns = []
-        for name, path in self.columns.items():
-            column = UserColumn.of(name, path)
-            of = EXECUTIONS
-            roots = tuple(OF_STATE)
-            if column.root not in OF_STATE:
-                of = column.root
-                roots = tuple(KINDS[column.root].columns) if column.root in KINDS else ()
-                if not roots or not column.parts:
-                    raise SetupError(
-                        f"columns: {path!r} must begin with inputs, outputs or variables, or with a frame and one of "
-                        f"its columns, such as 'operations.result': frames are {', '.join(KINDS)}"
-                    )
-                first, *rest = column.parts
-                column = UserColumn(name, getattr(first, "name", "*"), tuple(rest))
-            if column.root not in roots:
-                raise NotFoundError(f"column of {of}", column.root, roots)
-            if of == kind:
-                columns.append(column)
-        return columns
-
-    def _with_own(self, kind: str, table: pd.DataFrame) -> pd.DataFrame:
-        for column in self._own(kind):
-            if column.name in table:
-                raise SetupError(f"columns: {kind} has a column {column.name!r} already; choose another name")
-            values = (
-                self._values(column) if kind == EXECUTIONS else [column.value_in(value) for value in table[column.root]]
-            )
-            table[column.name] = inferred_column(values)
-        return table
-
-    def _values(self, column: UserColumn) -> list[Any]:
-        """Return the values of a user column in the state of each execution."""
-
-        def value_of(logged: Logged) -> Any:
-            return column.value_in(dict(getattr(folded(self.store, logged.record.execution_id), column.root)))
-
-        return [self._read(Logged(self.store, record), value_of) for record in self.records]

@@ -37,7 +37,7 @@ MAX_ROWS = 6
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A span and its row in the lane; row 0 is for steps."""
+    """Bar of a timeline: a span, and the number of its row within the lane. Row 0 is for steps."""
 
     span: Span
     row: int
@@ -45,21 +45,23 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The bars of one path, or of one turn of an agent."""
+    """Lane of a timeline: the bars of one path, or of one turn of an agent to which work was delegated."""
 
     path: str
-    """Its name."""
+    """Name of the path or agent."""
     bars: tuple[Bar, ...]
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Number of rows that the bars of the lane need."""
         return 1 + max((bar.row for bar in self.bars), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Lanes, and the numbers of omitted bars and lanes."""
+    """Layout of a timeline: lanes with bars, start and end time, and how many bars and lanes were left out for lack of
+    space.
+    """
 
     lanes: tuple[Lane, ...]
     started_us: int
@@ -71,16 +73,17 @@ class Timeline:
 def layout(
     spans: Sequence[Span], *, now_us: int | None = None, max_bars: int = MAX_BARS, max_lanes: int = MAX_LANES
 ) -> Timeline:
-    """Place spans in lanes.
+    """Place the spans of an execution in the lanes and rows of a timeline.
 
     Parameters
     ----------
     spans
-        In the order in which they started.
+        The spans, in the order in which they started.
     now_us
-        The end of running bars; by default the latest time in the spans.
+        End of the bars that are still running, in microseconds; by default the latest time in the spans.
     max_bars, max_lanes
-        Limits of the picture. Omitted bars and lanes are counted; steps and failures are kept first.
+        Maximum numbers of bars and lanes. Bars and lanes that are left out are counted; failures and steps are drawn
+        first.
     """
     drawn = _without_doubles(spans)
     names = _lanes(drawn)
@@ -100,7 +103,9 @@ def layout(
 
 
 def _without_doubles(spans: Sequence[Span]) -> list[Span]:
-    """Return the spans without the items that consist of one operation."""
+    """Remove the spans of those items of `Each` that consist of one operation, because the operation has its own bar.
+    Return the other spans.
+    """
     operations: dict[tuple[str, str, int, int | None], int] = {}
     for span in spans:
         if span.kind == "operation":
@@ -117,11 +122,15 @@ _LaneKey: TypeAlias = str | int
 
 
 def _lane_of(spans: Iterable[Span]) -> Callable[[Span], _LaneKey]:
-    """Return a function for the lane of a span."""
+    """Return a function from a span to the key of the lane that contains its bar: a path, or a delegated turn of an
+    agent.
+    """
     delegated_turns = {span.index for span in spans if _is_delegated(span)}
 
     def place(span: Span) -> _LaneKey:
-        return span.index if _is_delegated(span) else span.holder if span.holder in delegated_turns else span.path
+        if _is_delegated(span):
+            return span.index
+        return span.holder if span.holder in delegated_turns else span.path
 
     return place
 
@@ -131,7 +140,9 @@ def _is_delegated(span: Span) -> bool:
 
 
 def _lanes(spans: Sequence[Span]) -> dict[_LaneKey, str]:
-    """Return the names of the lanes in their order: delegated work is below the lane that delegated it."""
+    """Return the names of the timeline's lanes by key, from top to bottom. The lane of a delegated turn is below the
+    lane of the agent that delegated it.
+    """
     place = _lane_of(spans)
     below = dict[_LaneKey, list[_LaneKey]]()
     names: dict[_LaneKey, str] = {}
@@ -159,7 +170,9 @@ def _most_telling_lanes(
 
 
 def _most_telling(spans: Sequence[Span], limit: int) -> list[Span]:
-    """Return the spans to draw, in their order: failed or running ones first, then steps, then the longest."""
+    """Select the spans to draw if there are too many: failed or running spans first, then steps, then the longest
+    spans. Return them in their original order.
+    """
 
     def rank(index: int) -> tuple[bool, bool, int]:
         span = spans[index]
@@ -170,7 +183,9 @@ def _most_telling(spans: Sequence[Span], limit: int) -> list[Span]:
 
 
 def _rows(spans: Iterable[Span], end: int) -> tuple[Bar, ...]:
-    """Return the bars of a lane; each item or operation is in the first row that is free when it starts."""
+    """Assign the spans of a lane to rows, and return them as bars. Each item or operation gets the first row that is
+    free when it starts.
+    """
     bars = []
     free = [0] * MAX_ROWS
     for span in spans:
@@ -183,7 +198,7 @@ def _rows(spans: Iterable[Span], end: int) -> tuple[Bar, ...]:
     return tuple(bars)
 
 
-# --- the picture ---------------------------------------------------------------------------------------------------
+# --- the picture ------------------------------------------------------------------------------------------------------
 
 WIDTH = 760
 LEFT = 104
@@ -215,7 +230,7 @@ SIGNS = {FAILED: "✕ ", RUNNING: "▸ ", CANCELLED: "◼ "}
 
 
 def svg(timeline: Timeline, title: str = "Timeline") -> str:
-    """Return the timeline as a standalone SVG document: a light card, legible on any background."""
+    """Return a timeline as a standalone SVG document, which is legible on light and dark backgrounds."""
     tops, bottom = _tops(timeline.lanes)
     scale = _Scale(timeline)
     height = bottom + FOOT
@@ -232,12 +247,12 @@ def svg(timeline: Timeline, title: str = "Timeline") -> str:
 
 
 def svg_data_uri(picture: str) -> str:
-    """Return an SVG document as a data URI for an image."""
+    """Return an SVG document as a data URI for an HTML image."""
     return f"data:image/svg+xml;base64,{base64.b64encode(picture.encode()).decode('ascii')}"
 
 
 class _Scale:
-    """Conversion of times to horizontal positions."""
+    """Scale of a timeline, which converts times in microseconds to horizontal positions in pixels."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.started = timeline.started_us
@@ -248,7 +263,7 @@ class _Scale:
         return LEFT + (min(self.ended if moment is None else moment, self.ended) - self.started) * self._factor
 
     def ticks(self) -> list[tuple[int, str]]:
-        """Return a few times at round distances from the start, each with a unique label."""
+        """Return the ticks of the time axis: a few times at round intervals from the start, each with its label."""
         extent = self.ended - self.started
         distance = _distance(extent)
         moments = range(0, extent + 1, distance)
@@ -265,7 +280,9 @@ _MOST_WIDE_TICKS = 6
 
 
 def _distance(extent: int) -> int:
-    """Return a round distance of ticks in microseconds: decimal below a minute, else as on clocks."""
+    """Return the interval between two ticks of the time axis, in microseconds: a round decimal below a minute, above it
+    a round number as on a clock.
+    """
     if extent >= _MINUTE:
         days = _CLOCK[-1] * -(-extent // (_CLOCK[-1] * _MOST_WIDE_TICKS))
         return next((part for part in _CLOCK if extent <= part * _MOST_WIDE_TICKS), days)
@@ -275,20 +292,27 @@ def _distance(extent: int) -> int:
 
 
 def tick_label(moment: int, distance: int, extent: int) -> str:
-    """Return a time in the unit that suits the extent, with as many decimals as the distance of the ticks needs.
+    """Format a time on the axis of a timeline, with a unit that fits the total duration, and as many decimals as the
+    interval between ticks needs.
 
     >>> tick_label(1500, 500, 3200), tick_label(2_000_000, 1_000_000, 7_000_000), tick_label(90_000_000, 1, 95_000_000)
     ('1.5 ms', '2 s', '1 min 30 s')
     """
     if extent >= _MINUTE:
         return in_parts(moment // _SECOND)
-    size, unit = (_SECOND, "s") if extent >= _SECOND else (1000, "ms") if extent >= 1000 else (1, "µs")
+    size, unit = 1, "µs"
+    if extent >= _SECOND:
+        size, unit = _SECOND, "s"
+    elif extent >= 1000:
+        size, unit = 1000, "ms"
     decimals = next(count for count in range(7) if distance * 10**count % size == 0)
     return f"{moment / size:.{decimals}f} {unit}"
 
 
 def _tops(lanes: Sequence[Lane]) -> tuple[list[int], int]:
-    """Return the upper edge of each lane, and the lower edge of the last."""
+    """Return the vertical positions in the picture: the upper edge of each lane, and the lower edge of the last
+    lane.
+    """
     tops = []
     y = TOP
     for lane in lanes:
@@ -354,7 +378,9 @@ def _tooltip(span: Span) -> str:
 
 
 def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
-    """Return the step's name inside its bar, or after it; empty if neither has room."""
+    """Return the SVG text that names a bar, placed inside the bar or to its right; an empty string if there is not
+    enough room.
+    """
     x = scale.x(span.started_us)
     right = scale.x(span.ended_us)
     name = SIGNS.get(span.status, "") + one_line(span.step if span.kind == "step" else span.called or "", 40)
@@ -368,7 +394,7 @@ def _label(span: Span, y: int, room: float, scale: _Scale) -> str:
 
 
 def _legend(timeline: Timeline, y: int) -> list[str]:
-    """Return a key to the colours in the picture, and the number of omitted bars and lanes.
+    """Return the SVG legend that explains the colours in the picture and how many bars and lanes were left out.
 
     Only colours of statuses and types that occur in the picture are listed.
     """

@@ -1,4 +1,4 @@
-"""The command ``dev_env`` for development environments: data on stdout, messages on stderr, errors as exit codes."""
+"""The command ``dev_env`` for development environments. Output on stdout, messages on stderr, exit codes for errors."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from divebook.workspace.shell import ShellResult
 
 
 T = TypeVar("T")
-APART = 120
-"""Offset of the exit codes of dev_env's own failures, where the exit code of a command is passed on."""
+PASSTHROUGH_OFFSET = 120
+"""Number added to the exit codes of dev_env's own errors if the exit code of the executed command is passed through."""
 PASSTHROUGH = "DEV_ENV_PASSTHROUGH"
 _BY_SIGNAL = 128
 _USAGE: type[Any] = typer.BadParameter.__bases__[0]
 _SEPARATED = "dev_env.separated"
 _FAILURE = "red"
-_FOLLOWING = 0.3
-"""Seconds between two checks of a log that is followed."""
+_FOLLOW_INTERVAL = 0.3
+"""Seconds between two checks of a log file for new lines (``--follow``)."""
 
 Environment: TypeAlias = Annotated[str, typer.Argument(metavar="ENVIRONMENT")]
 Checkpoint: TypeAlias = Annotated[str, typer.Argument(metavar="CHECKPOINT")]
@@ -57,55 +57,59 @@ Template: TypeAlias = Annotated[str, typer.Argument(metavar="TEMPLATE")]
 
 
 class DevEnvCommands(TyperGroup):
-    """The group of all commands. It turns errors into the exit codes of ``dev_env``."""
+    """Command group of ``dev_env``. It turns errors into exit codes."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Record whether there is a ``--``, after which a command is a program with its arguments."""
+        """Record whether the arguments contain ``--``, and parse them. After ``--``, a command is a program and its
+        arguments.
+        """
         ctx.meta[_SEPARATED] = "--" in args
         parsed: list[str] = super().parse_args(ctx, args)
         return parsed
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
-        """Run the command line. The exit code 2 of the parser is replaced: here it means "environment not found"."""
-        written = list(sys.argv[1:] if args is None else args)
+        """Run the command line and exit. A usage error ends with code 1, not click's 2, which means "no such
+        environment" here.
+        """
+        arguments = list(sys.argv[1:] if args is None else args)
         options["standalone_mode"] = False
         try:
-            code = super().main(written, *rest, **options) or 0
+            code = super().main(arguments, *rest, **options) or 0
         except typer.Abort:
             code = _BY_SIGNAL + signal.SIGINT
         except DivebookError as error:
-            tell_failure(error)
-            code = exit_code_of(error) + _apart(written)
-        except BrokenPipeError:  # nobody reads any more
-            code = GENERAL + _apart(written)
+            print_error(error)
+            code = exit_code_of(error) + _exit_code_offset(arguments)
+        except BrokenPipeError:  # the reader of the output has ended
+            code = GENERAL + _exit_code_offset(arguments)
         except OSError as error:  # the system says on which file
             note(f"dev_env: {error}; name another file or folder, or see to it", _FAILURE)
-            code = GENERAL + _apart(written)
+            code = GENERAL + _exit_code_offset(arguments)
         except _USAGE as error:
             note(f"dev_env: {error.format_message()} (dev_env --help lists the commands)", _FAILURE)
-            code = GENERAL + _apart(written)
+            code = GENERAL + _exit_code_offset(arguments)
         sys.exit(code)
 
 
-def tell_failure(error: DivebookError) -> None:
-    """Print an error on stderr."""
+def print_error(error: DivebookError) -> None:
+    """Print an error on stderr, in red."""
     note(f"dev_env: {error}", _FAILURE)
 
 
-def _apart(written: Sequence[str]) -> int:
-    passes = "--passthrough" in written or os.environ.get(PASSTHROUGH) == "1"
-    return APART if passes and "execute" in written else 0
+def _exit_code_offset(arguments: Sequence[str]) -> int:
+    passes = "--passthrough" in arguments or os.environ.get(PASSTHROUGH) == "1"
+    return PASSTHROUGH_OFFSET if passes and "execute" in arguments else 0
 
 
 @dataclass(frozen=True)
 class DevEnvRequest:
-    """The global options, and the objects that all commands use."""
+    """Manager of environments and output format, created from the global options for one command."""
 
     manager: DevEnvManager
     as_json: bool
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run an operation to its end. SIGTERM cancels it, and it cleans up first."""
+        """Run a coroutine to its end and return its result. SIGTERM cancels the coroutine, so that it can clean up."""
 
         async def ended_by_signal() -> T:
             task = asyncio.current_task()
@@ -118,50 +122,52 @@ class DevEnvRequest:
         except asyncio.CancelledError:
             raise typer.Exit(_BY_SIGNAL + signal.SIGTERM) from None
 
-    def tell(self, name: str, text: str) -> None:
-        """Print the result of a command: one line, or with ``--json`` an object."""
+    def print_result(self, name: str, text: str) -> None:
+        """Print a result as a line of text; with ``--json``, as an object with one key."""
         if self.as_json:
             print_json({name: text})
         else:
             write(text)
 
 
-def asked(context: typer.Context) -> DevEnvRequest:
-    """Return the global options."""
+def request_of(context: typer.Context) -> DevEnvRequest:
+    """Return the request object that the global options created for this command."""
     request: DevEnvRequest = context.obj
     return request
 
 
-def is_separated(context: typer.Context) -> bool:
-    """Return whether there was a ``--``."""
+def has_separator(context: typer.Context) -> bool:
+    """Return whether the command line contains ``--``."""
     return bool(context.meta[_SEPARATED])
 
 
 def print_json(value: Any) -> None:
-    """Print one document."""
+    """Print a value as indented JSON on stdout."""
     write(json_escaped(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
-def pairs(written: Sequence[str]) -> dict[str, str]:
-    """Return the values of texts of the form ``NAME=VALUE``."""
-    wrong = [text for text in written if "=" not in text]
+def parse_pairs(texts: Sequence[str]) -> dict[str, str]:
+    """Parse strings of the form ``NAME=VALUE`` into a dictionary; raises `DevEnvError` for other strings."""
+    wrong = [text for text in texts if "=" not in text]
     if wrong:
-        raise DevEnvError(f"{wrong[0]!r} is no NAME=VALUE")
-    return {name: value for name, _, value in (text.partition("=") for text in written)}
+        raise DevEnvError(f"{wrong[0]!r} is not of the form NAME=VALUE")
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
-def followed(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
-    """Print lines; with `follow` also later ones, until an interrupt."""
+def print_lines(lines: Callable[[], Iterable[str]], *, follow: bool) -> None:
+    """Print the lines of a log; with `follow`, print new lines as well, until Ctrl-C."""
     shown = 0
     while True:
         all_lines = list(lines())
-        for line in all_lines[shown if shown <= len(all_lines) else 0 :]:
+        if shown > len(all_lines):  # the log was rotated: print the new one from its beginning
+            shown = 0
+        for line in all_lines[shown:]:
             write(line)
         sys.stdout.flush()
         if not follow:
             return
         shown = len(all_lines)
-        time.sleep(_FOLLOWING)
+        time.sleep(_FOLLOW_INTERVAL)
 
 
 # The commands of ``dev_env`` about what is kept: checkpoints, templates and profiles.
@@ -182,12 +188,12 @@ def save(
     force: Annotated[bool, typer.Option("--force", help="Also what is very large.")] = False,
     export: Annotated[bool, typer.Option("--export", help="A container's image as a file, for other hosts.")] = False,
 ) -> None:
-    """Take a checkpoint, and print the path of its description."""
-    one = asked(context)
-    coroutine = one.manager.save(
+    """Save a checkpoint of an environment, and print the path of its description."""
+    request = request_of(context)
+    coroutine = request.manager.save(
         environment, checkpoint, overwrite=overwrite, with_mounts=include_mounts, force=force, export=export
     )
-    one.tell("path", str(one.run(coroutine)))
+    request.print_result("path", str(request.run(coroutine)))
 
 
 def restore(
@@ -197,38 +203,38 @@ def restore(
     *,
     no_backup: Annotated[bool, typer.Option("--no-backup", help="Save nothing first.")] = False,
 ) -> None:
-    """Restore an environment to a checkpoint; its commands are ended."""
-    one = asked(context)
-    one.run(one.manager.restore(environment, checkpoint, backup=not no_backup))
-    one.tell("message", f"Environment '{environment}' restored to '{checkpoint}'")
+    """Restore an environment to a checkpoint; its running commands are ended."""
+    request = request_of(context)
+    request.run(request.manager.restore(environment, checkpoint, backup=not no_backup))
+    request.print_result("message", f"Environment '{environment}' restored to '{checkpoint}'")
 
 
 @checkpoints.command("list")
 def list_checkpoints(context: typer.Context, environment: Environment) -> None:
-    """Print what checkpoints there are as JSON, the oldest first."""
-    print_json(asked(context).manager.checkpoints(environment))
+    """List the checkpoints of an environment as JSON, the oldest first."""
+    print_json(request_of(context).manager.checkpoints(environment))
 
 
 @checkpoints.command("show")
 def show_checkpoint(context: typer.Context, environment: Environment, checkpoint: Checkpoint) -> None:
-    """Print what a checkpoint has as JSON."""
-    print_json(asked(context).manager.checkpoint(environment, checkpoint))
+    """Show the description of a checkpoint as JSON."""
+    print_json(request_of(context).manager.checkpoint(environment, checkpoint))
 
 
 @checkpoints.command("delete")
 def delete_checkpoint(context: typer.Context, environment: Environment, checkpoint: Checkpoint) -> None:
     """Delete a checkpoint."""
-    one = asked(context)
-    one.run(one.manager.delete_checkpoint(environment, checkpoint))
-    one.tell("message", f"Checkpoint '{checkpoint}' deleted")
+    request = request_of(context)
+    request.run(request.manager.delete_checkpoint(environment, checkpoint))
+    request.print_result("message", f"Checkpoint '{checkpoint}' deleted")
 
 
 @templates.command("list")
 def list_templates(
     context: typer.Context, category: Annotated[str | None, typer.Argument(metavar="[CATEGORY]")] = None
 ) -> None:
-    """Print what templates there are as JSON."""
-    print_json(asked(context).manager.templates.summaries(category))
+    """List the templates as JSON."""
+    print_json(request_of(context).manager.templates.summaries(category))
 
 
 @templates.command("create")
@@ -242,12 +248,12 @@ def create_template(
         bool, typer.Option("--allow-plain-secrets", help="Keep what looks like a secret.")
     ] = False,
 ) -> None:
-    """Keep a template of your own."""
-    one = asked(context)
-    other = one.manager.templates.create(name, _text_of(file), force=force, allow_secrets=allow_plain_secrets)
+    """Add your own template from a JSON file."""
+    request = request_of(context)
+    other = request.manager.templates.create(name, _text_of(file), force=force, allow_secrets=allow_plain_secrets)
     if other is not None:
-        one.manager.warn(f"the file says the name {other!r}: the template is {name!r}")
-    one.tell("message", f"Template '{name}' created")
+        request.manager.warn(f"the file says the name {other!r}: the template is {name!r}")
+    request.print_result("message", f"Template '{name}' created")
 
 
 def _text_of(file: str) -> str:
@@ -261,10 +267,10 @@ def _text_of(file: str) -> str:
 def validate_template(
     context: typer.Context, file: Annotated[str, typer.Argument(metavar="FILE", help="JSON; - is what is piped in.")]
 ) -> None:
-    """Look whether a file may be a template."""
-    one = asked(context)
-    one.manager.templates.require_valid("template", _text_of(file))
-    one.tell("message", f"{file} is valid")
+    """Check whether a file is a valid template."""
+    request = request_of(context)
+    request.manager.templates.require_valid("template", _text_of(file))
+    request.print_result("message", f"{file} is valid")
 
 
 @templates.command("show")
@@ -274,40 +280,40 @@ def show_template(
     *,
     resolved: Annotated[bool, typer.Option("--resolved", help="With all that it extends.")] = False,
 ) -> None:
-    """Print a template as JSON."""
-    registry = asked(context).manager.templates
+    """Show a template as JSON."""
+    registry = request_of(context).manager.templates
     print_json(registry.resolved(name)[0] if resolved else registry.read(name))
 
 
 @templates.command("delete")
 def delete_template(context: typer.Context, name: Template) -> None:
-    """Delete a template of your own; environments made of it stay as they are."""
-    one = asked(context)
-    one.manager.templates.delete(name)
-    one.tell("message", f"Template '{name}' deleted")
+    """Delete one of your own templates; environments created from it are not changed."""
+    request = request_of(context)
+    request.manager.templates.delete(name)
+    request.print_result("message", f"Template '{name}' deleted")
 
 
 @profiles.command("list")
 def list_profiles(context: typer.Context) -> None:
-    """Print the resource profiles as JSON."""
-    folder = asked(context).manager.layout.profiles
+    """List the resource profiles (limits for memory, processors and disk) as JSON."""
+    folder = request_of(context).manager.layout.profiles
     print_json([{"name": name, **profile_of(name, folder)} for name in profile_names(folder)])
 
 
 @profiles.command("show")
 def show_profile(context: typer.Context, name: Annotated[str, typer.Argument(metavar="PROFILE")]) -> None:
-    """Print a resource profile as JSON."""
-    print_json({"name": name, **profile_of(name, asked(context).manager.layout.profiles)})
+    """Show a resource profile as JSON."""
+    print_json({"name": name, **profile_of(name, request_of(context).manager.layout.profiles)})
 
 
 # The commands of ``dev_env`` that run something in an environment: its streams are those of the terminal or pipe.
 
 
-_PIECE = 1 << 16
+_CHUNK_SIZE = 1 << 16
 _KILLED = -9
 _UNREAD = 128 + signal.SIGPIPE
 _SHELL = "if command -v bash >/dev/null; then exec bash -i; else exec sh -i; fi"
-jobs = typer.Typer(no_args_is_help=True, help="Work with commands that go on (execute --detach).")
+jobs = typer.Typer(no_args_is_help=True, help="Work with background commands (execute --detach).")
 Job = Annotated[str, typer.Argument(metavar="JOB")]
 User = Annotated[str | None, typer.Option(metavar="USER", help="As whom it runs in a container.")]
 
@@ -324,7 +330,9 @@ def execute(
     env: Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="A variable.")] = None,
     user: User = None,
     tty: Annotated[bool, typer.Option("--tty", help="Run it in a terminal.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Let it go on, and print the id of its job.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run it in the background, and print the id of its job.")
+    ] = False,
     no_start: Annotated[bool, typer.Option("--no-start", help="Fail if it is stopped.")] = False,
     passthrough: Annotated[
         bool,
@@ -332,27 +340,28 @@ def execute(
             "--passthrough", envvar=PASSTHROUGH, help="Exit with its own status; 120 is added to dev_env's codes."
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what it came to as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Run a command in an environment; what is piped in comes as it is."""
-    one = asked(context)
-    variables = pairs(env or [])
-    if not is_separated(context) and len(command) > 1:
-        raise DevEnvError(f"{len(command)} words are no command: quote them as one, or write -- before them")
-    command_line = command if is_separated(context) else command[0]
+    """Run a command in an environment; it reads the standard input of this command."""
+    request = request_of(context)
+    variables = parse_pairs(env or [])
+    if not has_separator(context) and len(command) > 1:
+        raise DevEnvError(f"{len(command)} words are not a command: quote them as one, or write -- before them")
+    command_line = command if has_separator(context) else command[0]
     seconds = math.inf if timeout is None else timeout
     if detach:
         if tty or no_start:
             raise DevEnvError("--detach goes with neither --tty nor --no-start: leave out one")
-        one.tell(
-            "job", one.manager.detach(environment, command_line, timeout=seconds, environ=variables, cwd=cwd, user=user)
+        request.print_result(
+            "job",
+            request.manager.detach(environment, command_line, timeout=seconds, environ=variables, cwd=cwd, user=user),
         )
         return
     # A timeout raises. With --json the output until then is printed first, so that a reader of stdout gets a result.
-    is_json = as_json or one.as_json
+    is_json = as_json or request.as_json
     options = {"timeout": seconds, "cwd": cwd, "environ": variables, "user": user, "start": not no_start}
     try:
-        ended = _ended(one, environment, command_line, options, in_terminal=tty, is_shown=not is_json)
+        result = _run_connected(request, environment, command_line, options, in_terminal=tty, is_shown=not is_json)
     except ShellTimeoutError as error:
         if is_json:
             late = ShellResult(_KILLED, error.stdout, error.stderr)
@@ -361,26 +370,30 @@ def execute(
             _print_result(late)
         raise
     if is_json:
-        _print_result(ended)
-    _exit(ended, passthrough=passthrough)
+        _print_result(result)
+    _exit(result, passthrough=passthrough)
 
 
-def _print_result(ended: ShellResult) -> None:
-    result = {"exit_code": ended.exit_code, "stdout": ended.stdout, "stderr": ended.stderr}
-    duration = round(ended.duration * 1000)
-    print_json({**result, "duration_ms": duration, "timed_out": ended.timed_out, "truncated": ended.truncated})
+def _print_result(shell_result: ShellResult) -> None:
+    result = {"exit_code": shell_result.exit_code, "stdout": shell_result.stdout, "stderr": shell_result.stderr}
+    duration = round(shell_result.duration * 1000)
+    print_json(
+        {**result, "duration_ms": duration, "timed_out": shell_result.timed_out, "truncated": shell_result.truncated}
+    )
 
 
 def shell(context: typer.Context, environment: Environment, *, user: User = None) -> None:
-    """Work in an environment with a shell; what is piped in is a script."""
-    one = asked(context)
+    """Start a shell in an environment; standard input that is not a terminal is run as a script."""
+    request = request_of(context)
     is_typed = sys.stdin.isatty()
-    ended = _ended(one, environment, _SHELL if is_typed else "exec sh", {"user": user}, in_terminal=is_typed)
-    _exit(ended, passthrough=False)
+    result = _run_connected(
+        request, environment, _SHELL if is_typed else "exec sh", {"user": user}, in_terminal=is_typed
+    )
+    _exit(result, passthrough=False)
 
 
-def _ended(
-    one: DevEnvRequest,
+def _run_connected(
+    request: DevEnvRequest,
     environment: str,
     command: str | list[str],
     options: Mapping[str, Any],
@@ -388,15 +401,15 @@ def _ended(
     in_terminal: bool,
     is_shown: bool = True,
 ) -> ShellResult:
-    """Run a command with the streams of this process; return its result."""
+    """Run a command in an environment, connected to the standard streams of this process, and return its result."""
     size = shutil.get_terminal_size()
-    with _untouched(in_terminal):
-        return one.run(
-            one.manager.execute(
+    with _raw_terminal(in_terminal):
+        return request.run(
+            request.manager.execute(
                 environment,
                 command,
-                stdin=_given(),
-                listen=_hand_on if is_shown else None,
+                stdin=_stdin_chunks(),
+                listen=_write_through if is_shown else None,
                 undecodable="surrogateescape",
                 terminal=(size.lines, size.columns) if in_terminal else None,
                 **options,
@@ -404,16 +417,16 @@ def _ended(
         )
 
 
-def _exit(ended: ShellResult, *, passthrough: bool) -> None:
-    if ended.exit_code:
-        note(f"dev_env: command exited with status {ended.exit_code}")
-        status = ended.exit_code if ended.exit_code > 0 else 128 - ended.exit_code
+def _exit(result: ShellResult, *, passthrough: bool) -> None:
+    if result.exit_code:
+        note(f"dev_env: command exited with status {result.exit_code}")
+        status = result.exit_code if result.exit_code > 0 else 128 - result.exit_code
         raise typer.Exit(status if passthrough else FAILED)
 
 
 @contextmanager
-def _untouched(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - the one thing it is asked
-    """Set this terminal to raw mode, since the command has a terminal of its own."""
+def _raw_terminal(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - its only argument
+    """Set this terminal to raw mode during the block, because the command has its own terminal, which handles keys."""
     if not in_terminal or not sys.stdin.isatty():
         yield
         return
@@ -425,7 +438,7 @@ def _untouched(in_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - the one t
         termios.tcsetattr(0, termios.TCSADRAIN, before)
 
 
-def _hand_on(stream: str, text: str) -> None:
+def _write_through(stream: str, text: str) -> None:
     out = (sys.stderr if stream == "stderr" else sys.stdout).buffer
     try:
         out.write(text.encode(errors="surrogateescape"))
@@ -435,39 +448,39 @@ def _hand_on(stream: str, text: str) -> None:
         raise typer.Exit(_UNREAD) from None
 
 
-async def _given() -> AsyncIterator[bytes]:
-    """Yield the bytes of stdin as they arrive."""
+async def _stdin_chunks() -> AsyncIterator[bytes]:
+    """Yield the bytes of standard input as they arrive. Yield nothing if this process runs in the background."""
     try:
-        end = sys.stdin.fileno()
+        descriptor = sys.stdin.fileno()
     except (io.UnsupportedOperation, AttributeError, ValueError):  # it is closed, or belongs to a notebook or test
         yield b"" if sys.stdin is None else sys.stdin.buffer.read()
         return
-    if _is_in_background(end):  # where a look at the terminal would stop us
+    if _is_in_background(descriptor):  # where a look at the terminal would stop us
         return
-    while piece := await _next(end):
-        yield piece
+    while chunk := await _next_chunk(descriptor):
+        yield chunk
 
 
-def _is_in_background(end: int) -> bool:
+def _is_in_background(descriptor: int) -> bool:
     try:
-        return os.isatty(end) and os.tcgetpgrp(end) != os.getpgrp()
+        return os.isatty(descriptor) and os.tcgetpgrp(descriptor) != os.getpgrp()
     except OSError:  # it is not the terminal that controls us
         return False
 
 
-async def _next(end: int) -> bytes:
-    """Return the next bytes, as soon as there are some; empty at the end."""
+async def _next_chunk(descriptor: int) -> bytes:
+    """Return the next available bytes of a file descriptor; empty at the end."""
     loop = asyncio.get_running_loop()
     is_ready = asyncio.Event()
     try:
-        loop.add_reader(end, is_ready.set)
+        loop.add_reader(descriptor, is_ready.set)
     except PermissionError:  # a file, which never has to be waited for
-        return os.read(end, _PIECE)
+        return os.read(descriptor, _CHUNK_SIZE)
     try:
         await is_ready.wait()
     finally:
-        loop.remove_reader(end)
-    return os.read(end, _PIECE)
+        loop.remove_reader(descriptor)
+    return os.read(descriptor, _CHUNK_SIZE)
 
 
 def cp(
@@ -475,35 +488,36 @@ def cp(
     source: Annotated[str, typer.Argument(metavar="SOURCE")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help="One of both is ENVIRONMENT:PATH.")],
 ) -> None:
-    """Copy a file or folder into an environment or out of it, and print where it is."""
-    one = asked(context)
-    (inside, source_path) = _place(source)
-    (outside, target_path) = _place(target)
-    if (inside is None) == (outside is None):
+    """Copy a file or folder into an environment or out of it, and print the target path."""
+    request = request_of(context)
+    source_environment, source_path = _split_place(source)
+    target_environment, target_path = _split_place(target)
+    if (source_environment is None) == (target_environment is None):
         raise DevEnvError(f"cp {source} {target}: one of both must be ENVIRONMENT:PATH, and the other of this machine")
-    if inside is not None:
-        one.tell("path", str(one.run(one.manager.copy_out(inside, source_path, Path(target_path)))))
-    elif outside is not None:
-        place = one.run(one.manager.copy_in(Path(source_path), outside, target_path))
-        one.tell("path", f"{outside}:{place}")
+    if source_environment is not None:
+        target_file = request.run(request.manager.copy_out(source_environment, source_path, Path(target_path)))
+        request.print_result("path", str(target_file))
+    elif target_environment is not None:
+        place = request.run(request.manager.copy_in(Path(source_path), target_environment, target_path))
+        request.print_result("path", f"{target_environment}:{place}")
 
 
-def _place(written: str) -> tuple[str | None, str]:
-    """Return the environment (None for this machine) and the path of ``[ENVIRONMENT:]PATH``."""
-    name, colon, path = written.partition(":")
-    return (name, path or ".") if colon and "/" not in name else (None, written)
+def _split_place(text: str) -> tuple[str | None, str]:
+    """Split ``[ENVIRONMENT:]PATH`` into environment and path. The environment is None for a path on this machine."""
+    name, colon, path = text.partition(":")
+    return (name, path or ".") if colon and "/" not in name else (None, text)
 
 
 @jobs.command("list")
 def list_jobs(context: typer.Context, environment: Environment) -> None:
-    """Print the jobs of an environment as JSON, the oldest first."""
-    print_json(asked(context).manager.jobs(environment).records())
+    """List the jobs of an environment as JSON, the oldest first."""
+    print_json(request_of(context).manager.jobs(environment).records())
 
 
 @jobs.command("output")
 def show_job(context: typer.Context, environment: Environment, job: Job) -> None:
-    """Print what a job has printed so far, each stream where it belongs."""
-    out, err = asked(context).manager.jobs(environment).output(job)
+    """Print the output of a job so far, its stdout on stdout and its stderr on stderr."""
+    out, err = request_of(context).manager.jobs(environment).output(job)
     for path, stream in ((out, sys.stdout), (err, sys.stderr)):
         with path.open("rb") as file:
             shutil.copyfileobj(file, stream.buffer)
@@ -512,20 +526,20 @@ def show_job(context: typer.Context, environment: Environment, job: Job) -> None
 
 @jobs.command("kill")
 def kill_job(context: typer.Context, environment: Environment, job: Job) -> None:
-    """End a job, with all that it has started."""
-    one = asked(context)
-    was_running = one.manager.jobs(environment).kill(job)
-    one.tell("message", f"Job '{job}' {'killed' if was_running else 'had ended'}")
+    """End a job and all processes that it has started."""
+    request = request_of(context)
+    was_running = request.manager.jobs(environment).kill(job)
+    request.print_result("message", f"Job '{job}' {'killed' if was_running else 'had ended'}")
 
 
 # The commands of ``dev_env`` about the root as a whole: begin one, look after it, see what was done.
 
 
 def init(context: typer.Context) -> None:
-    """Make the folders of a root, for templates, profiles and secrets of your own, and print its path."""
-    one = asked(context)
-    one.manager.layout.make()
-    one.tell("path", str(one.manager.layout.root))
+    """Create the root folder with its folders for templates, profiles and secrets, and print its path."""
+    request = request_of(context)
+    request.manager.layout.make()
+    request.print_result("path", str(request.manager.layout.root))
 
 
 def gc(
@@ -533,19 +547,19 @@ def gc(
     *,
     idle: Annotated[
         float | None,
-        number_option(metavar="SECONDS", allowed=SECONDS, help="Stop what nobody has used for so long."),
+        number_option(metavar="SECONDS", allowed=SECONDS, help="Stop environments that were not used for so long."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be done.")] = False,
 ) -> None:
-    """Remove what was left half made, has expired or was left behind in the engine; print as JSON what that was."""
-    one = asked(context)
-    print_json([row._asdict() for row in one.run(one.manager.collect(idle=idle, dry=dry_run))])
+    """Remove expired environments, incomplete ones, and leftovers in the container engine; print them as JSON."""
+    request = request_of(context)
+    print_json([row._asdict() for row in request.run(request.manager.collect(idle=idle, dry=dry_run))])
 
 
 def doctor(context: typer.Context) -> None:
-    """Print as JSON whether this machine has what environments need; exit code 1 where something must be mended."""
-    one = asked(context)
-    checks = one.run(check_machine(one.manager.layout))
+    """Check whether this machine has what environments need, and print JSON; exit code 1 if something must be fixed."""
+    request = request_of(context)
+    checks = request.run(check_machine(request.manager.layout))
     is_fine = all(check["ok"] for check in checks if check["required"])
     print_json({"ok": is_fine, "checks": checks})
     if not is_fine:
@@ -556,11 +570,13 @@ def events(
     context: typer.Context,
     environment: Annotated[str | None, typer.Argument(metavar="[ENVIRONMENT]", help="By default all.")] = None,
     *,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it is interrupted.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new lines until it is interrupted.")] = False,
 ) -> None:
-    """Print what was done, a JSON object a line: time, level, message, command, environment, exit_code, duration."""
-    manager = asked(context).manager
-    followed(lambda: manager.events(environment), follow=follow)
+    """Print the log of all operations, one JSON object a line: time, level, message, command, environment, exit_code,
+    duration.
+    """
+    manager = request_of(context).manager
+    print_lines(lambda: manager.events(environment), follow=follow)
 
 
 app = typer.Typer(
@@ -626,7 +642,7 @@ def options(
         bool, typer.Option("--version", help="Print the version, and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take the options that stand before any command."""
+    """Create the request from the global options. Runs before every command."""
     if no_color:
         os.environ["NO_COLOR"] = "1"  # as all programs know it, those of environments on this machine too
     manager = DevEnvManager(
@@ -654,7 +670,9 @@ def create(
     pull: Annotated[str, typer.Option(metavar="never|missing|always", help="Fetch the image.")] = MISSING,
     timeout: Annotated[
         float | None,
-        number_option(metavar="SECONDS", allowed=SOME_SECONDS, help="Then what makes it is ended, and it goes again."),
+        number_option(
+            metavar="SECONDS", allowed=SOME_SECONDS, help="Then the creation is aborted, and the environment removed."
+        ),
     ] = None,
     expires: Annotated[
         float | None,
@@ -668,16 +686,16 @@ def create(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print with what it would be made.")] = False,
 ) -> None:
-    """Make an environment from a template, and print its folder."""
+    """Create an environment from a template, and print its folder."""
     if pull not in (NEVER, MISSING, ALWAYS):
         raise DevEnvError(f"--pull {pull}: use {NEVER}, {MISSING} or {ALWAYS}")
-    one = asked(context)
-    values = pairs(settings or [])
-    variables = pairs([*_lines(env_file), *(env or [])])
+    request = request_of(context)
+    values = parse_pairs(settings or [])
+    variables = parse_pairs([*_lines(env_file), *(env or [])])
     if dry_run:
-        print_json(one.manager.configured(environment, template, profile, settings=values, environ=variables))
+        print_json(request.manager.configured(environment, template, profile, settings=values, environ=variables))
         return
-    coroutine = one.manager.create(
+    coroutine = request.manager.create(
         environment,
         template,
         profile,
@@ -693,7 +711,7 @@ def create(
         fallback=fallback,
         install_tools=install_tools,
     )
-    one.tell("path", str(one.run(coroutine)))
+    request.print_result("path", str(request.run(coroutine)))
 
 
 def _lines(file: Path | None) -> list[str]:
@@ -718,12 +736,12 @@ def list_environments(
     all_tenants: Annotated[bool, typer.Option("--all-tenants", help="Of all tenants, for operators.")] = False,
     usage: Annotated[bool, typer.Option("--usage", help="Measure what each uses.")] = False,
 ) -> None:
-    """Print the states of the environments as JSON."""
-    one = asked(context)
-    coroutine = one.manager.list(
+    """List the environments with their states as JSON."""
+    request = request_of(context)
+    coroutine = request.manager.list(
         status_option or status, tenant_option or tenant, owner=owner, all_tenants=all_tenants, usage=usage
     )
-    print_json(one.run(coroutine))
+    print_json(request.run(coroutine))
 
 
 @app.command()
@@ -737,27 +755,29 @@ def destroy(
     force: Annotated[bool, typer.Option("--force", help="Forget it where it cannot be removed.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Remove all environments of the tenant.")] = False,
 ) -> None:
-    """Remove an environment; folders that were there before it stay."""
-    one = asked(context)
+    """Remove an environment; folders that existed before it stay."""
+    request = request_of(context)
     if every == (environment is not None):
         raise DevEnvError("destroy takes the name of one environment, or --all")
-    names = [environment] if environment is not None else [state["name"] for state in one.run(one.manager.list())]
-    done = []
+    names = (
+        [environment] if environment is not None else [state["name"] for state in request.run(request.manager.list())]
+    )
+    messages = []
     failures = []
     for name in names:
         try:
-            one.run(one.manager.destroy(name, force=force, keep_checkpoints=keep_checkpoints))
+            request.run(request.manager.destroy(name, force=force, keep_checkpoints=keep_checkpoints))
         except DivebookError as error:
             failures.append(error)  # the others go all the same
         else:
-            done.append(f"Environment '{name}' destroyed")
-    if one.as_json and every:
-        print_json([{"message": message} for message in done])
+            messages.append(f"Environment '{name}' destroyed")
+    if request.as_json and every:
+        print_json([{"message": message} for message in messages])
     else:
-        for message in done:
-            one.tell("message", message)
+        for message in messages:
+            request.print_result("message", message)
     for failure in failures[1:]:
-        tell_failure(failure)
+        print_error(failure)
     if failures:
         raise failures[0]
 
@@ -765,40 +785,40 @@ def destroy(
 @app.command()
 def start(context: typer.Context, environment: Environment) -> None:
     """Start an environment."""
-    one = asked(context)
-    one.run(one.manager.start(environment))
-    one.tell("message", f"Environment '{environment}' started")
+    request = request_of(context)
+    request.run(request.manager.start(environment))
+    request.print_result("message", f"Environment '{environment}' started")
 
 
 @app.command()
 def stop(context: typer.Context, environment: Environment) -> None:
-    """Stop an environment and its commands; the next command starts it."""
-    one = asked(context)
-    one.run(one.manager.stop(environment))
-    one.tell("message", f"Environment '{environment}' stopped")
+    """Stop an environment and its commands; the next command starts it again."""
+    request = request_of(context)
+    request.run(request.manager.stop(environment))
+    request.print_result("message", f"Environment '{environment}' stopped")
 
 
 @app.command()
 def restart(context: typer.Context, environment: Environment) -> None:
-    """Stop an environment, and start it."""
-    one = asked(context)
-    one.run(one.manager.stop(environment))
-    one.run(one.manager.start(environment))
-    one.tell("message", f"Environment '{environment}' restarted")
+    """Stop an environment, and start it again."""
+    request = request_of(context)
+    request.run(request.manager.stop(environment))
+    request.run(request.manager.start(environment))
+    request.print_result("message", f"Environment '{environment}' restarted")
 
 
 @app.command()
 def inspect(context: typer.Context, environment: Environment) -> None:
-    """Print the state, the configuration and the checkpoints of an environment as JSON."""
-    one = asked(context)
-    print_json(one.run(one.manager.inspect(environment)))
+    """Show the state, the configuration and the checkpoints of an environment as JSON."""
+    request = request_of(context)
+    print_json(request.run(request.manager.inspect(environment)))
 
 
 @app.command()
 def resources(context: typer.Context, environment: Environment) -> None:
-    """Print what an environment uses now, its limits, and how these are kept, as JSON."""
-    one = asked(context)
-    print_json(one.run(one.manager.resources(environment)))
+    """Show what an environment uses now, its limits, and how they are enforced, as JSON."""
+    request = request_of(context)
+    print_json(request.run(request.manager.resources(environment)))
 
 
 @app.command()
@@ -806,15 +826,15 @@ def logs(
     context: typer.Context,
     environment: Environment,
     *,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it is interrupted.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print new lines until it is interrupted.")] = False,
 ) -> None:
-    """Print what was done with an environment."""
-    manager = asked(context).manager
-    followed(lambda: manager.logs(environment), follow=follow)
+    """Print the log of an environment."""
+    manager = request_of(context).manager
+    print_lines(lambda: manager.logs(environment), follow=follow)
 
 
 def main() -> None:
-    """Run ``dev_env``."""
+    """Run the command ``dev_env`` and exit."""
     # A grammar of web addresses that jsonschema loads takes four times as long as all else, for formats no template has
     # (test_a_command_loads_no_grammars).
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The command ``divebook`` and its list of subcommands."""
+"""The command ``divebook`` with its list of subcommands; subcommands ``keys``, ``rules``, ``mcp``, ``convert``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def keys(
     markdown: Annotated[bool, typer.Option("--markdown", help="The whole reference as a page.")] = False,
     json: Json = False,
 ) -> None:
-    """List the keys of definitions: what each holds and means."""
+    """List the keys of definitions, with their types and meanings."""
     from divebook.workflow.schema import TABLES, page, reference
 
     if markdown:
@@ -65,9 +65,9 @@ def rules(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """List rules that people made on approval, or revoke one.
+    """List approval rules that people created, or revoke one.
 
-    A rule that is revoked holds for no call that is judged from then on.
+    A revoked rule has no effect on calls that are checked afterwards.
     """
     from divebook.cli.project import existing_environment
     from divebook.steps.approval import rule_in_words
@@ -77,15 +77,15 @@ def rules(
     environment = existing_environment(store)
     if words:
         environment.revoke(words[1], by)
-        note(f"{words[1]} holds no more")
+        note(f"{words[1]} is revoked")
         return
-    held = environment.rules()
+    valid_rules = environment.rules()
     if json:
-        write(as_json([{"execution": name, **rule._asdict()} for name, rule in held], indent=2))
+        write(as_json([{"execution": name, **rule._asdict()} for name, rule in valid_rules], indent=2))
         return
-    for name, rule in held:
+    for name, rule in valid_rules:
         say(f"{rule.rule_id}  {one_line(rule_in_words(rule, name), 400)}")
-    if not held:
+    if not valid_rules:
         note("no rules: every call that asks is asked about")
 
 
@@ -102,7 +102,7 @@ def mcp(
     store: Store = None,
     wait: Annotated[
         float,
-        number_option(metavar="SECONDS", allowed=SECONDS, help="How long a call waits for its run, which goes on."),
+        number_option(metavar="SECONDS", allowed=SECONDS, help="How long a call waits; its run continues after that."),
     ] = 50.0,
     http: Annotated[
         str | None,
@@ -110,14 +110,17 @@ def mcp(
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(metavar="env://NAME", help="What HTTP clients send as bearer token; needed beyond this machine."),
+        typer.Option(
+            metavar="env://NAME", help="Bearer token that clients must send; required if other machines can connect."
+        ),
     ] = None,
-    dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
+    dialect: Annotated[Dialect, typer.Option(help="dive: the legacy Dive dialect.")] = OWN,
 ) -> None:
-    """Publish workflows to MCP clients, on pipes or over HTTP.
+    """Publish workflows as tools of an MCP server.
 
-    Each workflow is a tool. A run that asks a person asks the client's; it can be answered in a notebook or with
-    `divebook answer` as well. A run outlives the call, the client and this process.
+    The server uses standard streams or HTTP. Each workflow is a tool. If a run asks a person, the MCP client shows the
+    question; it can also be answered in a notebook or with `divebook answer`. A run continues after the call, the
+    client and this process have ended.
     """
     import asyncio
 
@@ -132,11 +135,10 @@ def mcp(
     with open_environment(store, actions or (), note) as environment:
         add_definitions(environment, file, dialect, code=code)
         token_value = resolved(token, Policy(*KINDS))  # the command line names it, and no definition
-        asyncio.run(
-            serve_stdio(environment, wait=wait)
-            if http is None
-            else serve_http(environment, http, token=token_value, wait=wait)
-        )
+        if http is None:
+            asyncio.run(serve_stdio(environment, wait=wait))
+        else:
+            asyncio.run(serve_http(environment, http, token=token_value, wait=wait))
 
 
 # ``divebook convert``: definitions of the legacy Dive dialect, or of several files, as one text of divebook's own.
@@ -148,7 +150,7 @@ DIFFERENCES = (
     "scripts may change variables with state.set",
     "tools ask a person before a call only if they, or a rule, say so",
 )
-"""Differences of a converted workflow from the original in the dialect ``dive``."""
+"""Differences of a converted workflow from the original in the dialect ``dive``, as lines for stderr."""
 
 
 def convert(
@@ -160,12 +162,12 @@ def convert(
     ] = None,
     format: Annotated[Literal["yaml", "json"], typer.Option("--format", help="How it is written.")] = "yaml",
 ) -> None:
-    """Write definitions of the legacy Dive dialect as divebook's own.
+    """Convert definitions from the legacy Dive dialect.
 
-    Scripts become Python.
+    The result is in the divebook dialect. Scripts are translated to Python.
 
-    What the result does differently, and what is wrong with it, is printed to stderr. The exit code is 1 if the result
-    needs corrections before it can be run.
+    Differences and problems of the result are printed on stderr. The exit code is 1 if the result must be corrected
+    before it can run.
     """
     from divebook.config.loader import load_file, load_folder
     from divebook.steps.checks import syntax_problems
@@ -173,7 +175,8 @@ def convert(
 
     if output is not None and output.exists():
         raise InputError(f"{output} exists; name a file that does not, or remove it first")
-    definitions = (load_folder if file.is_dir() else load_file)(file, dialect=dialect)
+    load = load_folder if file.is_dir() else load_file
+    definitions = load(file, dialect=dialect)
     for warning in definitions.warnings:
         note(warning.describe(str(file)), "yellow")
     text = definitions_to_text(definitions, format)
@@ -277,15 +280,15 @@ def options(
         bool, typer.Option("--version", help="Print the version, and exit.", callback=_version_at_once, is_eager=True)
     ] = False,
 ) -> None:
-    """Define the global options. `Commands` moves them to the front and applies them."""
+    """Define the global options. The command group `Commands` accepts them at any position and applies them."""
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command ``divebook`` and exit."""
     sys.excepthook = _print_traceback
     run_with_streams(lambda: app(prog_name="divebook"))
 
 
 def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an unexpected exception without secrets and control characters."""
+    """Print the traceback of an unexpected exception, without secrets and control characters."""
     sys.stderr.write(visible(secrets.text("".join(traceback.format_exception(kind, error, trace)))))

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def number_option(*names: str, allowed: NumberRange, help: str, metavar: str = "N", **settings: Any) -> Any:
-    """Return an option for a number in a range; its help states the lower limit: ``--at N  As of event N.  [N>=1]``.
+    """Return a command-line option for a number in a range. Its help shows the lower limit: ``--at N As of event N.
+    [N>=1]``.
 
     click's ``IntRange`` would show the limit too, but its errors do not have the wording of `divebook.text.ranges`.
     """
@@ -138,11 +139,11 @@ Agents = Annotated[
 # --- ``divebook inbox``: executions that wait for an answer or a signal, with the commands that provide it -----------
 
 _SELF_CONTAINED = ("script", "wait", "interrupt")
-"""Types of step that can be resumed from the log alone."""
+"""Types of steps for which a log alone is enough to resume, without a file of definitions."""
 
 
 def inbox(store: Store = None, *, json: Json = False) -> None:
-    """List what waits for a person: questions, and signals."""
+    """List everything that waits for a person: questions and signals."""
     from divebook.cli.project import existing_environment
     from divebook.projections.summary import badge_of
 
@@ -172,13 +173,15 @@ def inbox(store: Store = None, *, json: Json = False) -> None:
 
 
 def _file_of(execution: Execution, environment: Environment) -> list[str]:
-    """Return ``FILE`` if an execution needs agents or functions to be resumed, which a log does not contain."""
+    """Return the placeholder ``["FILE"]`` if resuming needs agents or functions from a file, which a log does not
+    contain; else an empty list.
+    """
     outside = [step for step in execution.workflow.steps if step.type not in _SELF_CONTAINED]
     return ["FILE"] if any(step.action not in environment.actions for step in outside) else []
 
 
 def _readable(environment: Environment) -> Iterator[Execution]:
-    """Yield the executions that have not ended; print damaged ones, and continue with the others."""
+    """Yield the executions that have not ended. A damaged execution is reported on stderr and skipped."""
     for record in environment.store.unended():
         try:
             execution = environment.execution(record.execution_id)
@@ -199,7 +202,7 @@ def _facts(execution_id: str, question: Question) -> dict[str, Any]:
 
 
 def _description(run: str, question: Question) -> Iterator[str]:
-    """Yield the lines of a question; `run` identifies its execution."""
+    """Yield the lines that describe a question. `run` is the label of its execution."""
     yield f"{question.id}  {question.kind}  {run}, step {one_line(question.step, 60)}"
     yield f"  {one_line(question.question, 400)}"
     if question.message:
@@ -220,14 +223,17 @@ def _description(run: str, question: Question) -> Iterator[str]:
 
 
 def awaited_signals_of(execution: Execution) -> list[AwaitedSignal]:
-    """Return the signals that an execution waits for, unless it has ended."""
+    """Return the signals that an execution waits for; none if it has ended."""
     from divebook.engine.state import awaited_signals
 
     return [] if execution.state.is_over else awaited_signals(execution.state)
 
 
 def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
-    """Yield the command for each question and signal that it waits for, with the file and options in `again`."""
+    """Yield a line with the shell command that answers each open question or sends each awaited signal of an execution.
+
+    `again` contains the file and the options of the present command; the printed commands repeat them.
+    """
     if execution.state.is_over:
         return
     for question in execution.interrupts:
@@ -238,7 +244,7 @@ def ways_on(execution: Execution, again: Sequence[str]) -> Iterator[str]:
 
 
 def command(verb: str, words: Sequence[str], again: Sequence[str]) -> str:
-    """Return a command that takes the same file and options as the present one."""
+    """Return a shell command with the same file and options as the present command."""
     files = [] if not again or again[0].startswith("-") else [again[0]]
     payload = ["null"] if verb == "signal" and files else []  # the file comes after it
     return in_shell(verb, [*words, *payload, *files], again[len(files) :])

@@ -1,4 +1,4 @@
-"""Output of the commands on stdout and stderr: text, tables, JSON and errors, without secrets or control characters."""
+"""Output of commands to stdout and stderr: text, tables, JSON and errors, without secrets and control characters."""
 
 from __future__ import annotations
 
@@ -37,36 +37,36 @@ _BREAKS = re.compile(r"[\t\n]")
 
 
 class Secrets:
-    """The secrets that the present command has to remove from its output."""
+    """Secrets to remove from the output of the current command."""
 
     def __init__(self) -> None:
         self._are_shown = False
 
     def begin(self, *, shown: bool) -> None:
-        """Start a command with no known secrets; with `shown` nothing is removed."""
+        """Forget the secrets of an earlier command. With `shown`, no secrets are removed from the output."""
         self._are_shown = shown
         shared.cache_clear()
 
     def learn(self, *values: Any) -> None:
-        """Add the secrets in plain data, such as the inputs of a run."""
+        """Find secrets in plain data, such as the inputs of a run, and remove them from all later output."""
         for value in values:
             shared().learn(value)
 
     def text(self, text: str) -> str:
-        """Return a text without secrets."""
+        """Return a text with the secrets replaced."""
         return text if self._are_shown else shared().text(text)
 
     def value(self, value: Any, name: str = "") -> Any:
-        """Return plain data without secrets. The `name` of the value may mark all of it as a secret."""
+        """Return plain data with the secrets replaced. A `name` such as ``password`` makes the whole value a secret."""
         return value if self._are_shown else shared().under(name, value)
 
 
 secrets = Secrets()
-"""Secrets of the command that this process runs."""
+"""The `Secrets` of the command that this process runs."""
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    """Return a text on one line: without secrets, cut to `width`, control characters as escapes."""
+    """Return a text as one line: secrets replaced, control characters escaped, cut to `width` characters."""
     text = secrets.text(text)
     if width is not None and len(text) > width:
         text = f"{text[: width - 3]}..."
@@ -74,7 +74,8 @@ def one_line(text: str, width: int | None = None) -> str:
 
 
 def as_json(data: Any, *, indent: int | None = None) -> str:
-    """Return stored data as JSON without control characters and secrets. Parsed, the rest is the same data.
+    """Return data as JSON, with secrets replaced and control characters escaped. Apart from secrets, parsing the JSON
+    returns equal data.
 
     Frames and similar values are described in a few words; ``divebook export`` writes them in full.
     """
@@ -83,12 +84,14 @@ def as_json(data: Any, *, indent: int | None = None) -> str:
 
 
 def json_escaped(text: str) -> str:
-    """Escape the characters in JSON text that JSON allows but a terminal must not receive."""
+    """Escape characters in a JSON text that JSON allows but that must not reach a terminal."""
     return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def shown(value: Any, name: str = "") -> str:
-    """Return a value for people: a string unchanged, anything else as JSON. The `name` may mark it as a secret."""
+    """Return a value as text: a string unchanged, anything else as JSON. A `name` such as ``password`` hides
+    the value.
+    """
     clean = secrets.value(value, name)
     if isinstance(clean, str):
         return visible(secrets.text(clean))
@@ -96,7 +99,7 @@ def shown(value: Any, name: str = "") -> str:
 
 
 def pairs(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return named values as two columns of text."""
+    """Return named values as rows of two strings, name and value, for `section`."""
     return [(one_line(name), shown(value, name)) for name, value in values.items()]
 
 
@@ -119,7 +122,7 @@ DAMAGED = 1
 
 
 def console(*, error: bool = False) -> Console:
-    """Return a console for stdout or stderr. Lines are not wrapped unless the stream is a terminal."""
+    """Return a rich console for stdout or stderr. Long lines are wrapped only in a terminal."""
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout
@@ -128,41 +131,48 @@ def console(*, error: bool = False) -> Console:
 
 
 def note(text: str, style: str = "") -> None:
-    """Print a line on stderr."""
+    """Print a line on stderr, in an optional rich style, with secrets replaced."""
     console(error=True).print(styled(secrets.text(text), style), soft_wrap=True)
 
 
 def note_damage(readable: int, events: int | None, damage: Exception) -> None:
-    """Print on stderr that only the first `readable` events of a log can be read; `events` is None if unknown."""
+    """Print on stderr that only the first `readable` events of a damaged log can be read.
+
+    `events` is the number of all events, None if unknown.
+    """
     of_all = "" if events is None else f" of {events}"
     note(f"damaged: this is what the first {readable}{of_all} events say. {damage}", "bold red")
 
 
 def styled(text: str, style: str = "") -> Text:
-    """Return a `rich.text.Text` with control characters as escapes."""
+    """Return text in a rich style, with control characters escaped."""
     from rich.text import Text
 
     return Text(visible(text), style)
 
 
 def status_text(status: str) -> Text:
-    """Return a status in its colour."""
+    """Return a status as text in the colour of the status."""
     return styled(status, STATUS_STYLES.get(status, ""))
 
 
 def say(*parts: Text | str) -> None:
-    """Print parts on stdout, two spaces apart."""
+    """Print strings on stdout as one line, two spaces apart."""
     line = styled("  ").join(_clean(part) for part in parts if part)
     console().print(line, soft_wrap=True)
 
 
 def write(text: str) -> None:
-    """Print text on stdout without control characters. It does not remove secrets: `as_json` has done that."""
+    """Print text on stdout with control characters escaped. Secrets are not replaced here: use `as_json` or
+    `Secrets.text`.
+    """
     sys.stdout.write(f"{visible(text)}\n")
 
 
 def section(title: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Print named values under a title, values with several lines below their name; print nothing without rows."""
+    """Print a title and named values; a value with several lines is printed below its name. Print nothing
+    without rows.
+    """
     if not rows:
         return
     from rich.padding import Padding
@@ -179,7 +189,7 @@ def section(title: str, rows: Sequence[tuple[str, str]]) -> None:
 
 
 def columns(titles: Iterable[str], rows: Iterable[Sequence[Text | str]], *, whole: Iterable[str] = ()) -> None:
-    """Print a table; the columns named in `whole` are never cut."""
+    """Print a table with column titles. Cells of the columns in `whole` are never cut to the width of the terminal."""
     from rich.table import Table
 
     never_cut = set(whole)
@@ -202,25 +212,25 @@ DEBUG = "--debug"
 SHOW_SECRETS = "--show-secrets"
 ALLOW = "--allow"
 REFUSED = 2
-"""Exit code of a command that ends with an error of divebook."""
+"""Exit code of a command that ends with a `DivebookError`."""
 _MAX_FILE_NAME = 255
-"""Characters of a file name. Looking up a longer one is an error of the operating system."""
+"""Maximum length of a file name. The operating system raises an error if a longer name is looked up."""
 
 
 class Commands(TyperGroup):
-    """The group of all commands. It turns errors into exit codes, and accepts its global options at any position.
+    """Command group of ``divebook``. It turns errors into exit codes, and accepts the global options at any position.
 
     An error of divebook is printed in red with the next step, without traceback and secrets; the exit code is 2.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse arguments after the global options were moved to the front, where click expects them."""
+        """Move the global options before the subcommand, where click expects them, and parse the arguments."""
         before, separator, after = _partition(args)
         parsed: list[str] = super().parse_args(ctx, [*_global_options_first(before), *separator, *after])
         return parsed
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the chosen command."""
+        """Run the chosen subcommand, and report its errors without traceback."""
         secrets.begin(shown=bool(ctx.params.get("show_secrets")))
         try:
             with _allowing(ctx.params.get("allow") or ()):
@@ -243,7 +253,7 @@ class Commands(TyperGroup):
 
 
 def _global_options_first(args: list[str]) -> list[str]:
-    """Return arguments with ``--debug``, ``--show-secrets`` and ``--allow KIND`` before the others."""
+    """Return the arguments with the global options (``--debug``, ``--show-secrets``, ``--allow KIND``) in front."""
     global_options: list[str] = []
     other_arguments: list[str] = []
     for argument in args:
@@ -258,7 +268,9 @@ def _global_options_first(args: list[str]) -> list[str]:
 
 @contextmanager
 def _allowing(kinds: Iterable[str]) -> Iterator[None]:
-    """Add kinds to the environment variable ``DIVEBOOK_ALLOW`` while the block runs."""
+    """Allow more kinds of permissions during the block, by adding them to the environment variable
+    ``DIVEBOOK_ALLOW``.
+    """
     before = os.environ.get(VARIABLE)
     policy = Policy.given(*kinds)
     os.environ[VARIABLE] = ",".join(sorted(policy.allowed))
@@ -271,7 +283,7 @@ def _allowing(kinds: Iterable[str]) -> Iterator[None]:
 
 
 def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
-    """Split arguments at ``--``: nothing after it is an option."""
+    """Split arguments at ``--`` into the part before, the separator and the part after, which contains no options."""
     if "--" not in args:
         return args, [], []
     place = args.index("--")
@@ -280,7 +292,7 @@ def _partition(args: list[str]) -> tuple[list[str], list[str], list[str]]:
 
 @contextmanager
 def ending_damaged() -> Iterator[None]:
-    """End a command with the exit code `DAMAGED` if nothing of a log can be read."""
+    """End the command with the exit code `DAMAGED` if the block raises because no event of a log can be read."""
     try:
         yield
     except CorruptStoreError as error:
@@ -289,7 +301,7 @@ def ending_damaged() -> Iterator[None]:
 
 
 def report(error: DivebookError) -> None:
-    """Print an error on stderr, with a line for each problem."""
+    """Print an error on stderr, one line for each problem in it."""
     for line in _lines(error):
         note(f"error: {line}", "bold red")
 
@@ -303,7 +315,7 @@ def _lines(error: DivebookError) -> list[str]:
         return str(error).splitlines()
     if isinstance(error, ExecutionNotFoundError) and _is_file(error.name):
         usage = "`divebook resume ID FILE`, `divebook recover ID --definitions FILE`"
-        return [f"{error.name} is a file, and an id is wanted in its place: {usage}; `divebook runs` lists the ids"]
+        return [f"{error.name} is a file, and an id is expected: {usage}; `divebook runs` lists the ids"]
     if isinstance(error, ExecutionNotFoundError):
         return [f"{error}. `divebook runs` lists what the store holds; --store names another one"]
     return [str(error)]
@@ -312,13 +324,13 @@ def _lines(error: DivebookError) -> list[str]:
 # --- standard streams ------------------------------------------------------------------------------------------------
 
 _BROKEN_PIPE = 1
-"""Exit code of a command whose output is not read to its end."""
+"""Exit code of a command whose output pipe was closed before all output was written."""
 _NOT_WRITTEN = 2
-"""Exit code of a command whose output could not be written, such as to a full disk."""
+"""Exit code of a command whose output could not be written, for example because the disk is full."""
 
 
 def run_with_streams(command: Callable[[], object]) -> NoReturn:
-    """Run a command and exit with its code, after its output was flushed.
+    """Run a command, flush its output, and exit with its exit code. Handles closed and broken standard streams.
 
     The interpreter would flush later, and print a traceback if that fails.
     """
@@ -346,7 +358,7 @@ def run_with_streams(command: Callable[[], object]) -> NoReturn:
 
 
 def _open_closed_streams() -> None:
-    """Open the null device in place of standard streams that were closed when the process started.
+    """Open the null device in place of each standard stream that is closed at the start of the process.
 
     Otherwise the next file that is opened, such as a store, would get their number, and printed text would go to it.
     """
@@ -360,7 +372,7 @@ def _open_closed_streams() -> None:
 
 
 def _redirect_to_null(stream: TextIO) -> None:
-    """Connect a stream to the null device. Otherwise the interpreter tries to write the rest at its exit."""
+    """Connect a stream to the null device, so that the interpreter does not fail when it flushes the stream at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)

@@ -1,4 +1,4 @@
-"""Environments, definitions, inputs and stores from the arguments of a command line."""
+"""Functions that turn command-line arguments into environments, definitions, inputs and stores."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ from divebook.workflow.dialect import OWN, Dialect
 
 
 def open_environment(store: str | None, actions: Sequence[str], printer: Callable[[str], None]) -> Environment:
-    """Return an environment over a store, with the actions of some modules and files."""
+    """Return an environment that uses a store, with the actions of Python modules and files."""
     for source in actions:
         import_actions(source)
     return Environment(store=store, printer=printer)
 
 
 def read(path: Path, dialect: Dialect) -> Definitions:
-    """Return the definitions of a file or folder with their content, and print their warnings."""
+    """Read the definitions of a file or folder, with the contents of their documents. Warnings are printed on
+    stderr.
+    """
     return _resolved(load(path, dialect=dialect), path)
 
 
@@ -50,7 +52,8 @@ def _resolved(definitions: Definitions, path: Path) -> Definitions:
 
 
 def add_definitions(environment: Environment, path: Path, dialect: Dialect = OWN, *, code: bool = False) -> None:
-    """Add the definitions of a file or folder to an environment; of a Python file, all definitions in its module.
+    """Add the definitions in a file or folder to an environment. Of a Python file, the definitions in its module are
+    added.
 
     Parameters
     ----------
@@ -67,8 +70,24 @@ def add_definitions(environment: Environment, path: Path, dialect: Dialect = OWN
         environment.define(read(path, dialect))
 
 
+def environment_for(
+    execution_id: str,
+    file: Path | None,
+    actions: Sequence[str] | None,
+    store: str | None,
+    printer: Callable[[str], None],
+    *,
+    code: bool,
+) -> Environment:
+    """Return an environment with the definitions in a file that an execution needs, read in the execution's dialect."""
+    environment = open_environment(store, actions or (), printer)
+    if file is not None:
+        add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+    return environment
+
+
 def schedules_of(environment: Environment, path: Path, *, code: bool = False) -> Definitions:
-    """Return the schedules of a file or folder, whose definitions an environment has, with the name of the file."""
+    """Return the schedules of a file or folder, as definitions that contain the name of their file."""
     if path.suffix.lower() == ".py":
         return Definitions(schedules=environment.schedules)
     definitions = read(path, OWN)
@@ -76,7 +95,9 @@ def schedules_of(environment: Environment, path: Path, *, code: bool = False) ->
 
 
 def _add_notebook(environment: Environment, path: Path) -> None:
-    """Add the definitions of a notebook to an environment, and run its code cells with definitions in Python."""
+    """Add the YAML definitions of a notebook to an environment, and those that its Python cells create when
+    they run.
+    """
     text = text_of(path)
     cells = python_of_notebook(text, str(path))
     environment.define(_resolved(definitions_of_notebook(text, str(path), code_runs=True), path))
@@ -88,7 +109,7 @@ def _add_notebook(environment: Environment, path: Path) -> None:
 
 
 def choose_workflow(environment: Environment, name: str | None, file: Path) -> str:
-    """Return the workflow of a name; without a name the default workflow, or the only one."""
+    """Return the name of the workflow to run: the given name, else the default workflow, else the only workflow."""
     names = list(environment.workflows)
     chosen = name or environment.config.default_workflow
     if chosen:
@@ -101,7 +122,7 @@ def choose_workflow(environment: Environment, name: str | None, file: Path) -> s
 
 
 def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
-    """Return inputs from ``key=text`` and ``key:=json``."""
+    """Parse inputs of the forms ``key=text`` and ``key:=json``; raises `InputError`."""
     inputs: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
@@ -115,23 +136,25 @@ def inputs_from(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def existing_store(location: str | None) -> EventStore:
-    """Return an existing store. A command that looks something up must not create an empty store."""
+    """Open an existing store; raises `StoreError` if there is none. A command that only reads must not create
+    a store.
+    """
     place = location or os.environ.get(VARIABLE) or str(DEFAULT)
     return open_store(place if path_of(place) is None else existing_path(location))
 
 
 def existing_environment(location: str | None) -> Environment:
-    """Return an environment without definitions over an existing store."""
+    """Return an environment that uses an existing store and has no definitions."""
     return Environment(store=existing_store(location))
 
 
 def existing_path(location: str | None) -> Path:
-    """Return the address of an existing store, without opening it."""
+    """Return the path of an existing store file, without opening it; raises `StoreError`."""
     place = location or os.environ.get(VARIABLE) or str(DEFAULT)
     path = path_of(place)
     if path is None:
         copying = in_shell("copy", [for_command(place), "FILE"])
-        raise StoreError(f"{without_password(place)} is no file; copy it into one: {copying}")
+        raise StoreError(f"{without_password(place)} is not a file; copy it into one: {copying}")
     path = path.expanduser()
     if not path.exists():
         raise StoreError(f"there is no store at {path}; `divebook run` makes it, --store names another one")

@@ -1,4 +1,4 @@
-"""``divebook enqueue``, ``queue`` and ``worker``: executions that wait, and processes that drive them."""
+"""Subcommands ``enqueue``, ``queue``, ``worker``, ``schedule``: queued executions and processes that run them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ def enqueue(
         typer.Option("--input", "-v", metavar="KEY=VALUE", help="An input; KEY:=JSON for lists and maps."),
     ] = None,
     queue: Annotated[str, typer.Option("--queue", metavar="NAME", help="The queue that it waits in.")] = "default",
-    priority: Annotated[int, number_option("--priority", allowed=INTEGER, help="Higher ones are begun first.")] = 0,
+    priority: Annotated[
+        int, number_option("--priority", allowed=INTEGER, help="Executions with a higher one are started first.")
+    ] = 0,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="When it may begin: 2026-05-01T08:00, local time.")
+        str | None, typer.Option("--at", metavar="TIME", help="Earliest start: 2026-05-01T08:00, local time.")
     ] = None,
     key: Annotated[
         str | None, typer.Option("--key", metavar="TEXT", help="With a key it is enqueued once, however often asked.")
@@ -54,7 +56,7 @@ def enqueue(
     note: Note = None,
     json: Json = False,
 ) -> None:
-    """Put a workflow into a queue, from which a worker takes it.
+    """Put a run of a workflow into a queue, for a worker to start.
 
     Prints the id of the execution.
     """
@@ -69,17 +71,16 @@ def enqueue(
     chosen = choose_workflow(environment, workflow, file)
     options: StartOptions = {"coerce_text": True, "key": key, "on_conflict": on_conflict, "tags": tag, "note": note}
     execution = environment.enqueue(chosen, values, queue=queue, priority=priority, at=when, **options)
-    say(
-        as_json({"id": execution.id, "status": execution.status, "queue": execution.state.queue})
-        if json
-        else execution.id
-    )
+    if json:
+        say(as_json({"id": execution.id, "status": execution.status, "queue": execution.state.queue}))
+    else:
+        say(execution.id)
 
 
 def queue(store: Store = None, *, json: Json = False) -> None:
-    """List what waits in queues, and the workers.
+    """List the executions in queues, and the running workers.
 
-    With who of them can run it, or why none can, and with what workers leave alone.
+    For each execution: which workers can run it, or why none can; and which executions workers leave alone.
     """
     from divebook.analysis.lists import queue_lines
     from divebook.cli.project import existing_environment
@@ -87,30 +88,37 @@ def queue(store: Store = None, *, json: Json = False) -> None:
     environment = existing_environment(store)
     workers = environment.workers()
     lines = [*queue_lines(environment, workers)]
-    waiting, withheld_lines = ([line for line in lines if line.withheld is withheld] for withheld in (False, True))
+    waiting = [line for line in lines if not line.withheld]
+    withheld_lines = [line for line in lines if line.withheld]
     if json:
-        rows, alone = ([line.to_dict() for line in part] for part in (waiting, withheld_lines))
-        worker_rows = [
-            {"id": one.id, "queues": one.queues, "driving": one.driving, "parallel": one.parallel} for one in workers
-        ]
-        say(as_json({"queued": rows, "left_alone": alone, "workers": worker_rows}, indent=2))
+        facts = {
+            "queued": [line.to_dict() for line in waiting],
+            "left_alone": [line.to_dict() for line in withheld_lines],
+            "workers": [
+                {"id": worker.id, "queues": worker.queues, "driving": worker.driving, "parallel": worker.parallel}
+                for worker in workers
+            ],
+        }
+        say(as_json(facts, indent=2))
         return
     if waiting:
         columns(("queue", "priority", "id", "workflow", "status", "due", "key", "workers"), map(_shown, waiting))
     else:
         say("no queue has anything")
     for line in waiting:
-        for name, reason in line.reasons.items() if not line.workers else ():
+        if line.workers:
+            continue
+        for name, reason in line.reasons.items():
             say(f"{line.execution_id}: worker {name} cannot run it: {reason}")
     if withheld_lines:
         say("workers leave alone:")
         shown = ([line.queue, line.execution_id, line.workflow, line.why or ""] for line in withheld_lines)
         columns(("queue", "id", "workflow", "why"), shown)
-        say("to go on with one: divebook resume ID FILE")
+        say("to resume one: divebook resume ID FILE")
     for worker in workers:
         say(f"worker {worker.id}: {', '.join(worker.queues)}; drives {worker.driving} of {worker.parallel}")
     if not workers:
-        say("no worker is there; begin one: divebook worker FILE")
+        say("no running worker; start one: divebook worker FILE")
 
 
 def _shown(line: QueueLine) -> tuple[str, ...]:
@@ -124,32 +132,43 @@ def _shown(line: QueueLine) -> tuple[str, ...]:
 
 
 def worker(
-    file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions of what it can run.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE|FOLDER", help="Definitions of the workflows that it can run.")],
     *,
     queues: Annotated[
         list[str] | None,
-        typer.Option("--queue", metavar="NAME", help="A queue to take from, the first ones first; default: default."),
+        typer.Option(
+            "--queue",
+            metavar="NAME",
+            help="A queue to serve; may be repeated, the first ones have priority; default: default.",
+        ),
     ] = None,
     parallel: Annotated[
         int,
-        number_option("--parallel", allowed=INTEGER, help="Executions that it drives at once."),
+        number_option(
+            "--parallel", allowed=INTEGER, help="Maximum number of executions that it drives at the same time."
+        ),
     ] = 8,
     patience: Annotated[
         float,
         number_option(
-            "--patience", metavar="SECONDS", allowed=SECONDS, help="How long it drains before it breaks off."
+            "--patience",
+            metavar="SECONDS",
+            allowed=SECONDS,
+            help="At its end: how long to wait for calls before they are aborted.",
         ),
     ] = 60,
-    schedules: Annotated[bool, typer.Option("--schedules", help="Enqueue what Schedules say, when it is due.")] = False,
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when there is nothing left to do.")] = False,
+    schedules: Annotated[
+        bool, typer.Option("--schedules", help="Enqueue the workflows in Schedules when they are due.")
+    ] = False,
+    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when nothing is left to do.")] = False,
     code: Code = False,
     actions: Actions = None,
     store: Store = None,
 ) -> None:
-    """Take executions from queues and drive them.
+    """Run executions from queues until stopped.
 
-    At SIGTERM or Ctrl-C it takes no more, gives back what it drives, and ends; a second signal ends it at once. What a
-    worker that dies had is taken up by others.
+    At SIGTERM or Ctrl-C, the worker starts no more executions, returns the running ones to their queues and ends. A
+    second signal ends it at once. If a worker dies, other workers resume its executions.
     """
     from divebook.cli.project import add_definitions, open_environment, schedules_of
     from divebook.workers import Worker, patience_of
@@ -171,7 +190,8 @@ def _work(worker: Worker, patience: float, *, until_idle: bool) -> None:
 
     def end(*_: object) -> None:
         if stop.is_set():
-            os._exit(INTERRUPTED)  # what it drives is taken up by others
+            # The leases of the driven executions expire, and other workers resume them.
+            os._exit(INTERRUPTED)
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -204,11 +224,11 @@ def schedule(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """List when schedules are due, or start what is due.
+    """List when schedules are due, or start the due runs.
 
-    `schedule run` starts the latest due time of each schedule, unless it was started before: by its start key, also
-    from another process. Of due times that were missed, while the machine was off, only the latest one is made up for.
-    Times are those of each schedule's Zone, by default of this machine.
+    `schedule run` starts the latest due time of each schedule once: the start key prevents a second start, also from
+    another process. If several due times were missed while the machine was off, only the latest one is started. Times
+    are in the Zone of each schedule, by default that of this machine.
     """
     is_run = len(words) == 2 and words[0] == RUN
     if len(words) != 1 + is_run:
@@ -263,7 +283,9 @@ def _start(file: Path, now: datetime, actions: list[str] | tuple[()], store: str
 
 
 def _begin(environment: Environment, due: Due) -> int:
-    """Start the workflow of one due time and wait for its end, unless it was started before."""
+    """Start the workflow for one due time and wait for its end, unless a run was already started for that time. Return
+    the exit code.
+    """
     if not due.is_new(environment.store, due.at):
         return 0
     if environment.store.records(key=due.key):  # by another process, at this moment

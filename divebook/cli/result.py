@@ -1,11 +1,11 @@
-"""An execution on stdout, for people or as JSON, with its exit code; and its progress on stderr while it runs."""
+"""Printed result of an execution (text or JSON) with its exit code, and progress on stderr while the execution runs."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from queue import Empty, SimpleQueue
@@ -39,7 +39,7 @@ from divebook.events import Event, catalog
 from divebook.events.codec import event_to_dict
 from divebook.projections.activity import activity_of
 from divebook.projections.failures import summary
-from divebook.projections.formatter import Formatter, Formatting
+from divebook.projections.formatter import Steps
 from divebook.projections.spans import Span
 from divebook.runtime.execution import Execution
 from divebook.runtime.loop import ENGINE
@@ -64,7 +64,7 @@ _CELL = 120
 
 
 def print_result(execution: Execution, *, json: bool) -> int:
-    """Print the result of a run; return the exit code of its status."""
+    """Print the result of a run on stdout, and return the exit code for its status."""
     secrets.learn(execution.state.inputs, execution.state.variables)
     if json:
         write(as_json(facts(execution), indent=2))
@@ -81,7 +81,7 @@ def print_result(execution: Execution, *, json: bool) -> int:
 
 
 def print_details(execution: Execution, *, json: bool, events: bool, damage: Exception | None = None) -> None:
-    """Print all facts about an execution.
+    """Print status, inputs, outputs, variables, usage, branches and questions of an execution; optionally its events.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def print_details(execution: Execution, *, json: bool, events: bool, damage: Exc
 
 
 def _usage(usage: Usage) -> list[tuple[str, str]]:
-    """Return the usage of models as rows; empty if no model was called."""
+    """Return the token counts and the cost of model calls as rows for `section`; empty if no model was called."""
     rows = {name.replace("_", " "): f"{value:,}" for name, value in usage.to_dict().items()}
     if usage.cost:
         rows["cost"] = price(usage.cost / NANODOLLARS)
@@ -129,7 +129,7 @@ def _path_cells(path: PathState, hidden: Container[str]) -> tuple[Text | str, ..
 
 
 def facts(execution: Execution) -> dict[str, Any]:
-    """Return the facts about an execution that ``--json`` prints."""
+    """Return the result of an execution as the dictionary that ``--json`` prints."""
     failure = execution.failure
     return {
         "id": execution.id,
@@ -151,7 +151,7 @@ def facts(execution: Execution) -> dict[str, Any]:
 
 
 def _variables(execution: Execution) -> dict[str, Any]:
-    """Return the variables in their recorded form: values of user classes are not reconstructed to show them."""
+    """Return the variables by name, in their recorded form, so that no user class is imported to show them."""
     return dict(sorted(execution.state.variables.items()))
 
 
@@ -166,7 +166,9 @@ def _print_heading(execution: Execution) -> None:
 
 
 def _times(execution: Execution) -> str:
-    """Return the duration. If the run was paused, the log is read, and working and waiting time are separate."""
+    """Return the duration of an execution. If it was paused, the log is read to show working and waiting time
+    separately.
+    """
     if execution.started_at is not None and execution.state.paused_us and execution.damage is None:
         return ", ".join(activity_of(execution.history()).times)
     return between(execution.started_at, execution.ended_at)
@@ -190,7 +192,9 @@ def _print_error(execution: Execution) -> None:
 
 
 def last_outputs(execution: Execution) -> dict[str, str]:
-    """Return the output of the last step of each completed path by step, unless the step stores it in a variable."""
+    """Return the output of the last step of each completed branch, by step name. Outputs stored in variables are left
+    out.
+    """
     storing_steps = {step.name for step in execution.workflow.steps if step.store}
     outputs = {}
     for path in execution.paths.values():
@@ -230,23 +234,23 @@ def _event_cells(event: Event) -> tuple[str, ...]:
 # thread and only puts steps into a queue. If it watches the store before the execution starts, it misses no step.
 
 MAX_FINISHED = 200
-"""Finished steps that the board keeps. Older ones are only counted."""
+"""Number of finished steps that the live list keeps. Older finished steps are only counted."""
 _REDRAWS_PER_SECOND = 8
 _MAX_ROWS = 20
 
 
 class Board:
-    """The rows of the live list: running and recently finished steps of all executions."""
+    """Steps in the live list: running and recently finished steps of all executions."""
 
     def __init__(self) -> None:
         self.finished: deque[Span] = deque(maxlen=MAX_FINISHED)
         self.count = 0
         """Number of all finished steps."""
         self.running: dict[int, Span] = {}
-        """Running steps by identity, oldest first."""
+        """Running steps by ``id()`` of their span, oldest first."""
 
     def update(self, span: Span) -> None:
-        """Add a step that has just started, or move one that has ended to the finished ones."""
+        """Add a step that has started, or move a step that has ended to the finished steps."""
         if span.ended_us is None:
             self.running[id(span)] = span
             return
@@ -255,7 +259,7 @@ class Board:
         self.count += 1
 
     def latest(self, limit: int) -> list[Span]:
-        """Return at most `limit` steps, running ones before finished ones, ordered by start."""
+        """Return at most `limit` steps ordered by start time. Running steps are preferred to finished ones."""
         running = list(self.running.values())[:limit]
         free_rows = limit - len(running)
         finished = list(self.finished)[-free_rows:] if free_rows else []
@@ -263,16 +267,18 @@ class Board:
 
 
 class Progress:
-    """Progress that shows only the text of workflows (``--quiet``). `LineProgress` and `LiveProgress` add steps."""
+    """Progress output for ``--quiet``: only text that workflows print. The subclasses also show steps."""
 
     def __init__(self, screen: Console) -> None:
         self.screen = screen
 
     def watch(self, store: EventStore) -> None:
-        """Show the steps that a store records from now on. Call this once, before the execution starts."""
+        """Subscribe to the steps that a store records. Call this once, before the execution starts, so that no step is
+        missed.
+        """
 
     def print(self, text: str) -> None:
-        """Print text of a workflow. Any thread may call this."""
+        """Print text of a workflow on stderr. Any thread may call this."""
         self.screen.print(Text(visible(secrets.text(text))), soft_wrap=True)
 
     def __enter__(self) -> Self:
@@ -281,62 +287,11 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Show the remaining steps and stop."""
-
-
-class StepListener(Formatter):
-    """Formatter that passes each step that starts or ends to a function, on the engine's thread."""
-
-    def __init__(self, on_step: Callable[[Span], None]) -> None:
-        self._on_step = on_step
-
-    def step_started(self, step: Span) -> None:
-        """Pass on a step that has started."""
-        self._on_step(step)
-
-    def step_output(self, step: Span, output: str) -> None:  # noqa: ARG002 - the result is printed at the end
-        """Pass on a step that has completed."""
-        self._on_step(step)
-
-    def step_error(self, step: Span, error: str) -> None:  # noqa: ARG002 - the step has it
-        """Pass on a step that has failed."""
-        self._on_step(step)
-
-
-class LineProgress(Progress):
-    """A line for each step that starts or ends."""
-
-    def __init__(self, screen: Console) -> None:
-        super().__init__(screen)
-        self._lines: SimpleQueue[Text | None] = SimpleQueue()
-        self._unsubscribe: Callable[[], None] = lambda: None
-
-    def watch(self, store: EventStore) -> None:
-        """Print a line for each step that the store records from now on."""
-        self._unsubscribe = store.subscribe(Formatting(StepListener(self._add_line)))
-
-    def _add_line(self, step: Span) -> None:
-        self._lines.put(_line(step))
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._print_lines, name="divebook-progress", daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._unsubscribe()
-        self._lines.put(None)
-        self._thread.join()
-
-    def _print_lines(self) -> None:
-        while (line := self._lines.get()) is not None:
-            self.screen.print(line, soft_wrap=True)
+        """Print the steps that are still in the queue, and end the output."""
 
 
 class LiveProgress(Progress):
-    """A live list of steps that is redrawn in place."""
+    """Progress output that redraws a list of steps in place, in a terminal."""
 
     def __init__(self, screen: Console) -> None:
         super().__init__(screen)
@@ -346,9 +301,9 @@ class LiveProgress(Progress):
         self._blocked_reason: Callable[[], str | None] = lambda: None
 
     def watch(self, store: EventStore) -> None:
-        """Show the steps that the store records from now on, and the reason if the engine is blocked."""
+        """Subscribe to the steps that a store records, and to the reason why the engine is blocked, if it is."""
         self._blocked_reason = lambda: ENGINE.held_up(store)
-        self._unsubscribe = store.subscribe(Formatting(StepListener(self._changed_steps.put)))
+        self._unsubscribe = store.subscribe(StepListener(self._changed_steps.put))
 
     def __enter__(self) -> Self:
         self._live = Live(
@@ -387,7 +342,7 @@ class LiveProgress(Progress):
         return Group(table, Text("\n".join(notes), "dim"))
 
     def _update_board(self) -> None:
-        """Apply the steps that the engine's thread has put into the queue."""
+        """Apply all steps in the queue to the board. The engine's thread fills the queue."""
         try:
             while True:
                 self.board.update(self._changed_steps.get_nowait())
@@ -395,8 +350,55 @@ class LiveProgress(Progress):
             return
 
 
+class StepListener:
+    """Store listener that calls a function for each step that starts or ends. It runs on the engine's thread."""
+
+    def __init__(self, on_step: Callable[[Span], None]) -> None:
+        self._on_step = on_step
+        self._steps = Steps()
+
+    def __call__(self, _execution_id: str, events: Sequence[Event]) -> None:
+        """Apply new events of an execution, and call the function with the steps that they start or end."""
+        for event in events:
+            step = self._steps.see(event)
+            if step is not None:
+                self._on_step(step)
+
+
+class LineProgress(Progress):
+    """Progress output that prints one line for each step that starts or ends."""
+
+    def __init__(self, screen: Console) -> None:
+        super().__init__(screen)
+        self._lines: SimpleQueue[Text | None] = SimpleQueue()
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    def watch(self, store: EventStore) -> None:
+        """Subscribe to the steps that a store records."""
+        self._unsubscribe = store.subscribe(StepListener(self._add_line))
+
+    def _add_line(self, step: Span) -> None:
+        self._lines.put(_line(step))
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._print_lines, name="divebook-progress", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._unsubscribe()
+        self._lines.put(None)
+        self._thread.join()
+
+    def _print_lines(self) -> None:
+        while (line := self._lines.get()) is not None:
+            self.screen.print(line, soft_wrap=True)
+
+
 def make_progress(*, quiet: bool) -> Progress:
-    """Return a live list if stderr is a terminal, otherwise plain lines; with `quiet` no steps."""
+    """Return the progress output: a live list in a terminal, plain lines otherwise, no steps with `quiet`."""
     screen = console(error=True)
     if quiet:
         return Progress(screen)
@@ -418,7 +420,7 @@ def _took(row: Span, now: int) -> Text:
 
 
 def _detail(row: Span) -> str:
-    """Return the error of a step, or the number of its items."""
+    """Return the error of a failed step, or the number of items of a step with items, else an empty string."""
     if row.error:
         return one_line(row.error, 100)
     return plural(row.items, "item") if row.items else ""

@@ -1,4 +1,4 @@
-"""``divebook run``, ``fork``, ``answer`` and ``signal``: carry an execution out and wait for it."""
+"""Subcommands ``run``, ``resume``, ``fork``, ``answer`` and ``signal``: drive an execution and wait for it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ INTERRUPTED = 130
 
 
 class Interrupts:
-    """Handler of Ctrl-C for a ``with`` block: the first one cancels the execution, the second one ends the process.
+    """Context manager that handles Ctrl-C: the first Ctrl-C cancels the execution, the second one ends the process.
 
     A thread reads the signals from a socket. The main thread cannot handle them: it waits for a lock, and would notice
     a signal from just before only afterwards. Also, a KeyboardInterrupt could be raised when an execution has started
@@ -119,7 +119,7 @@ class Interrupts:
             undo()
 
     def guard(self, execution: Execution) -> None:
-        """Set the execution that Ctrl-C cancels; cancel it now if Ctrl-C was pressed already."""
+        """Set the execution that Ctrl-C cancels. If Ctrl-C was already pressed, the execution is cancelled at once."""
         with self._lock:
             self._execution = execution
             if self.count:
@@ -153,7 +153,7 @@ class Interrupts:
 # --- waiting for an execution and its successors ---------------------------------------------------------------------
 
 MAX_WAIT = 1.0
-"""Seconds after which a waiting execution is checked again without news from the store."""
+"""Seconds after which a waiting execution is checked again, even without a notification from the store."""
 
 
 def finish(
@@ -164,7 +164,7 @@ def finish(
     *,
     waits: bool | None = False,
 ) -> tuple[Execution, bool]:
-    """Start an execution, and wait for its end or that of its last successor.
+    """Start an execution, and wait until it and all its successors have ended or wait for a person.
 
     Parameters
     ----------
@@ -202,19 +202,19 @@ def finish(
 
 
 def with_children(execution: Execution) -> Iterator[Execution]:
-    """Yield an execution and all its descendants."""
+    """Yield an execution and all its descendants (children, their children, and so on)."""
     yield execution
     for child in execution.children:
         yield from with_children(child)
 
 
 def has_terminal() -> bool:
-    """Return whether a person can type answers to this process."""
+    """Return whether standard input is a terminal, so that a person can type answers."""
     return sys.stdin.isatty()
 
 
 def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
-    """Return whether a waiting execution continues without a person.
+    """Return whether a waiting execution will continue without an answer from a person.
 
     That is the case if it or a child has a question with a default that expires, or if a child is still running.
     """
@@ -234,7 +234,7 @@ def _continues_alone(execution: Execution, *, waits: bool | None) -> bool:
 
 
 def _wait_for_news(execution: Execution) -> None:
-    """Wait until the log of an execution or of a child has a new event."""
+    """Wait until the log of an execution or of a descendant has a new event."""
     news = threading.Event()
     store = execution.store
     unsubscribe_functions = [store.on_news(news.set), store.subscribe(lambda _name, _events: news.set())]
@@ -249,7 +249,7 @@ def _wait_for_news(execution: Execution) -> None:
 
 
 def _last_sequences(execution: Execution) -> dict[str, int]:
-    """Return the number of the last event of an execution and of its descendants, by id."""
+    """Return the sequence number of the last event of an execution and each of its descendants, by execution id."""
     return {member.id: member.refresh().state.last_sequence for member in with_children(execution)}
 
 
@@ -260,9 +260,9 @@ def _as_recorded(environment: Environment, execution: Execution) -> Execution:
 
 
 WAITS = 3
-"""Exit code of a run that has to wait for an answer or signal."""
+"""Exit code of a run that has stopped because it waits for an answer or a signal."""
 STRICT = 1
-"""The same with ``--strict``."""
+"""Exit code, with ``--strict``, of a run that has stopped because it waits for an answer or a signal."""
 
 
 def run(
@@ -291,15 +291,15 @@ def run(
     answers: AnswersFile = None,
     wait: Waits = None,
     strict: Strict = False,
-    dialect: Annotated[Dialect, typer.Option(help="dive: as the old system read it.")] = OWN,
+    dialect: Annotated[Dialect, typer.Option(help="dive: the legacy Dive dialect.")] = OWN,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a workflow and print its result.
 
-    If it has to wait for an answer it ends with exit code 3, and says which command answers. Without a terminal it
-    waits for a question that has ExpiresIn and Default, and continues with the Default once the question expires;
-    --no-wait returns at once. Ctrl-C cancels the run in such a way that it can be resumed.
+    If the run has to wait for an answer, the command prints how to answer and ends with exit code 3. Without a terminal
+    it waits for a question with ExpiresIn and Default, and continues with the Default when the question expires;
+    --no-wait returns at once. Ctrl-C cancels the run, which can be resumed.
     """
     from divebook.cli.project import add_definitions, choose_workflow, inputs_from, open_environment
     from divebook.cli.result import make_progress
@@ -353,11 +353,11 @@ def fork(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Go on from an event of an execution, as a new one.
+    """Start an execution that shares the first events of another one.
 
-    It shares the events up to there; the other one stays as it is. show ID --events has numbers and ids.
+    The other execution does not change. `divebook show ID --events` lists numbers and ids of events.
     """
-    from divebook.cli.project import add_definitions, existing_store, open_environment
+    from divebook.cli.project import environment_for, existing_store
     from divebook.cli.result import make_progress
     from divebook.config.answers import change_from
 
@@ -365,9 +365,7 @@ def fork(
     change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or ())
     secrets.learn(change.variables, change.inputs)
     with make_progress(quiet=quiet) as progress:
-        environment = open_environment(store, actions or (), progress.print)
-        if file is not None:
-            add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+        environment = environment_for(execution_id, file, actions, store, progress.print, code=code)
         begin = partial(environment.fork, execution_id, at, change, model=model)
         forked = partial(hint_to_name_file, begin, "fork", file)
         ended = finish(forked, environment, progress)
@@ -401,9 +399,9 @@ def answer(
 ) -> None:
     """Answer a question and resume its execution.
 
-    A no may say why: "no: not today". In full, an answer may bring what the question takes, as inbox shows it: other
-    arguments, '{approved: true, data: {parameters: {host: h9}}}', or a rule that allows more calls like this one,
-    '{approved: true, data: {rule: {scope: always}}}'.
+    A no may give a reason: "no: not today". An answer can also contain data, as inbox shows it: other arguments,
+    '{approved: true, data: {parameters: {host: h9}}}', or a rule that allows more calls like this one, '{approved:
+    true, data: {rule: {scope: always}}}'.
     """
     from divebook.config.answers import typed_answer
 
@@ -416,7 +414,7 @@ def answer(
         for other in other_runs:
             other.wait()
         if other_runs:
-            note(f"the same answer lets {plural(len(other_runs), 'other run')} go on")
+            note(f"the same answer continues {plural(len(other_runs), 'other run')}")
         return first
 
     _carry_on(send, file, actions, store, code=code, json=json, quiet=quiet)
@@ -461,7 +459,7 @@ def _carry_on(
     json: bool,
     quiet: bool,
 ) -> None:
-    """Send something to an execution, wait until it stops, and print the result."""
+    """Answer or signal an execution with the function `send`, wait until it stops, and print the result."""
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.cli.result import make_progress
 
@@ -473,16 +471,18 @@ def _carry_on(
             if file is not None:
                 add_definitions(environment, file, code=code)
             ended = finish(lambda: send(environment), environment, progress)
-    except AnswerKeptError as kept:
-        note(str(kept), "yellow")
+    except AnswerKeptError as error:
+        note(str(error), "yellow")
         needed = again if file is not None else ["FILE", *again]
-        note(f"to go on: {command('resume', [kept.execution_id], needed)}", "yellow")
-        raise typer.Exit(WAITS) from kept
+        note(f"to continue: {command('resume', [error.execution_id], needed)}", "yellow")
+        raise typer.Exit(WAITS) from error
     conclude(*ended, again, json=json)
 
 
 def hint_to_name_file(begin: Callable[[], Execution], command_name: str, file: Path | None) -> Execution:
-    """Start an execution; if an agent or action is missing, add to the error that the file must be named."""
+    """Start an execution. If an agent or action is missing, raise an error with the advice to name the file of
+    definitions.
+    """
     try:
         return begin()
     except ExecutionNotFoundError:
@@ -497,7 +497,7 @@ def hint_to_name_file(begin: Callable[[], Execution], command_name: str, file: P
 
 
 def repeated_options(actions: Sequence[str] | None, store: str | None, *, code: bool) -> list[str]:
-    """Return the options to repeat in a command that resumes the execution."""
+    """Return the options of this command that a command to resume the execution must repeat."""
     options = ["--code"] if code else []
     for source in actions or ():
         options += ["--actions", source]
@@ -514,7 +514,7 @@ def conclude(
     json: bool,
     strict: bool = False,
 ) -> None:
-    """Print the result, and the commands that continue the execution if it can be continued; exit with its code."""
+    """Print the result of an execution and the commands that continue it, and exit with the exit code."""
     from divebook.cli.result import print_result
 
     code = print_result(execution, json=json)
@@ -533,11 +533,11 @@ def conclude(
         code = WAITS
         look = command("show", [execution.id], again[-2:] if "--store" in again else ())
         note(
-            f"it is kept; another process drives the execution and goes on with it. To see how it stands: {look}",
+            f"it is stored; another process drives the execution and continues it. To see its status: {look}",
             "yellow",
         )
     elif code and is_kept and not ways:
-        note(f"to go on: {command('resume', [execution.id], again)}", "yellow")
+        note(f"to continue: {command('resume', [execution.id], again)}", "yellow")
     if strict and execution.status == WAITING:
         note("error: it has to wait for an answer or a signal, which --strict does not allow", "bold red")
         code = STRICT
@@ -555,7 +555,7 @@ def resume(
     *,
     definition: Annotated[
         Literal["new"] | None,
-        typer.Option("--definition", help="new: go on with the definition in FILE, as a new execution."),
+        typer.Option("--definition", help="new: continue with the definition in FILE, as a new execution."),
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="With --definition: only say what would be reused and done, and its cost.")
@@ -576,8 +576,9 @@ def resume(
 ) -> None:
     """Resume an execution where its log ends.
 
-    What completed is not run again. With --definition new it continues with a corrected one, as a new execution, and
-    says first what is reused, what is done and its likely cost. Prints the result, as run does.
+    Completed steps do not run again. With --definition new, a new execution continues with a corrected definition; the
+    command first prints which results are reused, which calls are made, and the likely cost. Prints the result, as run
+    does.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.cli.result import make_progress
@@ -619,11 +620,13 @@ def _require_sense(definition: str | None, strategy: str | None, *, plan: bool, 
 
 
 def _show(resume_plan: ResumePlan, *, print_line: Callable[[str], None], asks: bool) -> None:
-    """Print the plan of a resumption with another definition; with `asks`, ask a person at a terminal to confirm."""
+    """Print the plan of a resumption with another definition. With `asks`, ask the person at the terminal to
+    confirm.
+    """
     for line in resume_plan.lines:
         print_line(line)
     if asks and sys.stdin.isatty():
-        typer.confirm("Go on?", abort=True, err=True)
+        typer.confirm("Continue?", abort=True, err=True)
 
 
 def _print_changes(environment: Environment, recorded: Workflow, progress: Progress) -> None:
@@ -631,5 +634,5 @@ def _print_changes(environment: Environment, recorded: Workflow, progress: Progr
     if defined is not None and defined.fingerprint != recorded.fingerprint:
         progress.print(
             f"workflow {recorded.name!r} has changed since; the execution keeps the definition it was started with. "
-            "To go on with the new one: --definition new"
+            "To continue with the new one: --definition new"
         )

@@ -1,11 +1,11 @@
-"""``divebook runs``, ``show`` and ``cancel``: what the store knows of executions."""
+"""Subcommands that show, compare, annotate or cancel executions, show their files, or derive what-ifs and trials."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -51,7 +51,7 @@ from divebook.text.ranges import COUNT, COUNT_OR_ZERO, INTEGER
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from divebook.config.answers import Handled
+    from divebook.config.answers import BulkResult
     from divebook.environment.environment import Environment
     from divebook.environment.variants import TrialOptions, WhatIfOptions
     from divebook.projections.compare import Pair, Row
@@ -118,7 +118,7 @@ def runs(
 
 
 def _learn_inputs(store: EventStore, execution_id: str) -> None:
-    """Add the secrets in the inputs of an execution, since its error may repeat them."""
+    """Add the secrets in the inputs of an execution to `secrets`, since its printed error may contain them."""
     from divebook.runtime.forks import recorded_opening
 
     with suppress(StoreError):  # a damaged log has none that could be shown
@@ -134,8 +134,8 @@ def show(
 ) -> None:
     """Show the status and the values of an execution.
 
-    In place of an ID it takes a file, as `divebook open` does. Of a damaged log the sound beginning is shown, with exit
-    code 1.
+    The ID can also be an exported file, as for `divebook open`. Of a damaged log, the readable events are shown, with
+    exit code 1.
     """
     from divebook.cli.project import existing_environment
     from divebook.cli.result import print_details
@@ -163,26 +163,25 @@ def open_(
     events: Annotated[bool, typer.Option("--events", "-e", help="Every event of its log as well.")] = False,
     json: Json = False,
 ) -> None:
-    """Show the run that an exported file holds.
+    """Show the run in an exported file.
 
-    No store is needed, and none changes. Of a file that is damaged elsewhere than in the log the run is shown, with
-    exit code 1.
+    No store is needed or changed. If the file is damaged outside its log, the run is shown, with exit code 1.
     """
     if not _is_file(file):
-        raise SetupError(
-            f"{file} is no file that divebook exports (NAME.html, NAME.ipynb, NAME.jsonl); name such a one"
-        )
+        raise SetupError(f"{file} is not a file that divebook exports; name one that ends with .html, .ipynb or .jsonl")
     show(file, events=events, json=json)
 
 
 def _is_file(name: str) -> bool:
-    from divebook.store.embedded import is_carrier
+    from divebook.store.embedded import may_embed_log
 
-    return name.endswith((".jsonl", ".json")) or is_carrier(name)
+    return name.endswith((".jsonl", ".json")) or may_embed_log(name)
 
 
 def _in_file(file: str) -> tuple[str, Environment, Exception | None]:
-    """Return the exported execution of a file, its store, and the damage after its last sound event."""
+    """Load the execution of an exported file into a store in memory. Return its id, its environment and the damage, if
+    any.
+    """
     from divebook.environment.environment import Environment
     from divebook.store import MemoryStore
     from divebook.store import transfer as jsonl
@@ -205,7 +204,7 @@ def compare(
     """Compare executions side by side, with the first difference first.
 
     Each place is the same, changed, added or removed. The first execution is compared with each of the others. Exit
-    code 1 where they differ.
+    code 1 if they differ.
     """
     from divebook.cli.project import existing_environment
 
@@ -241,15 +240,19 @@ def cancel(
     ] = None,
     store: Store = None,
     *,
-    status: Annotated[Status | None, typer.Option("--status", "-s", help="All of this status.")] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="All of it.")] = None,
-    tagged: Annotated[str | None, typer.Option("--tag", "-t", metavar="TAG", help="All with this tag.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list which they are.")] = False,
+    status: Annotated[Status | None, typer.Option("--status", "-s", help="All executions with this status.")] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", "-w", metavar="NAME", help="All executions of this workflow.")
+    ] = None,
+    tagged: Annotated[
+        str | None, typer.Option("--tag", "-t", metavar="TAG", help="All executions with this tag.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the executions.")] = False,
 ) -> None:
     """Cancel executions.
 
-    They are named one by one, or all that have not ended are meant which the options leave. If another process runs
-    one, it stops there before its next step. What cannot be cancelled is said, and the others are.
+    Name the executions, or select all that have not ended with the options. If another process runs an execution, it
+    stops before its next step. Executions that cannot be cancelled are reported; the others are cancelled.
     """
     from divebook.cli.project import existing_environment
     from divebook.config.answers import handle_each
@@ -273,14 +276,14 @@ def _chosen(
     *,
     tag_option: str,
 ) -> list[ExecutionRecord]:
-    """Return the executions that match the filters, if the command has no ids."""
+    """Return the records of the executions that match the filters; empty if the command line names executions."""
     if bool(execution_ids) == bool(status or workflow or tagged):
-        raise typer.BadParameter(f"name executions, or say which with --status, --workflow or {tag_option}")
+        raise typer.BadParameter(f"name executions, or select them with --status, --workflow or {tag_option}")
     return [] if execution_ids else environment.store.records(status, workflow, 0, tag=tagged)
 
 
-def _tell_each(rows: Sequence[Handled]) -> None:
-    """Print the result of each execution; exit with code 1 if one failed."""
+def _tell_each(rows: Sequence[BulkResult]) -> None:
+    """Print one result line for each execution; exit with code 1 if any of them has an error."""
     for row in rows:
         say(status_text(row.status or "failed"), row.execution_id, "" if row.error is None else str(row.error))
     if any(row.error is not None for row in rows):
@@ -288,7 +291,7 @@ def _tell_each(rows: Sequence[Handled]) -> None:
 
 
 def _cancelled(environment: Environment, execution_id: str) -> Execution:
-    """Cancel an execution, and retry if its process wrote an event at the same moment."""
+    """Cancel an execution and wait. Retry if the process that drives it appended an event at the same moment."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return environment.cancel(execution_id).wait()
@@ -299,17 +302,17 @@ def _cancelled(environment: Environment, execution_id: str) -> Execution:
 
 def tag(
     execution_id: ExecutionId,
-    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Words to give it.")] = None,
+    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.")] = None,
     store: Store = None,
     *,
     remove: Annotated[
-        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="Take this one away; also several.")
+        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="A tag to remove; may be repeated.")
     ] = None,
 ) -> None:
-    """Give an execution tags, or take them away.
+    """Add tags to an execution, or remove them.
 
-    Without any it prints those that the execution has. `divebook runs --tag TAG` finds it by them. They are events of
-    its log, also after its end.
+    Without tags, the command prints the tags of the execution. `divebook runs --tag TAG` finds executions by tag. Tags
+    are events of the log, also after the end of the execution.
     """
     from divebook.cli.project import existing_environment
 
@@ -326,28 +329,33 @@ def annotate(
     ] = None,
     store: Store = None,
     *,
-    text: Annotated[
-        str | None, typer.Option("--note", "-n", metavar="TEXT", help="The note; '' takes it away.")
-    ] = None,
+    text: Annotated[str | None, typer.Option("--note", "-n", metavar="TEXT", help="The note; '' removes it.")] = None,
     labels: Annotated[
         list[str] | None,
         typer.Option(
-            "--label", "-l", metavar="NAME=VALUE", help="A label, value in YAML; null removes it; also several."
+            "--label",
+            "-l",
+            metavar="NAME=VALUE",
+            help="A label, with a value in YAML; null removes it; may be repeated.",
         ),
     ] = None,
-    tags: Annotated[list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="Give it; also several.")] = None,
-    untag: Annotated[
-        list[str] | None, typer.Option("--untag", "-u", metavar="TAG", help="Take it away; also several.")
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="A tag to add; may be repeated.")
     ] = None,
-    status: Annotated[Status | None, typer.Option("--status", "-s", help="All of this status.")] = None,
-    workflow: Annotated[str | None, typer.Option("--workflow", "-w", metavar="NAME", help="All of it.")] = None,
-    tagged: Annotated[str | None, typer.Option("--tagged", metavar="TAG", help="All with this tag.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list which they are.")] = False,
+    untag: Annotated[
+        list[str] | None, typer.Option("--untag", "-u", metavar="TAG", help="A tag to remove; may be repeated.")
+    ] = None,
+    status: Annotated[Status | None, typer.Option("--status", "-s", help="All executions with this status.")] = None,
+    workflow: Annotated[
+        str | None, typer.Option("--workflow", "-w", metavar="NAME", help="All executions of this workflow.")
+    ] = None,
+    tagged: Annotated[str | None, typer.Option("--tagged", metavar="TAG", help="All executions with this tag.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the executions.")] = False,
 ) -> None:
-    """Say something of executions: a note, labels, tags.
+    """Set the note, labels and tags of executions.
 
-    They are named one by one, or all are meant which the options leave. It is an event of each log, also after its end.
-    What cannot be said of one is told, and the others have it.
+    Name the executions, or select them with the options. The annotation is an event of each log, also after the end of
+    the execution. Executions that cannot be annotated are reported; the others are annotated.
     """
     from divebook.cli.project import existing_environment
     from divebook.config.answers import annotating, handle_each
@@ -401,7 +409,7 @@ def _worked(line: RunLine) -> float | None:
 
 
 def _note_relaxed(records: Sequence[ExecutionRecord]) -> None:
-    """Print the executions that may lose their last events in a power failure."""
+    """Print which executions could lose their last events in a power failure."""
     from divebook.store.append import RELAXED
 
     relaxed = [record.execution_id for record in records if record.durability == RELAXED]
@@ -457,15 +465,13 @@ def diff(
     at: At = None,
     json: Json = False,
 ) -> None:
-    """Print what an execution has changed in files."""
+    """Print the changes that an execution made to files."""
     _show(_files(execution_id, store, workspace), paths, since, at, json=json, whole=True)
 
 
 def _show(
     files: KeptFiles, paths: list[str] | None, since: int | None, at: int | None, *, json: bool, whole: bool
 ) -> None:
-    from divebook.cli.output import as_json
-
     changes = files.changed(since, at, paths or None, whole=whole)
     write(as_json(changes.to_dict()) if json else str(changes))
 
@@ -482,23 +488,22 @@ def apply(
     since: Since = None,
     at: At = None,
 ) -> None:
-    """Take over what an execution has changed in its copy of a folder.
+    """Copy the changes of an execution into the original folder.
 
-    All of it, or nothing: a file that has changed there meanwhile is named, and nothing is written. Hidden files
-    (`.envrc`, `.vscode/`) and version-control metadata (`.git/`) are taken over only if you name them or their folder.
+    The changes were made in a copy of the folder. All of them are copied, or none: if a file in the folder has changed
+    since, the command names it and writes nothing. Hidden files (`.envrc`, `.vscode/`) and version-control metadata
+    (`.git/`) are copied only if you name them or their folder.
     """
     from divebook.workspace.snapshots.restore import left_out_text
 
     files = _files(execution_id, store, workspace)
-    done = files.apply(to, paths or None, since=since, until=at)
-    from divebook.cli.output import one_line
-
-    for path in done.written:
+    report = files.apply(to, paths or None, since=since, until=at)
+    for path in report.written:
         write(one_line(path))
-    there = f", {len(done.there)} were so already" if done.there else ""
-    note(f"{len(done.written)} taken over into {to or files.source}{there}")
-    if done.left_out:
-        note(left_out_text(done.left_out, f"divebook apply {execution_id} {{}}"))
+    unchanged = f", {len(report.there)} were so already" if report.there else ""
+    note(f"{len(report.written)} taken over into {to or files.source}{unchanged}")
+    if report.left_out:
+        note(left_out_text(report.left_out, f"divebook apply {execution_id} {{}}"))
 
 
 def restore(
@@ -516,10 +521,10 @@ def restore(
         ),
     ] = None,
 ) -> None:
-    """Put the files of an event into a folder.
+    """Restore the files of a workspace, as of an event, to a folder.
 
-    All of them, or no change. Hidden files and version-control metadata (`.git/`) are left as they are there, unless
-    you name them with `--include`.
+    All files, or no change. Hidden files and version-control metadata (`.git/`) in the folder do not change, unless you
+    name them with `--include`.
     """
     from divebook.workspace.snapshots.restore import left_out_text
 
@@ -553,9 +558,9 @@ def why(
         Literal["text", "mermaid"], typer.Option("--form", help="In words, or as a flow chart for Mermaid.")
     ] = "text",
 ) -> None:
-    """Say where the value of a variable came from.
+    """Show the origin of the value of a variable.
 
-    Which events, steps, calls, variables, inputs and choices made it, all the way back.
+    The events, steps, calls, variables, inputs and choices that led to it, back to the start.
     """
     from divebook.cli.project import existing_environment
 
@@ -564,9 +569,9 @@ def why(
 
 
 def inspect(execution_id: ExecutionId, store: Store = None) -> None:
-    """Say what an execution waited for and spent.
+    """Show what an execution waited for, and what it cost.
 
-    The critical path, time by kind, what was tried again, and what agents, models and steps cost.
+    The critical path, time by kind, retries, and the costs of agents, models and steps.
     """
     from divebook.cli.project import existing_environment
 
@@ -587,10 +592,10 @@ def verify(
     code: Code = False,
     actions: Actions = None,
 ) -> None:
-    """Check definitions against logs, without a call.
+    """Check that definitions still reproduce recorded logs.
 
-    The first difference names event, step, line, what was expected and what came instead. Without a file it is the
-    definition that the log holds. Exit code 1 if any execution differs, or cannot be checked.
+    No external call is made. The first difference names event, step, line, the expected and the actual value. Without a
+    file, the definition in the log is checked. Exit code 1 if any execution differs, or cannot be checked.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
 
@@ -602,7 +607,8 @@ def verify(
     if definitions is not None:
         add_definitions(environment, definitions, code=code)
     is_equal = True
-    for name in [record.execution_id for record in records] if every else [str(execution_id)]:
+    names = [record.execution_id for record in records] if every else [str(execution_id)]
+    for name in names:
         try:
             execution = environment.execution(name)
             result = environment.verify(execution.id, environment.workflows.get(execution.workflow.name))
@@ -630,11 +636,10 @@ def to_test(
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite the files of an earlier one.")] = False,
     actions: Actions = None,
 ) -> None:
-    """Write a run as a test for pytest, with its log beside it.
+    """Write a run as a pytest file, with its log in a second file.
 
-    The test needs neither key nor network, and fails at the first thing that differs from its log, with
-    event, step and line. It reads the definition from FILE; without it, from a copy of that in the log. Secrets are
-    left out.
+    The test needs neither key nor network, and fails at the first difference from its log, with event, step and line.
+    It reads the definition from FILE; without FILE, from a copy of the definition in the log. Secrets are left out.
     """
     from divebook.cli.project import add_definitions, existing_store, open_environment
     from divebook.export.pytest import write_test
@@ -645,8 +650,8 @@ def to_test(
         add_definitions(environment, file)
     read_from = None if file is None or file.suffix == ".py" else file
     execution = environment.execution(execution_id)
-    written = write_test(environment, execution, to, definitions=read_from, overwrite=force)
-    note(f"wrote {written} and its log; python -m pytest {shlex.quote(str(written))} runs it")
+    test = write_test(environment, execution, to, definitions=read_from, overwrite=force)
+    note(f"wrote {test} and its log; python -m pytest {shlex.quote(str(test))} runs it")
 
 
 # --- variants --------------------------------------------------------------------------------------------------------
@@ -686,35 +691,26 @@ def what_if(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Go through an execution again with one change.
+    """Run an execution again with one change, reusing its results.
 
-    Everything that its log has a result for is answered from there, and models are asked; the execution stays as it is.
-    Says what was served, live, blocked and unused, and what came out otherwise. Exit code as run has it. JSON is
-    an object, with --repeat above 1 a list of them.
+    Results come from the log where it has them; models are called; the execution does not change. Prints which calls
+    were replayed, live, blocked and unused, and which results differ. Exit codes are those of run. JSON is an object,
+    with --repeat above 1 a list of objects.
     """
-    from divebook.cli.project import add_definitions, existing_store, open_environment
+    from divebook.cli.project import environment_for, existing_store
     from divebook.config.answers import bounds_from, change_from
 
     existing_store(store)
     change = change_from(variables or (), inputs or (), answer or (), result or (), prompts=prompt or (), model=model)
     secrets.learn(change.variables, change.inputs)
-    environment = open_environment(store, actions or (), note)
-    if file is not None:
-        add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+    environment = environment_for(execution_id, file, actions, store, note, code=code)
     options: WhatIfOptions = {"tools": tools, "bounds": bounds_from(bounds)}
-    try:
+    with _advising_file("divebook what-if ID FILE", has_file=file is not None):
         if plan:
             planned = environment.what_if(execution_id, change, at, plan=True, **options)
             write(as_json(_planned(planned), indent=2) if json else secrets.text(repr(planned)))
             return
         variants = environment.what_if(execution_id, change, at, repeat=repeat, **options)
-    except (DefinitionError, NotFoundError) as error:
-        if file is not None or getattr(error, "kind", "agent") not in ("agent", "action"):
-            raise
-        advice = (
-            "A log holds the workflow, not agents and actions: name their file (divebook what-if ID FILE) or --actions"
-        )
-        raise SetupError(f"{error}. {advice}") from error
     from divebook.cli.result import EXIT_CODES
 
     secrets.learn(*(each.execution.state.variables for each in variants))
@@ -723,18 +719,32 @@ def what_if(
         write(as_json(facts if repeat > 1 else facts[0], indent=2))
     else:
         write(secrets.text(str(variants if repeat > 1 else variants[0])))
-    codes = (EXIT_CODES.get(each.execution.status, 1) for each in variants)
-    raise typer.Exit(next(filter(None, codes), 0))
+    codes = [EXIT_CODES.get(each.execution.status, 1) for each in variants]
+    failures = [code for code in codes if code != 0]
+    raise typer.Exit(failures[0] if failures else 0)
+
+
+@contextmanager
+def _advising_file(usage: str, *, has_file: bool) -> Iterator[None]:
+    """Add to an error about a missing agent or action the advice to name the file that defines it."""
+    try:
+        yield
+    except (DefinitionError, NotFoundError) as error:
+        # A file would not help if something else is missing, such as the execution or a step.
+        if has_file or getattr(error, "kind", "agent") not in ("agent", "action"):
+            raise
+        advice = f"A log holds the workflow, not agents and actions: name their file ({usage}) or --actions"
+        raise SetupError(f"{error}. {advice}") from error
 
 
 def _planned(plan: Plan) -> dict[str, Any]:
-    """Return the facts about a plan that ``--json`` prints."""
+    """Return the plan of a what-if as the dictionary that ``--json`` prints."""
     facts = {name: getattr(plan, name) for name in ("source", "at", "reused", "cost", "unknown", "blocked")}
     return {**facts, "change": plan.change.to_data(), "live": [call._asdict() for call in plan.live]}
 
 
 def _variant_facts(variant: WhatIf) -> dict[str, Any]:
-    """Return the facts about a what-if that ``--json`` prints."""
+    """Return the result of a what-if as the dictionary that ``--json`` prints."""
     execution = variant.execution
     first = variant.diff
     return {
@@ -798,12 +808,12 @@ def try_step(
     bounds: BoundsText = None,
     json: Json = False,
 ) -> None:
-    """Try one step of an execution again, and compare.
+    """Run one step of an execution again, and compare the results.
 
-    It has the state that it had; the execution stays as it is. Models are asked; actions and tools have the recorded
-    result of the same call. Exit code 1 if a try has not completed.
+    The step starts with its recorded state; the execution does not change. Models are called; actions and tools return
+    the recorded result of the same call. Exit code 1 if a try did not complete.
     """
-    from divebook.cli.project import add_definitions, existing_store, open_environment
+    from divebook.cli.project import environment_for, existing_store
     from divebook.config.answers import bounds_from, change_from
     from divebook.workflow.reader import with_keys
 
@@ -813,25 +823,16 @@ def try_step(
     change = change_from(variables or (), inputs or ())
     limits = bounds_from(bounds)
     secrets.learn(change.variables, change.inputs)
-    written = None if keys is None else keys.read_text(encoding="utf-8")
-    environment = open_environment(store, actions or (), note)
-    if file is not None:
-        add_definitions(environment, file, environment.execution(execution_id).workflow.dialect, code=code)
+    keys_text = None if keys is None else keys.read_text(encoding="utf-8")
+    environment = environment_for(execution_id, file, actions, store, note, code=code)
 
     def changed(workflow: Workflow) -> Workflow:
-        return workflow if written is None else with_keys(workflow, step, written, source_name=str(keys))
+        return workflow if keys_text is None else with_keys(workflow, step, keys_text, source_name=str(keys))
 
     options: TrialOptions = {"variables": change.variables, "inputs": change.inputs, "visit": visit, "item": item}
     options |= {"tools": tools, "model": model, "bounds": limits}
-    try:
+    with _advising_file("divebook try ID STEP FILE", has_file=file is not None or keys is not None):
         trial = environment.try_step(execution_id, step, changed, times=times, **options)
-    except (DefinitionError, NotFoundError) as error:
-        if file is not None or keys is not None or getattr(error, "kind", "agent") not in ("agent", "action"):
-            raise
-        advice = (
-            "A log holds the workflow, not agents and actions: name their file (divebook try ID STEP FILE) or --actions"
-        )
-        raise SetupError(f"{error}. {advice}") from error
     write(as_json(_trial_facts(trial), indent=2) if json else secrets.text(str(trial)))
     if keep is not None:
         trial.keep(keep)
@@ -840,7 +841,7 @@ def try_step(
 
 
 def _trial_facts(trial: StepTrial) -> dict[str, Any]:
-    """Return the facts about a trial that ``--json`` prints."""
+    """Return the result of a trial as the dictionary that ``--json`` prints."""
     entry = trial.entry._asdict()
     recorded, *tries = (asdict(tried) for tried in (trial.recorded, *trial.tries))
     return {"source": trial.source, **entry, "cost": trial.cost, "recorded": recorded, "tries": tries}

@@ -1,4 +1,4 @@
-"""Commands about a store: ``export``, ``import``, ``check``, ``backup``, ``copy``, ``gc``, ``recover``, ``doctor``."""
+"""Subcommands about a store: ``export``, ``import``, ``check``, ``backup``, ``copy``, ``gc``, ``recover``, ..."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ def export(
     *,
     force: Annotated[bool, typer.Option("--force", "-f", help="Overwrite an existing file.")] = False,
     move: Annotated[
-        bool, typer.Option("--move", help="End it in this store; it goes on where FILE is imported.")
+        bool, typer.Option("--move", help="End it in this store; it continues where FILE is imported.")
     ] = False,
 ) -> None:
-    """Write a run as a page, a notebook or JSON lines.
+    """Write a run to a file: as a page, a notebook or JSON lines.
 
-    The end of FILE says which: .html is a page, which shows it in any browser, .ipynb a notebook that tells of it, all
-    else its log as JSON lines. Page and notebook have no secrets in them, and are imported as a log is. An
-    execution that has not ended can only be looked at where its file is imported, unless it is moved (--move). Of a
-    damaged log the sound beginning is written, with exit code 1.
+    The suffix of FILE selects the format: .html is a page for any browser, .ipynb a notebook about the run, everything
+    else the log as JSON lines. Page and notebook contain no secrets, and can be imported like a log. An execution that
+    has not ended becomes a read-only snapshot where its file is imported, unless it is moved (--move). Of a damaged
+    log, the readable events are written, with exit code 1.
     """
-    from divebook.store.embedded import is_carrier
+    from divebook.store.embedded import may_embed_log
 
-    if is_carrier(file):
+    if may_embed_log(file):
         _export_shown(execution_id, file, store, overwrite=force, move=move)
         return
     if move:
@@ -108,13 +108,17 @@ def _export_moving(execution_id: str, file: str, store: str | None, *, overwrite
     environment = existing_environment(store)
     moved = environment.store.resolve(execution_id)
     count = environment.export_log(moved, file, overwrite=overwrite, move=True)
-    note(f"moved {moved} to {file} ({count} events): it goes on where that is imported; import it once only")
+    note(f"moved {moved} to {file} ({count} events): it continues where the file is imported; import it only once")
 
 
 def _note_unended(status: str) -> None:
 
     if status not in TERMINAL:
-        note(f"it has not ended ({status}), so its import is a picture that cannot go on; to move it: --move", "yellow")
+        note(
+            f"it has not ended ({status}), so its import is a read-only snapshot, which cannot continue; "
+            "to move it: --move",
+            "yellow",
+        )
 
 
 def import_(
@@ -127,13 +131,13 @@ def import_(
     store: Store = None,
     *,
     rename: Annotated[bool, typer.Option("--rename", help="Give it a new id.")] = False,
-    as_fork: Annotated[bool, typer.Option("--as-fork", help="Go on with it as an execution of its own.")] = False,
+    as_fork: Annotated[bool, typer.Option("--as-fork", help="Continue it as a new execution, a fork.")] = False,
 ) -> None:
     """Import an exported log and print its id.
 
-    Either the whole log arrives or nothing. What has not ended arrives as a snapshot, which cannot be resumed. A
-    history of messages of pydantic-ai, and a trace of OpenTelemetry with the GenAI conventions, become an execution
-    of turns.
+    Either the whole log is imported, or nothing. An execution that has not ended becomes a read-only snapshot, which
+    cannot be resumed. A message history of pydantic-ai, and an OpenTelemetry trace with the GenAI conventions, become
+    an execution of turns.
     """
     from divebook.agents import imports as imported
     from divebook.store import open_store
@@ -149,9 +153,9 @@ def import_(
 
 
 def check(store: Store = None, *, json: Json = False) -> None:
-    """Verify every event, sum and reference.
+    """Verify all events, checksums and references in a store.
 
-    Says what is damaged and what can still be read; changes nothing. Exit code 1 if anything is damaged.
+    Prints what is damaged and what can still be read; changes nothing. Exit code 1 if anything is damaged.
     """
     from divebook.cli.project import existing_store
     from divebook.engine.evolve import fold
@@ -185,39 +189,40 @@ def backup(
 ) -> None:
     """Copy the store into a new file while others write to it.
 
-    The copy has every event acknowledged before it began. To copy the file itself is safe only while no process writes.
+    The copy has every event that was acknowledged before the copy began. Copying the file itself is safe only while no
+    process writes.
     """
     from divebook.cli.project import existing_path
     from divebook.store.sqlite import back_up
 
-    written = back_up(existing_path(store), destination.expanduser())
-    say(f"{written}: {size(written.stat().st_size)}")
-    note(f"to verify it: divebook check --store {shlex.quote(str(written))}")
+    path = back_up(existing_path(store), destination.expanduser())
+    say(f"{path}: {size(path.stat().st_size)}")
+    note(f"to verify it: divebook check --store {shlex.quote(str(path))}")
 
 
 def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help="A store: a path, or postgresql://user@host/database.")],
     target: Annotated[str, typer.Argument(metavar="TO", help="Another one; what it lacks is made.")],
 ) -> None:
-    """Copy a store into another one, compared by hashes.
+    """Copy a store into another one, and compare both by hashes.
 
-    All executions and messages are copied, and read again. No process may drive an execution meanwhile. A copy that
-    broke off is continued by the same command. Unfinished executions could be resumed in both stores: use only one.
+    All executions and messages are copied, and read again. No process may drive an execution meanwhile. If a copy was
+    interrupted, run the same command again. Unfinished executions could be resumed in both stores: use only one.
     """
     from divebook.cli.project import existing_store
     from divebook.store import open_store
     from divebook.store.transfer import copy as copy_store
 
     source_store = existing_store(source)
-    there = open_store(target)
-    report = copy_store(source_store, there)
+    target_store = open_store(target)
+    report = copy_store(source_store, target_store)
     already = f", {plural(report.already, 'execution')} there already" if report.already else ""
     say(
-        f"{there.location}: {plural(report.executions, 'execution')}, {plural(report.events, 'event')}, "
+        f"{target_store.location}: {plural(report.executions, 'execution')}, {plural(report.events, 'event')}, "
         f"{plural(report.messages, 'message')}{already}; all compared"
     )
     if report.unended:
-        note(f"{plural(report.unended, 'execution')} not ended: go on in one of the two stores only", "yellow")
+        note(f"{plural(report.unended, 'execution')} not ended: resume in one of the two stores only", "yellow")
 
 
 def gc(
@@ -242,18 +247,21 @@ def gc(
     from divebook.store.maintenance import gc as collect
 
     age = None if older_than is None else _age(older_than)
-    opened = existing_store(store)
-    report = collect(opened, older_than=age, keep_last=keep_last, dry_run=dry_run)
-    folders = drop_folders(opened, dry_run=dry_run)
-    cached = 0 if dry_run else cache_of(opened).prune()
+    event_store = existing_store(store)
+    report = collect(event_store, older_than=age, keep_last=keep_last, dry_run=dry_run)
+    folders = drop_folders(event_store, dry_run=dry_run)
+    cached = 0 if dry_run else cache_of(event_store).prune()
     verb = "would delete" if dry_run else "deleted"
-    say(
+    text = (
         f"{verb} {plural(len(report.executions), 'execution')} with {plural(report.events, 'event')}, "
         f"{plural(report.blobs, 'large value')} ({size(report.blob_bytes)}) and "
         f"{plural(report.checkpoints, 'checkpoint')}"
-        f"{f', and the files of {folders} that are gone' if folders else ''}"
-        f"{f', and {cached} responses of models that are not used again' if cached else ''}"
     )
+    if folders:
+        text += f", and the files of {folders} that are gone"
+    if cached:
+        text += f", and {cached} responses of models that are not used again"
+    say(text)
 
 
 def _age(text: str) -> timedelta:
@@ -327,13 +335,13 @@ def _list(records: Sequence[ExecutionRecord], page: int, *, json: bool) -> None:
         columns(("id", "workflow", "status", "started"), rows, whole=("id",))
         if len(records) > PAGE:
             note(f"page {page} of {-(-len(records) // PAGE)}, {len(records):,} executions: divebook recover --page N")
-        note("to go on: divebook recover ID, or divebook recover --all, or divebook resume ID FILE", "yellow")
+        note("to continue: divebook recover ID, or divebook recover --all, or divebook resume ID FILE", "yellow")
     else:
         note("nothing to recover")
 
 
 def _take_up(environment: Environment, record: ExecutionRecord) -> int:
-    """Resume one execution and wait for its end; return the exit code of its status."""
+    """Resume one execution and wait for its end; return the exit code for its status."""
     from divebook.cli.result import EXIT_CODES
 
     try:
@@ -370,25 +378,27 @@ def doctor(
     json: Json = False,
     store: Store = None,
 ) -> None:
-    """Say what each model still needs: a library, a key, a price.
+    """Check what each model still needs: a library, a key, a price.
 
-    And what agents name that is not there; the store says which runs can be played again. Keys are named, never shown.
-    Exit code 1 if a model cannot be asked, or an agent cannot work.
+    Also reports names in agents that do not exist; the store is used to look up runs that models replay. Names of keys
+    are shown, never their values. Exit code 1 if a model cannot be called, or an agent cannot work.
     """
     from divebook.agents.models import examine
 
     environment = _environment(file, code=code)
     problems = _problems(environment, store)
-    rows = [
-        _row(model, agents, examine(model), [problems[name] for name in agents if name in problems], ping=ping)
-        for model, agents in _models(environment, is_given=file is not None).items()
-    ]
+    rows = []
+    for model, agents in _models(environment, has_file=file is not None).items():
+        problems_of_agents = [problems[name] for name in agents if name in problems]
+        rows.append(_row(model, agents, examine(model), problems_of_agents, ping=ping))
     if json:
         write(as_json(rows, indent=2))
     elif not rows:
         say("no agents are defined, so no model is needed")
     else:
-        titles = ["model", "agents", "library", "key", "price", *(["answer"] if ping else [])]
+        titles = ["model", "agents", "library", "key", "price"]
+        if ping:
+            titles.append("answer")
         columns(titles, ([one_line(str(row[title])) for title in titles] for row in rows), whole=("library", "key"))
     for row in rows:
         if row["hint"]:
@@ -409,11 +419,11 @@ def _environment(file: Path | None, *, code: bool) -> Environment:
     return environment
 
 
-def _models(environment: Environment, *, is_given: bool) -> dict[str, list[str]]:
-    """Return the models to check, each with the agents that use it."""
+def _models(environment: Environment, *, has_file: bool) -> dict[str, list[str]]:
+    """Return the models to check, each with the names of the agents that use it."""
     from divebook.agents.models import DEFAULT_MODELS
 
-    if not is_given:
+    if not has_file:
         return {f"{provider}:{model}": [] for provider, model in DEFAULT_MODELS.items()}
     models: dict[str, list[str]] = {}
     for agent in environment.agents.values():
@@ -422,7 +432,7 @@ def _models(environment: Environment, *, is_given: bool) -> dict[str, list[str]]
 
 
 def _problems(environment: Environment, store: str | None) -> dict[str, str]:
-    """Return the faults of agents by name; agents without faults are absent."""
+    """Return the error text of each faulty agent, by name of the agent."""
     from divebook.agents.models import RECORDED
     from divebook.cli.project import existing_store
     from divebook.errors import DivebookError
@@ -440,9 +450,11 @@ def _problems(environment: Environment, store: str | None) -> dict[str, str]:
 
 
 def _row(model: str, agents: list[str], examined: Examined, problems: list[str], *, ping: bool) -> dict[str, Any]:
-    key = examined.key or (
-        f"{examined.found_key} is set" if examined.found_key else "not needed" if not examined.library else ""
-    )
+    key = examined.key
+    if not key and examined.found_key:
+        key = f"{examined.found_key} is set"
+    elif not key and not examined.library:
+        key = "not needed"
     row = {
         "model": model,
         "agents": ", ".join(agents),
@@ -460,7 +472,7 @@ def _row(model: str, agents: list[str], examined: Examined, problems: list[str],
 
 
 def _answer(examined: Examined) -> tuple[str, bool]:
-    """Return the answer of a model or the reason why it has none, and whether it answered."""
+    """Send a test request to a model. Return its answer or the reason why there is none, and whether it answered."""
     import anyio
 
     from divebook.agents.models import ping

@@ -1,4 +1,4 @@
-"""Reading, merging and writing of definition files and folders, and fetching of their content."""
+"""Definition files and folders: reading, merging, writing, and loading of the content that they refer to."""
 
 from __future__ import annotations
 

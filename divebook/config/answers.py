@@ -1,6 +1,7 @@
-"""Parts that command line and magics share: answers up front, bounds, changes, recovery, and bulk operations.
+"""Features that the command line and the magics share: answers given before the questions are asked, bounds, changes,
+recovery, bulk operations.
 
-Answers up front are known before their question is asked, so that a run needs no person.
+An early answer is supplied before its question is asked, so that a run needs no person.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ from divebook.workflow.resources import RECOVERIES, Config
 from divebook.workflow.yaml_text import value_typed, yaml_of
 
 VARIABLE = "DIVEBOOK_ANSWERS"
-"""Environment variable: answers as a YAML mapping, or the path of a file with one."""
+"""Environment variable with early answers: a YAML mapping, or the path of a file that contains one."""
 
 _QUOTED = re.compile(r"^'(.*)'$", re.DOTALL)
-"""JSON in single quotes, as shells require it. JSON itself never starts with a single quote."""
+"""Pattern of JSON in single quotes, as shells require it. JSON itself never starts with a single quote."""
 POLL_INTERVAL = 1.0
-"""Seconds between two checks whether a running execution asks a question."""
+"""Seconds between two checks for open questions of a running execution."""
 
 
 class Answers:
-    """Answers up front, by question id, by step, or by ``step:2`` for the second question of a step.
+    """Answers to the questions of a run that are given before the questions are asked. The key is a question id, a
+    step, or ``step:2`` for a step's second question.
 
     Parameters
     ----------
@@ -58,16 +60,19 @@ class Answers:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys of all answers."""
+        """Keys of all early answers: question ids, steps, and steps with the number of a question (``step:2``)."""
         return tuple(self._defaults | self._answers)
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """Keys of the answers for this run that no question used."""
+        """Keys of the early answers for this run that have not been used for a question so far."""
         return tuple(key for key in self._answers if key not in self._used)
 
     def settle(self, execution: Execution, by: str | None = None) -> Execution:
-        """Wait for an execution, and answer its questions as soon as they are open; return it when none is left.
+        """Wait for an execution, and answer its questions as they are asked, as far as there are early answers. Return
+        the execution when it stops.
+
+        An execution stops when it has ended, or when no open question has an early answer.
 
         Raises
         ------
@@ -85,7 +90,7 @@ class Answers:
         return execution
 
     def _wait(self, execution: Execution) -> None:
-        """Wait until an execution stops, or has an open question with an answer.
+        """Wait until an execution stops, or has an open question for which there is an early answer.
 
         The second case matters where one path asks while another one works: the question might expire
         (test_an_answer_up_front_reaches_a_server_while_another_path_works).
@@ -101,10 +106,14 @@ class Answers:
             return
 
     def _next(self, execution: Execution) -> tuple[Question, str] | None:
-        """Return the first open question that has an answer, with the key of the answer; None if there is none."""
+        """Return the first open question of an execution for which there is an early answer, and the key of the answer;
+        None without such a question.
+        """
         if execution.state.is_over:
             return None
         questions = sorted(execution.state.interrupts.values(), key=lambda question: (question.raised_us, question.id))
+        # The number of a question counts all questions of its step so far, answered ones too, so that ``step:2`` keeps
+        # its meaning. The most specific key wins.
         for question in execution.interrupts:
             ids_of_step = [other.id for other in questions if other.step == question.step]
             number = 1 + ids_of_step.index(question.id)
@@ -116,9 +125,12 @@ class Answers:
 
 
 def answers_from(
-    typed: Iterable[str] = (), file: Path | str | None = None, given: Mapping[str, Any] | None = None
+    typed: Iterable[str] = (), file: Path | str | None = None, mapping: Mapping[str, Any] | None = None
 ) -> Answers:
-    """Return the answers of the environment variable, a file, a mapping and a command line; later ones take precedence.
+    """Collect early answers (given before the questions are asked) from the environment variable `VARIABLE`, a file, a
+    mapping and a command line.
+
+    A later source in this order replaces answers of an earlier one.
 
     Parameters
     ----------
@@ -126,8 +138,8 @@ def answers_from(
         Values of ``--answer``: ``step=value``, or ``step:=JSON``.
     file
         YAML file with a mapping.
-    given
-        Mapping of answers.
+    mapping
+        Answers by question id or step.
 
     Raises
     ------
@@ -143,22 +155,25 @@ def answers_from(
         except UnicodeDecodeError as error:
             raise InputError(f"the file of answers {file} is not UTF-8 text: {error}; write it as YAML") from None
         answers |= _mapping(text, str(file))
-    answers |= dict(given or {})
+    answers |= dict(mapping or {})
     answers |= dict(_assignment(text) for text in typed)
     return Answers(answers, _default_answers())
 
 
 def _default_answers() -> dict[str, Any]:
-    """Return the answers of the environment variable, which contains YAML or the path of a file."""
+    """Return the early answers in the environment variable `VARIABLE`, which contains YAML or the path of a YAML file;
+    an empty dict if it is not set.
+    """
     variable = os.environ.get(VARIABLE, "").strip()
     if not variable:
         return {}
+    # YAML of several lines, or in braces, is never taken for the path of a file.
     is_file = "\n" not in variable and not variable.startswith("{") and Path(variable).is_file()
     return _mapping(Path(variable).read_text("utf-8") if is_file else variable, VARIABLE)
 
 
 def _assignment(typed: str) -> tuple[str, Any]:
-    """Return the key and the value of ``step=value`` or ``step:=JSON``."""
+    """Parse a command-line argument ``step=value`` or ``step:=JSON``; return the key and the value."""
     key, equals, text = typed.partition("=")
     name = key.removesuffix(":")
     if not (equals and name):
@@ -169,12 +184,13 @@ def _assignment(typed: str) -> tuple[str, Any]:
 
 
 def typed_answer(text: str, way: str | None = None, result: str | None = None) -> Any:
-    """Return the response for an answer that a person typed, in the shell or a magic.
+    """Convert a text that a person typed as the answer to a question, in the shell or a magic, to the response to that
+    question.
 
     Parameters
     ----------
     way
-        How the text is read: ``text``, ``json``, or ``auto`` (the default), which depends on the question.
+        Interpretation of the text: ``text``, ``json``, or ``auto`` (the default), which depends on the question.
     result
         JSON: the return value of a call that a person has confirmed to be done.
 
@@ -193,7 +209,7 @@ def typed_answer(text: str, way: str | None = None, result: str | None = None) -
 
 
 def json_of(what: str, text: str) -> Any:
-    """Return the value of a JSON text; `what` is its name in the error."""
+    """Parse a JSON text and return its value. Raise InputError, in which `what` names the text, if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -209,7 +225,7 @@ def _mapping(text: str, source: str) -> dict[str, Any]:
 
 
 def bounds_from(text: str | None) -> Bounds | None:
-    """Return bounds from ``max_cost=2.50,max_llm_calls=40``; None for an empty text.
+    """Parse a budget such as ``max_cost=2.50,max_llm_calls=40``; return None for an empty text.
 
     Raises
     ------
@@ -246,7 +262,9 @@ def change_from(
     prompts: Iterable[str] = (),
     model: str | None = None,
 ) -> Change:
-    """Return a change from texts of the form ``NAME=VALUE``. Values are YAML; prompts are plain text.
+    """Build the change of a fork or what-if from command-line texts of the form ``NAME=VALUE``.
+
+    Values are YAML; prompts are plain text.
 
     Raises
     ------
@@ -269,7 +287,9 @@ def change_from(
 
 
 def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str], Any] = value_typed) -> dict[str, Any]:
-    """Return the values of a repeated option ``NAME=VALUE``; `read` parses a value, by default as YAML."""
+    """Parse the values ``NAME=VALUE`` of an option that may be repeated; return the values by name. `read` parses a
+    value, by default as YAML.
+    """
     values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -290,30 +310,34 @@ def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str],
 RECOVER_VARIABLE = "DIVEBOOK_RECOVER"
 ASK, AUTO, OFF = RECOVERIES
 MAX_RESUMED = 50
-"""Executions that one automatic recovery resumes."""
+"""Maximum number of executions that one automatic recovery resumes."""
 MAX_TRIED = 10
-"""Executions that a recovery tries for each one that it may resume."""
+"""Maximum number of executions that a recovery tries for each execution that it may resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """Result of a recovery: the executions that were resumed, and those that were not."""
+    """Result of the recovery of interrupted executions: those resumed, those refused, and the number of those not
+    tried.
+    """
 
     resumed: tuple[Execution, ...] = ()
     refused: tuple[tuple[ExecutionRecord, DivebookError], ...] = ()
-    """Executions that cannot be resumed here, with the reason: an agent or action is missing, or another process was
+    """Executions that cannot be resumed here, each with its error: a missing agent or action, or another process was
     faster."""
-    left: int = 0
-    """Number of executions that were not tried."""
+    untried: int = 0
+    """Number of executions that the recovery did not try."""
 
     @property
     def waiting(self) -> int:
-        """Number of executions that were not resumed."""
-        return len(self.refused) + self.left
+        """Number of executions that were not resumed, because they were refused or not tried."""
+        return len(self.refused) + self.untried
 
 
-def way_to_recover(config: Config | None = None) -> str:
-    """Return ``ask``, ``auto`` or ``off``: from the variable ``DIVEBOOK_RECOVER``, or the settings, or ``ask``.
+def recovery_mode(config: Config | None = None) -> str:
+    """Return the setting for the recovery of interrupted executions: ``ask``, ``auto`` or ``off``.
+
+    The variable ``DIVEBOOK_RECOVER`` takes precedence over the settings; the default is ``ask``.
 
     Raises
     ------
@@ -327,12 +351,16 @@ def way_to_recover(config: Config | None = None) -> str:
 
 
 def resume_all(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
-    """Resume all executions whose definitions allow it, without waiting for them."""
+    """Resume the given executions, without waiting for them. Executions that cannot be resumed here are listed in the
+    result with their errors.
+    """
     return _resume_each(records, environment.resume, len(records))
 
 
 def recover_automatically(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
-    """Resume up to `MAX_RESUMED` executions. One that makes no progress is refused and left to a person."""
+    """Resume up to `MAX_RESUMED` of the given executions. Refuse executions that make no progress, so that a person
+    decides about them.
+    """
     return _resume_each(records, environment.recover, MAX_RESUMED)
 
 
@@ -350,7 +378,8 @@ def _resume_each(records: Sequence[ExecutionRecord], resume: Callable[[str], Exe
 
 
 def interrupted(environment: Environment, execution_id: str | None = None) -> list[ExecutionRecord]:
-    """Return the executions that can be recovered: all, or the one whose id starts with `execution_id`.
+    """Return the summary rows of the interrupted executions, which can be recovered: all of them, or only the one with
+    an id or a prefix of it.
 
     Raises
     ------
@@ -372,29 +401,30 @@ def interrupted(environment: Environment, execution_id: str | None = None) -> li
 
 # --- bulk operations: one operation on many executions, in which a failure of one does not stop the others -----------
 
-Verb: TypeAlias = Callable[[Environment, str], object]
-"""Operation on one execution, by id. If it returns an execution, the same or a new one, callers can wait for it."""
+BulkOperation: TypeAlias = Callable[[Environment, str], object]
+"""Operation on one execution, by id. If it returns an execution, callers of `handle_each` can wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Handled:
-    """Result of a bulk operation for one execution."""
+class BulkResult:
+    """Result for one execution of an operation that is applied to several executions."""
 
     execution_id: str
     before: str = ""
-    """Its status before; empty if the store has no such execution."""
+    """Status of the execution before the operation; empty if the store has no such execution."""
     status: str = ""
-    """Status afterwards, of the new execution if there is one."""
-    made: str = ""
-    """Id of the new execution, if the operation started one."""
+    """Status after the operation: that of the new execution if the operation started one."""
+    new_id: str = ""
+    """Id of the new execution if the operation started one, otherwise empty."""
     error: DivebookError | None = None
-    """The error of the operation."""
+    """Error of the operation, or None if it succeeded."""
 
 
 def annotating(
     *, note: str | None = None, labels: Iterable[str] = (), tags: Iterable[str] = (), untag: Iterable[str] = ()
-) -> Verb:
-    """Return the operation that annotates an execution; raise at once if the annotation is not valid.
+) -> BulkOperation:
+    """Return a bulk operation that adds the given annotation to an execution. Raise at once if the annotation is not
+    valid.
 
     Parameters
     ----------
@@ -407,40 +437,49 @@ def annotating(
 
 
 def handle_each(
-    environment: Environment, execution_ids: Iterable[str], verb: Verb, *, wait: bool = True, dry_run: bool = False
-) -> list[Handled]:
-    """Apply an operation to each execution; return a row for each.
+    environment: Environment,
+    execution_ids: Iterable[str],
+    operation: BulkOperation,
+    *,
+    wait: bool = True,
+    dry_run: bool = False,
+) -> list[BulkResult]:
+    """Apply an operation to each of several executions; return a result for each.
 
     The operation is first applied to all of them; only then does this function wait for the executions that run.
 
     Parameters
     ----------
     wait
-        Whether to wait for executions that the operation returned.
+        True to wait for the executions that the operation returned.
     dry_run
         Only look up the executions.
     """
-    results = [_apply(environment, name, verb, dry_run=dry_run) for name in dict.fromkeys(execution_ids)]
+    results = [_apply(environment, name, operation, dry_run=dry_run) for name in dict.fromkeys(execution_ids)]
     return [_after_waiting(row, execution, wait=wait) for row, execution in results]
 
 
-def _apply(environment: Environment, name: str, verb: Verb, *, dry_run: bool) -> tuple[Handled, Execution | None]:
+def _apply(
+    environment: Environment, name: str, operation: BulkOperation, *, dry_run: bool
+) -> tuple[BulkResult, Execution | None]:
     whole_id = name
     before = ""
     try:
         whole_id = environment.store.resolve(name)
         before = environment.store.record(whole_id).status
-        result = None if dry_run else verb(environment, whole_id)
+        result = None if dry_run else operation(environment, whole_id)
     except DivebookError as error:
-        return Handled(whole_id, before, before, error=error), None
+        return BulkResult(whole_id, before, before, error=error), None
     if not isinstance(result, Execution):
-        return Handled(whole_id, before, before), None
+        return BulkResult(whole_id, before, before), None
     new_id = result.id if result.id != whole_id else ""
-    return Handled(whole_id, before, before, new_id), result
+    return BulkResult(whole_id, before, before, new_id), result
 
 
-def _after_waiting(row: Handled, execution: Execution | None, *, wait: bool) -> Handled:
-    """Return the row with the status of its execution, after waiting for it if `wait` is set."""
+def _after_waiting(row: BulkResult, execution: Execution | None, *, wait: bool) -> BulkResult:
+    """Return the result of a bulk operation for one execution, with the present status of the execution. If `wait` is
+    true, wait for the execution first.
+    """
     if execution is None:
         return row
     try:
@@ -448,5 +487,5 @@ def _after_waiting(row: Handled, execution: Execution | None, *, wait: bool) -> 
             execution = execution.wait()
         status = execution.status
     except DivebookError as error:
-        return Handled(row.execution_id, row.before, execution.status, row.made, error)
-    return Handled(row.execution_id, row.before, status, row.made)
+        return BulkResult(row.execution_id, row.before, execution.status, row.new_id, error)
+    return BulkResult(row.execution_id, row.before, status, row.new_id)

@@ -1,4 +1,5 @@
-"""Conversion of content entries to content blocks: files, web pages and documents are read once, before a run.
+"""Conversion of content entries of definitions (references to files, web pages and documents) into content blocks,
+before a run.
 
 `resolve_content` does this for a whole set of definitions. The blocks are then part of the definition: they count for
 its fingerprint and are stored with each execution. Dynamic entries stay unchanged until their step runs.
@@ -28,7 +29,7 @@ from divebook.workflow.step import Block, ContentEntry, ContentFingerprint, base
 from divebook.workflow.yaml_text import yaml_of
 
 _FOLDERS = "**"
-"""The part of a pattern that matches any number of folders."""
+"""Part of a pattern that matches any number of folders."""
 MEDIA_TYPES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
@@ -42,11 +43,11 @@ IMAGE_SUFFIXES = tuple(suffix for suffix, media_type in MEDIA_TYPES.items() if m
 TEXT_SUFFIXES = (".txt", ".md", ".markdown", ".csv", ".json")
 PDF_SUFFIX = ".pdf"
 UNSPECIFIC_TYPES = ("application/octet-stream", "binary/octet-stream")
-"""Media types that do not describe the content. The suffix of the address is used instead."""
+"""Media types that do not describe the content. The suffix of the address determines the type instead."""
 
 
 def files_at(path: str, base_path: Path, policy: Policy) -> list[Path]:
-    """Return the file at a path, or the files that match a pattern, sorted. A pattern may match no file.
+    """Return the file at a path. If the path is a pattern, return the files that match it, sorted; there may be none.
 
     Raises
     ------
@@ -65,7 +66,9 @@ def files_at(path: str, base_path: Path, policy: Policy) -> list[Path]:
 
 
 def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:
-    """Return the files that match a pattern. Its part before the first wildcard is checked before the search."""
+    """Return the files that match a pattern. Raise SetupError if the access policy forbids the path before the first
+    wildcard.
+    """
     plain = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     policy.file(plain or ".", base_path)
     anchor = Path(pattern).anchor
@@ -78,17 +81,18 @@ def _matching(pattern: str, base_path: Path, policy: Policy) -> list[Path]:
 
 
 def _segments(pattern: str) -> list[str]:
-    """Return the parts of a pattern between slashes, with one ``**`` for several in a row."""
+    """Split a path pattern at its slashes. Several consecutive ``**`` become one, since they match the same folders."""
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
     if not parts:
         raise PatternError("it is empty")
     if any("**" in part != "**" for part in parts):
         raise PatternError("'**' can only be an entire path component")
+    # Consecutive ``**`` match the same folders as a single one.
     return [part for at, part in enumerate(parts) if part != _FOLDERS or parts[at - 1 : at] != [_FOLDERS]]
 
 
 def _files_below(start: Path, parts: list[str]) -> Iterator[Path]:
-    """Yield the files below a folder that match a pattern, each once.
+    """Yield each file below a folder that matches a path pattern, given as its `parts`, exactly once.
 
     `Path.glob` visits a folder once for each way in which several ``**`` lead to it. This function visits each folder
     once, with the set of positions in the pattern that can come next, like a nondeterministic automaton
@@ -118,7 +122,9 @@ def _files_below(start: Path, parts: list[str]) -> Iterator[Path]:
 
 
 def _names_in(folder: Path) -> set[str]:
-    """Return the names in a folder; none, as in a shell, if this user may not list it."""
+    """Return the names of the files and folders in a folder; an empty set if this user may not list it, or if it is not
+    a folder.
+    """
     try:
         return {path.name for path in folder.iterdir()}
     except (PermissionError, NotADirectoryError):
@@ -127,26 +133,31 @@ def _names_in(folder: Path) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Sources of content: a folder, documents and the web, with the policy that limits access to them."""
+    """Sources from which the content of definitions is read: a folder, documents and the web, limited by an access
+    policy.
+    """
 
     base_path: Path = Path()
-    """Folder to which paths are relative."""
+    """Folder to which relative paths refer."""
     read_document: Callable[[str], str] | None = None
-    """Function that returns the text of a document. Without it the step that uses a document reads it."""
+    """Function that returns the text of a document, or None to leave documents to the step that uses them."""
     fetch: Callable[[str, Policy], Page] = fetch
-    """Function that fetches a web page."""
+    """Function that fetches a web page from an address that a policy allows."""
     policy: Policy = field(default_factory=Policy.given)
-    """Files and addresses that may be read; by default those of the variable ``DIVEBOOK_ALLOW``."""
+    """Policy that states which files and addresses may be read; by default from the variable ``DIVEBOOK_ALLOW``."""
 
 
 def build_content(entries: Iterable[ContentEntry], sources: Sources | None = None) -> list[Block]:
-    """Return the blocks of all entries in order; a dynamic entry results in one block of type ``dynamic``."""
+    """Load content entries from their sources, and return them as content blocks in the same order.
+
+    A dynamic entry results in one block of type ``dynamic``.
+    """
     places = sources or Sources()
     return [block for entry in entries for block in _blocks(ContentEntry.of(entry), places)]
 
 
 def resolve_content(definitions: Definitions, sources: Sources | None = None) -> Definitions:
-    """Return the definitions with the blocks of the context of each agent and the content of each step."""
+    """Return definitions in which the content entries of agents and steps are replaced by loaded content blocks."""
     places = sources or Sources()
     return replace(
         definitions,
@@ -158,7 +169,9 @@ def resolve_content(definitions: Definitions, sources: Sources | None = None) ->
 def with_documents(
     definitions: Definitions, folder: Path, documents: DocumentRepository, policy: Policy | None = None
 ) -> Definitions:
-    """Register the documents of definitions, and return the definitions with all content, including documents."""
+    """Register the documents that definitions declare in a repository. Return definitions in which all content is
+    loaded, including documents.
+    """
     for document in definitions.documents:
         if document.path:
             documents.register(document.name, document.path)
@@ -173,7 +186,7 @@ def _resolved_agent(agent: AgentDefinition, sources: Sources) -> AgentDefinition
 
 
 def _script(path: str, sources: Sources) -> object:
-    """Return the data of a file with replies of a scripted model."""
+    """Return the data in the YAML file with the replies of a scripted model."""
     sources.policy.file(path, sources.base_path)
     where = sources.base_path / path
     return yaml_of(_text(where, _read_file(where)[0]), path)
@@ -193,6 +206,7 @@ def _resolved(entries: Iterable[ContentEntry], sources: Sources) -> tuple[Conten
 def _resolved_entry(entry: ContentEntry, sources: Sources) -> ContentEntry:
     if entry.dynamic_from is not None:
         return replace(entry, dynamic_from=str(_absolute(entry.dynamic_from, sources)))
+    # These are loaded when their step runs.
     if entry.dynamic is not None or (entry.document is not None and sources.read_document is None):
         return entry
     parts = _parts(entry, sources)
@@ -204,7 +218,7 @@ def _resolved_entry(entry: ContentEntry, sources: Sources) -> ContentEntry:
 
 
 class _Part(NamedTuple):
-    """A block, and the fingerprint of its file, page or document."""
+    """Content block, and the fingerprint of the file, page or document from which it was read, if any."""
 
     block: Block
     fingerprint: ContentFingerprint | None = None
@@ -247,7 +261,9 @@ def _document(name: str, sources: Sources) -> str:
 
 
 def _absolute(path: str, sources: Sources) -> Path:
-    """Return the absolute path of a program without following links; raise `SetupError` if the policy forbids it."""
+    """Return the absolute path of a program without resolving links. Raise `SetupError` if the access policy forbids
+    the path.
+    """
     sources.policy.file(path, sources.base_path)
     return (sources.base_path / path).absolute()
 
@@ -271,7 +287,7 @@ def _file_block(path: Path, data: bytes) -> Block:
 
 
 def _read_file(path: Path) -> tuple[bytes, float]:
-    """Return the content of a file, and the time of its last change in seconds since 1970."""
+    """Return the content of a file, and the time of its last modification in seconds since 1970."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would block
             raise SetupError(f"unable to read file {path}: it is not a file; name a text, an image or a PDF")
@@ -295,7 +311,7 @@ def _url_part(url: str, sources: Sources) -> _Part:
 
 
 def _page_block(url: str, page: Page) -> Block:
-    """Return the block of a web page: image, PDF or text, by the media type of the response.
+    """Return a web page as a content block: an image, a PDF or text, according to the media type of the response.
 
     The suffix of the address is used if the media type is unspecific.
     """

@@ -1,4 +1,4 @@
-"""Definitions from a file or a folder, and back to a file."""
+"""Loading of definitions from files, folders, notebooks and Python modules, and saving to a file."""
 
 from __future__ import annotations
 
@@ -31,6 +31,106 @@ from divebook.workflow.resources import ScheduleDefinition
 from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.table import MAX_TEXT, Format
 
+# --- files and folders -----------------------------------------------------------------------------------------------
+
+NOTEBOOK = ".ipynb"
+FORMATS: dict[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
+
+
+def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = None) -> Definitions:
+    """Read a definition file, or all files of a folder, and load the content that the definitions refer to.
+
+    The files of a folder are merged in the order of their names.
+
+    Subfolders are ignored. All files of a folder are read before an error is raised, so that one `DefinitionError` has
+    the problems of all files. Paths in definitions are relative to the folder. Web pages are fetched now.
+    """
+    path = as_path(path, "what to load")
+    is_folder = path.is_dir() or not path.suffix
+    definitions = load_folder(path, dialect=dialect) if is_folder else load_file(path, dialect=dialect)
+    return resolve_content(definitions, sources or Sources(path if is_folder else path.parent))
+
+
+def load_file(path: Path, *, dialect: Dialect = OWN) -> Definitions:
+    """Read the definitions in one definition file, or in the ``%%dive`` cells of a notebook; the suffix determines the
+    format.
+    """
+    if path.suffix.lower() == NOTEBOOK:
+        return definitions_of_notebook(text_of(path), str(path))
+    definitions = read_definitions(text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
+    problems = syntax_problems(definitions)  # checked here, where the file of a problem is known
+    if problems:
+        raise DefinitionError(problems, str(path))
+    return definitions
+
+
+def load_folder(folder: Path, *, dialect: Dialect = OWN) -> Definitions:
+    """Read all definition files of a folder, and return their merged definitions."""
+    parts: list[Definitions] = []
+    failed: list[tuple[Path, DefinitionError]] = []
+    for path in definition_files(folder):
+        try:
+            parts.append(load_file(path, dialect=dialect))
+        except DefinitionError as error:
+            failed.append((path, error))
+    if len(failed) == 1:
+        raise failed[0][1]
+    if failed:
+        raise DefinitionError(
+            [_with_file_name(problem, path) for path, error in failed for problem in error.problems], str(folder)
+        )
+    return merge_all(parts)
+
+
+def definition_files(folder: Path) -> list[Path]:
+    """Return the paths of a folder's definition files, sorted; raise `DefinitionError` if there are none."""
+    try:
+        names = sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
+    except OSError as error:
+        raise _unreadable(folder, f"failed to read directory: {folder}: {error.strerror}") from error
+    if not names:
+        raise _unreadable(folder, f"no yaml or json files found in directory: {folder}")
+    return names
+
+
+def save(definitions: Definitions, path: str | Path) -> None:
+    """Write definitions to a YAML or JSON file, from which `load` reads equal definitions.
+
+    The suffix of the path determines the format.
+    """
+    path = Path(path)
+    path.write_text(definitions_to_text(definitions, _format_of(path)), encoding="utf-8")
+
+
+def _format_of(path: Path) -> Format:
+    try:
+        return FORMATS[path.suffix.lower()]
+    except KeyError:
+        hint = f"use one of {', '.join(FORMATS)}"
+        raise _unreadable(path, f"unsupported file extension: {path.suffix}", hint) from None
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a definition file; raise `DefinitionError` if the file is unreadable or too large."""
+    try:
+        if path.stat().st_size > 4 * MAX_TEXT:
+            raise _unreadable(path, f"failed to read file {path}: it has more than {4 * MAX_TEXT} bytes")
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _unreadable(path, f"failed to read file {path}: not UTF-8 at byte {error.start}") from error
+    except OSError as error:
+        raise _unreadable(path, f"failed to read file {path}: {error.strerror}") from error
+
+
+def _unreadable(path: Path, message: str, hint: str | None = None) -> DefinitionError:
+    return DefinitionError([Problem(message, hint=hint)], str(path))
+
+
+def _with_file_name(problem: Problem, path: Path) -> Problem:
+    where = f"{path.name}:{problem.line}:{problem.column}" if problem.line else path.name
+    return replace(problem.at(0, 0), message=f"{where}: {problem.message}", place=())
+
+
 # --- code cells of a notebook with definitions in Python: they are parsed here, and never run ------------------------
 #
 # A cell has a definition if it contains a `@workflow`, `@step` or `@action`, or calls one of `CONSTRUCTORS`. To run it,
@@ -41,7 +141,7 @@ from divebook.workflow.table import MAX_TEXT, Format
 DECORATORS = frozenset({"action", "step", "workflow"})
 CONSTRUCTORS = frozenset({"Action", "Agent", "Environment", "Workflow", "add_agent", "add_workflow", "allow", "define"})
 _TRANSPARENT = frozenset({"%%capture", "%%prun", "%%time"})
-"""Magics of whole cells whose body is Python of the notebook."""
+"""Cell magics whose body is ordinary Python code of the notebook."""
 _ASSIGNED = re.compile(r"(?m)^(\s*[\w, ]+=\s*)[%!].*$")
 _MAGIC = re.compile(r"(?m)^(\s*)[%!].*$")
 _HELP = re.compile(r"(?m)^(\s*)(?:\?{1,2}[\w.]+|[\w.]+\?{1,2})[ \t]*$")
@@ -49,7 +149,7 @@ _LOADS = re.compile(r"(?m)^\s*%load_ext\s")
 
 
 def defining_cells(cells: Mapping[int, str]) -> list[int]:
-    """Return the numbers of the cells that contain a definition in Python."""
+    """Return the numbers of the notebook cells whose Python code defines a workflow, an agent or another definition."""
     numbers = []
     for number, source in cells.items():
         tree = _tree(source)
@@ -59,7 +159,7 @@ def defining_cells(cells: Mapping[int, str]) -> list[int]:
 
 
 def cells_to_run(cells: Mapping[int, str]) -> list[int]:
-    """Return the numbers of the cells to run for the definitions in Python, in the order of the notebook.
+    """Return the numbers of the notebook cells that must run to create the notebook's Python definitions, in order.
 
     These are the cells with definitions, and repeatedly the cells that bind a name which a selected cell uses. Example:
     cell 5 defines ``@step def load(): return DATA[LIMIT]``, cell 3 sets ``DATA = read(PATH)`` and cell 1 sets ``PATH``:
@@ -85,7 +185,7 @@ def cells_to_run(cells: Mapping[int, str]) -> list[int]:
 
 
 def _tree(source: str) -> ast.Module | None:
-    """Return the syntax tree of a cell without its magics; None if the rest is not Python."""
+    """Return the syntax tree of a notebook cell without its magics; None if the rest is not valid Python."""
     first, _, body = source.lstrip().partition("\n")
     if first.startswith("%%"):
         if first.split(None, 1)[0] not in _TRANSPARENT:
@@ -101,7 +201,9 @@ def _tree(source: str) -> ast.Module | None:
 
 
 def _definitions_in(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the decorators and calls that define something, except inside functions, which the cell does not call."""
+    """Yield the syntax nodes of a cell that create a definition: decorators such as ``@step``, and constructor calls
+    outside of functions.
+    """
     pending: list[ast.AST] = list(tree.body)
     while pending:
         node = pending.pop()
@@ -115,7 +217,9 @@ def _definitions_in(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _function_name(node: ast.expr) -> str:
-    """Return the last part of the name of a decorator or called function: ``step`` for ``@divebook.step(retry=2)``."""
+    """Return the name of the function that a decorator or call uses, without its module: ``step`` for
+    ``@divebook.step(retry=2)``.
+    """
     while isinstance(node, ast.Call):
         node = node.func
     if isinstance(node, ast.Attribute):
@@ -128,7 +232,9 @@ def _used(tree: ast.Module) -> set[str]:
 
 
 def _bound(tree: ast.Module) -> set[str]:
-    """Return the names that a cell binds; ``*`` stands for the names of a star import, which may be any."""
+    """Return the names that the code of a notebook cell assigns, defines or imports. The name ``*`` stands for all
+    names of a star import.
+    """
     bound: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -150,12 +256,13 @@ MAGIC = "%%dive"
 
 
 def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = False) -> Definitions:
-    """Return the definitions of the ``%%dive`` cells of a notebook. Later cells replace definitions of earlier ones.
+    """Return the definitions in the ``%%dive`` cells of a notebook. A definition replaces one of the same name in an
+    earlier cell.
 
     Parameters
     ----------
     code_runs
-        Whether the cells in Python are run as well. Then they cause no warning, and a notebook without
+        True if the cells in Python are run as well. Then they cause no warning, and a notebook without
         ``%%dive`` cells is allowed if it has such cells.
 
     Raises
@@ -184,18 +291,22 @@ def definitions_of_notebook(text: str, source_name: str, *, code_runs: bool = Fa
 
 
 def python_of_notebook(text: str, source_name: str) -> dict[int, str]:
-    """Return the code cells to run for the definitions of a notebook in Python, by number from 1."""
+    """Return the sources of the code cells that must run to create a notebook's Python definitions, by cell number from
+    1.
+    """
     cells = _code_cells(text, source_name)
     return {number: cells[number] for number in cells_to_run(cells)}
 
 
 def cells_text(numbers: Collection[int]) -> str:
-    """Return the text for some cells: ``code cell 3``, ``code cells 3, 5``."""
+    """Return the cell numbers for a message: ``code cell 3``, ``code cells 3, 5``."""
     return ("code cells " if len(numbers) > 1 else "code cell ") + ", ".join(map(str, numbers))
 
 
 def _code_cells(text: str, source_name: str) -> dict[int, str]:
-    """Return the code cells of a notebook by number from 1; raise `DefinitionError` if it is not a notebook."""
+    """Return the sources of a notebook's code cells by number from 1; raise `DefinitionError` if the text is not a
+    notebook.
+    """
     try:
         cells = [_source(cell) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     except (ValueError, LookupError, TypeError, RecursionError) as error:
@@ -205,7 +316,9 @@ def _code_cells(text: str, source_name: str) -> dict[int, str]:
 
 
 def _warning_about_code(numbers: Collection[int], source_name: str) -> Problem | None:
-    """Return a warning about cells with definitions in Python, which are not run; None without such cells."""
+    """Return a warning that the cells with Python definitions are not run; None if `numbers`, the numbers of these
+    cells, is empty.
+    """
     if not numbers:
         return None
     verb = "define" if len(numbers) > 1 else "defines"
@@ -235,7 +348,9 @@ def _read(source: str, where: str) -> Definitions:
 
 
 def _first_line_options(first: str, where: str) -> Namespace:
-    """Return ``kind``, ``name`` and ``dialect`` from the first line of a ``%%dive`` cell."""
+    """Parse the options ``kind``, ``name`` and ``dialect`` in the first line of a ``%%dive`` cell; raise
+    `DefinitionError` for other options.
+    """
     parser = ArgumentParser(MAGIC, add_help=False, exit_on_error=False)
     parser.add_argument("kind", nargs="?", default="file", choices=get_args(Body))
     parser.add_argument("name", nargs="?")
@@ -249,106 +364,14 @@ def _first_line_options(first: str, where: str) -> Namespace:
     return options
 
 
-# --- files and folders -----------------------------------------------------------------------------------------------
-
-NOTEBOOK = ".ipynb"
-FORMATS: dict[str, Format] = {".yaml": "yaml", ".yml": "yaml", ".json": "json"}
-
-
-def load(path: str | Path, *, dialect: Dialect = OWN, sources: Sources | None = None) -> Definitions:
-    """Read a definition file, or all files of a folder merged in the order of their names, with their content.
-
-    Subfolders are ignored. All files of a folder are read before an error is raised, so that one `DefinitionError` has
-    the problems of all files. Paths in definitions are relative to the folder. Web pages are fetched now.
-    """
-    path = as_path(path, "what to load")
-    is_folder = path.is_dir() or not path.suffix
-    definitions = load_folder(path, dialect=dialect) if is_folder else load_file(path, dialect=dialect)
-    return resolve_content(definitions, sources or Sources(path if is_folder else path.parent))
-
-
-def load_file(path: Path, *, dialect: Dialect = OWN) -> Definitions:
-    """Read one definition file, or the ``%%dive`` cells of a notebook. The suffix determines the format."""
-    if path.suffix.lower() == NOTEBOOK:
-        return definitions_of_notebook(text_of(path), str(path))
-    definitions = read_definitions(text_of(path), source_name=str(path), dialect=dialect, format=_format_of(path))
-    problems = syntax_problems(definitions)  # checked here, where the file of a problem is known
-    if problems:
-        raise DefinitionError(problems, str(path))
-    return definitions
-
-
-def load_folder(folder: Path, *, dialect: Dialect = OWN) -> Definitions:
-    """Read and merge the definition files of a folder."""
-    parts: list[Definitions] = []
-    failed: list[tuple[Path, DefinitionError]] = []
-    for path in definition_files(folder):
-        try:
-            parts.append(load_file(path, dialect=dialect))
-        except DefinitionError as error:
-            failed.append((path, error))
-    if len(failed) == 1:
-        raise failed[0][1]
-    if failed:
-        raise DefinitionError(
-            [_with_file_name(problem, path) for path, error in failed for problem in error.problems], str(folder)
-        )
-    return merge_all(parts)
-
-
-def definition_files(folder: Path) -> list[Path]:
-    """Return the definition files of a folder, sorted; raise `DefinitionError` if there are none."""
-    try:
-        names = sorted(path for path in folder.iterdir() if path.suffix.lower() in FORMATS and path.is_file())
-    except OSError as error:
-        raise _unreadable(folder, f"failed to read directory: {folder}: {error.strerror}") from error
-    if not names:
-        raise _unreadable(folder, f"no yaml or json files found in directory: {folder}")
-    return names
-
-
-def save(definitions: Definitions, path: str | Path) -> None:
-    """Write definitions to a file from which `load` reads equal ones. The suffix determines the format."""
-    path = Path(path)
-    path.write_text(definitions_to_text(definitions, _format_of(path)), encoding="utf-8")
-
-
-def _format_of(path: Path) -> Format:
-    try:
-        return FORMATS[path.suffix.lower()]
-    except KeyError:
-        hint = f"use one of {', '.join(FORMATS)}"
-        raise _unreadable(path, f"unsupported file extension: {path.suffix}", hint) from None
-
-
-def text_of(path: Path) -> str:
-    """Return the text of a definition file; raise `DefinitionError` if it cannot be read or is too large."""
-    try:
-        if path.stat().st_size > 4 * MAX_TEXT:
-            raise _unreadable(path, f"failed to read file {path}: it has more than {4 * MAX_TEXT} bytes")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _unreadable(path, f"failed to read file {path}: not UTF-8 at byte {error.start}") from error
-    except OSError as error:
-        raise _unreadable(path, f"failed to read file {path}: {error.strerror}") from error
-
-
-def _unreadable(path: Path, message: str, hint: str | None = None) -> DefinitionError:
-    return DefinitionError([Problem(message, hint=hint)], str(path))
-
-
-def _with_file_name(problem: Problem, path: Path) -> Problem:
-    where = f"{path.name}:{problem.line}:{problem.column}" if problem.line else path.name
-    return replace(problem.at(0, 0), message=f"{where}: {problem.message}", place=())
-
-
 # --- modules ---------------------------------------------------------------------------------------------------------
 #
 # Python modules and files whose agents, workflows and actions an environment uses.
 
 
 def add_values(environment: Environment, values: Iterable[Any]) -> None:
-    """Add definitions among the values of a module or notebook to an environment.
+    """Add the definitions among the values of a module's or notebook's variables to an environment; ignore other
+    values.
 
     The contents of environments are added first, so that single agents and workflows replace those of the same names.
     """
@@ -367,7 +390,7 @@ def add_values(environment: Environment, values: Iterable[Any]) -> None:
 
 
 def import_actions(source: str, what: str = "actions") -> ModuleType:
-    """Import a module or Python file, which registers its ``@action`` and ``@workflow`` functions.
+    """Import a module or Python file, so that its ``@action`` and ``@workflow`` functions are registered.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Schedules: due times of cron expressions, and the start of each due workflow exactly once.
+"""Schedules: computation of due times from cron expressions, and exactly one start of a workflow for each due time.
 
 Due times are in the `Zone` of the schedule, by default in that of the machine.
 
@@ -29,6 +29,61 @@ from divebook.workflow.definition import Definitions
 from divebook.workflow.resources import ScheduleDefinition
 from divebook.workflow.table import nearest_position
 
+
+class Schedules:
+    """Schedules in one set of definitions. At each due time of a schedule, its workflow is put into a queue."""
+
+    def __init__(self, environment: Environment, definitions: Definitions, queue: str) -> None:
+        self._environment = environment
+        self._definitions = definitions
+        self._queue = queue
+        self._failed: dict[str, float] = {}
+        """Monotonic time of the next retry for each schedule whose last start failed, by schedule name."""
+
+    def require_sound(self, now: datetime) -> None:
+        """Check that the workflow of each enabled schedule can be started. If not, raise `DefinitionError` with the
+        line numbers of the schedules.
+        """
+        problems = []
+        for index, schedule in enumerate(self._definitions.schedules):
+            if not schedule.enabled:
+                continue
+            try:
+                due = latest_of(self._definitions, schedule, now)
+                self._environment.create(due.workflow, due.inputs)
+            except DivebookError as error:
+                line, column = nearest_position(("Schedules", index), self._definitions.positions)
+                message = str(error)
+                if f"schedule {schedule.name!r}" not in message:
+                    message = f"schedule {schedule.name!r}: {message}"
+                problems.append(Problem(message, line, column))
+        if problems:
+            raise DefinitionError(problems, self._definitions.name or "<definition>")
+
+    def enqueue_due(self, now: datetime, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Put the workflow of each schedule that is due into the queue. The error of one schedule is logged and does
+        not affect the others.
+        """
+        for schedule in _active(self._definitions):
+            if self._failed.get(schedule.name, 0.0) > monotonic():
+                continue
+            try:
+                self._enqueue(latest_of(self._definitions, schedule, now), now)
+            except StoreClosedError:
+                raise
+            except DivebookError as error:
+                self._failed[schedule.name] = monotonic() + RETRY_AFTER
+                _log.warning("schedule %s: what is due could not be enqueued: %s", schedule.name, error)
+
+    def _enqueue(self, due: Due, now: datetime) -> None:
+        store = self._environment.store
+        if not due.is_new(store, now.replace(second=0, microsecond=0)):
+            return
+        note = f"due {local_time(due.at)}"
+        self._environment.enqueue(due.workflow, due.inputs, queue=self._queue, key=due.key, note=note)
+        due.see_to(store)
+
+
 # --- due times of a cron expression on the wall clock of a time zone -------------------------------------------------
 #
 # A cron expression describes times of a wall clock, which most zones move once or twice a year. The times are computed
@@ -43,11 +98,13 @@ from divebook.workflow.table import nearest_position
 
 
 FIELDS = 5
-"""Minute, hour, day of month, month, day of week."""
+"""Number of fields of a cron expression: minute, hour, day of month, month, day of week."""
 
 
 def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the first due time after `now`, an aware time in the zone. The zone None is that of the machine.
+    """Return the first due time of a cron expression after `now`, as a time with a zone.
+
+    The zone None is that of the machine.
 
     Raises
     ------
@@ -60,7 +117,7 @@ def next_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
 
 
 def latest_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
-    """Return the last due time up to and including `now`; otherwise like `next_due`."""
+    """Return the last due time of a cron expression up to and including `now`, as a time with a zone."""
     wall = _wall_time(now, zone)
     # While the clock shows an hour for the second time, later wall times of that hour were due the first time already.
     repeated = timedelta()
@@ -73,14 +130,16 @@ def latest_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
 
 
 def machine_zone(now: datetime) -> tzinfo | None:
-    """Return the zone of a time; None, which means the machine's zone, if the time has no zone or an equal offset."""
+    """Return the time zone of `now`. Return None, which stands for the machine's zone, if `now` has no zone or the same
+    UTC offset as the machine.
+    """
     if now.tzinfo is None or now.utcoffset() == now.astimezone().utcoffset():
         return None
     return now.tzinfo
 
 
 def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) -> Iterator[datetime]:
-    """Yield the due times in UTC after, or before, a time of the wall clock.
+    """Yield the due times of a cron expression in UTC, going forwards or backwards from the wall-clock time `wall`.
 
     The times are in UTC since Python compares two times of one zone by their wall clock, ignoring the fold.
     """
@@ -97,7 +156,8 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
 
 
 def _require_times(cron: str) -> None:
-    """Raise ValueError for expressions that croniter accepts but that are not valid for a schedule.
+    """Raise ValueError for a cron expression that croniter accepts but that a schedule may not use, such as one with
+    seconds or random times.
 
     Due times have the precision of a minute, so fields for seconds and for years are refused. A random
     time would be different in each computation, and therefore be due again and again.
@@ -112,25 +172,31 @@ def _require_times(cron: str) -> None:
 
 
 def _wall_time(moment: datetime, zone: tzinfo | None) -> datetime:
-    """Return the wall time in a zone as a naive time; `fold` is 1 while the clock shows a time once more."""
+    """Return the time that the clocks of a zone show at a moment, as a datetime without a zone.
+
+    `fold` is 1 if the clock shows this time for the second time.
+    """
     if zone is None:
         return datetime.fromtimestamp(moment.timestamp())  # noqa: DTZ006 - the machine's, with its fold
     return moment.astimezone(zone).replace(tzinfo=None)
 
 
 def _moment(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return a wall time of a zone in UTC."""
+    """Return the moment, in UTC, at which the clocks of a zone show the time `wall`."""
     return wall.replace(tzinfo=zone).astimezone(UTC)
 
 
 def _due_moment(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return the moment in UTC at which a wall time is due; for a skipped time that of the clock change."""
+    """Return the moment, in UTC, at which a schedule is due that is set to a wall-clock time. If a clock change skips
+    that time, it is the moment of the change.
+    """
     moment = _moment(wall, zone)
     return moment if _wall_time(moment, zone) == wall else _clock_change(wall, zone)
 
 
 def _clock_change(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return the moment of the clock change that skips a wall time, found by bisection to the second.
+    """Return the moment of the clock change (such as the begin of summer time) that skips a wall-clock time, to the
+    second.
 
     By Python's rules the change lies between the moments of the wall time with fold 1 and with fold 0.
     """
@@ -150,36 +216,41 @@ def _offset(moment: datetime, zone: tzinfo | None) -> timedelta | None:
 
 
 RETRY_AFTER = 60.0
-"""Seconds until a due time that could not be enqueued is tried again."""
+"""Seconds until a failed start of a due workflow is retried."""
 _log = logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A time at which a schedule starts its workflow."""
+    """One due time of a schedule, at which an execution of the schedule's workflow is to start."""
 
     definition: str
     schedule: str
     workflow: str
     at: datetime
-    """Aware, in the zone of the schedule."""
-    given: Mapping[str, Any] = field(default_factory=dict)
-    """`Inputs` of the schedule, with expressions."""
+    """Due time, as an aware time in the zone of the schedule."""
+    input_expressions: Mapping[str, Any] = field(default_factory=dict)
+    """`Inputs` of the schedule, in which expressions are not evaluated yet."""
 
     @property
     def id(self) -> str:
-        """Id of the schedule. It contains the definition, since two definitions may have schedules of one name."""
+        """Id of the schedule in the store. It contains the name of the definitions, since two sets of definitions may
+        use the same schedule name.
+        """
         parts = [quote(part, safe="") for part in (self.definition, self.workflow, self.schedule)]
         return "/".join(["schedule", *parts])
 
     @property
     def key(self) -> str:
-        """The start key: a second start for this due time returns the existing execution."""
+        """Start key of the execution for this due time. A second start with the same key does not start another
+        execution but returns the existing one.
+        """
         return f"{self.id}/{self.at.astimezone(UTC).strftime('%Y-%m-%dT%H:%MZ')}"
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs of the execution. Expressions may use ``schedule.due`` (ISO 8601) and ``schedule.name``.
+        """Inputs of the workflow for this due time. Their expressions are evaluated, and may use ``schedule.due`` and
+        ``schedule.name``.
 
         Raises
         ------
@@ -187,14 +258,17 @@ class Due:
             An expression fails.
         """
         names = {"schedule": {"name": self.schedule, "due": self.at.isoformat()}}
-        return fill_values(self.given, names, default_interpreter())
+        return fill_values(self.input_expressions, names, default_interpreter())
 
     def is_new(self, store: EventStore, first: datetime) -> bool:
-        """Return whether it was not handled yet; for a new schedule, due times before `first` count as handled."""
+        """Return True if this due time is not recorded as handled in the store, so that its workflow is to be started.
+
+        For a new schedule, due times before `first` count as handled.
+        """
         return to_microseconds(self.at) > store.seen_to(self.id, to_microseconds(first) - 1)
 
     def see_to(self, store: EventStore) -> None:
-        """Record that this due time and all earlier ones are handled."""
+        """Record in the store that this due time and all earlier ones of the schedule are handled."""
         store.see_to(self.id, to_microseconds(self.at))
 
 
@@ -203,19 +277,21 @@ def _moment_of(due: Due) -> datetime:
 
 
 def coming(definitions: Definitions, now: datetime) -> list[Due]:
-    """Return the next due time of each enabled schedule, the nearest first."""
+    """Return the next due time of each enabled schedule, sorted by time."""
     due_times = [_due(definitions, schedule, now, next_due) for schedule in _active(definitions)]
     return sorted(due_times, key=_moment_of)
 
 
 def latest(definitions: Definitions, now: datetime) -> list[Due]:
-    """Return the latest due time of each enabled schedule, up to and including `now`. Earlier ones are skipped."""
+    """Return the latest due time up to `now` of each enabled schedule, sorted by time; earlier due times are not
+    returned.
+    """
     due_times = [latest_of(definitions, schedule, now) for schedule in _active(definitions)]
     return sorted(due_times, key=_moment_of)
 
 
 def latest_of(definitions: Definitions, schedule: ScheduleDefinition, now: datetime) -> Due:
-    """Return the latest due time of one schedule."""
+    """Return the latest due time up to `now` of one schedule."""
     return _due(definitions, schedule, now, latest_due)
 
 
@@ -229,7 +305,9 @@ def _due(
     now: datetime,
     due: Callable[[str, tzinfo | None, datetime], datetime],
 ) -> Due:
-    """Return a due time of a schedule, computed by `due`; raise `SetupError` if the schedule is not valid."""
+    """Return the due time of a schedule, computed by the function `due` from the cron expression, zone and `now`. Raise
+    `SetupError` for an invalid schedule.
+    """
     if not schedule.cron or not schedule.workflow:
         missing = "Cron" if not schedule.cron else "Workflow"
         raise SetupError(f"schedule {schedule.name!r} has no {missing}; add it, or Enabled: false")
@@ -248,53 +326,3 @@ def _zone(schedule: ScheduleDefinition, name: str) -> ZoneInfo:
     except (ZoneInfoNotFoundError, ValueError, OSError):  # an unknown or malformed name, or the name of a folder
         hint = did_you_mean(name, available_timezones()) or "write a name of the tz database such as Europe/Berlin"
         raise SetupError(f"schedule {schedule.name!r}: Zone {name!r} is not a time zone; {hint}") from None
-
-
-class Schedules:
-    """Schedules of definitions that put their workflows into a queue when they are due."""
-
-    def __init__(self, environment: Environment, definitions: Definitions, queue: str) -> None:
-        self._environment = environment
-        self._definitions = definitions
-        self._queue = queue
-        self._failed: dict[str, float] = {}
-        """By schedule: the monotonic time at which a failed due time is tried again."""
-
-    def require_sound(self, now: datetime) -> None:
-        """Raise `DefinitionError`, with line numbers, unless each enabled schedule can be enqueued."""
-        problems = []
-        for index, schedule in enumerate(self._definitions.schedules):
-            if not schedule.enabled:
-                continue
-            try:
-                due = latest_of(self._definitions, schedule, now)
-                self._environment.create(due.workflow, due.inputs)
-            except DivebookError as error:
-                line, column = nearest_position(("Schedules", index), self._definitions.positions)
-                message = str(error)
-                if f"schedule {schedule.name!r}" not in message:
-                    message = f"schedule {schedule.name!r}: {message}"
-                problems.append(Problem(message, line, column))
-        if problems:
-            raise DefinitionError(problems, self._definitions.name or "<definition>")
-
-    def enqueue_due(self, now: datetime, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Queue due workflows that were not handled yet. An error of one schedule does not affect the others."""
-        for schedule in _active(self._definitions):
-            if self._failed.get(schedule.name, 0.0) > monotonic():
-                continue
-            try:
-                self._enqueue(latest_of(self._definitions, schedule, now), now)
-            except StoreClosedError:
-                raise
-            except DivebookError as error:
-                self._failed[schedule.name] = monotonic() + RETRY_AFTER
-                _log.warning("schedule %s: what is due could not be enqueued: %s", schedule.name, error)
-
-    def _enqueue(self, due: Due, now: datetime) -> None:
-        store = self._environment.store
-        if not due.is_new(store, now.replace(second=0, microsecond=0)):
-            return
-        note = f"due {local_time(due.at)}"
-        self._environment.enqueue(due.workflow, due.inputs, queue=self._queue, key=due.key, note=note)
-        due.see_to(store)

@@ -1,4 +1,6 @@
-"""Development environments from templates: containers, virtual environments and plain folders, with checkpoints."""
+"""Development environments that are created from templates: containers, virtual environments and plain folders. Their
+state can be saved in checkpoints.
+"""
 
 from divebook.devenv.manager import DevEnvManager
 

@@ -1,4 +1,6 @@
-"""Checkpoints of an environment: taking, storing and restoring its files and the state of its isolation."""
+"""Checkpoints of development environments: storage of their files and of the state of their isolation (container or
+virtual environment), and the operations save, restore and delete.
+"""
 
 from __future__ import annotations
 
@@ -23,54 +25,59 @@ from divebook.workspace.snapshots.take import Snapshots
 from divebook.workspace.snapshots.tree import FILE, Tree, TreeEntry, shown_path
 
 BACKUP = "pre-restore"
-"""Name of the checkpoint taken before another one is restored. It is deleted when that is done."""
+"""Name of the checkpoint that is saved before a restore. It is deleted when the restore has succeeded."""
 SCHEMA = 1
 IGNORED = ".devenvignore"
-"""Name of the file with patterns of files that checkpoints leave out, one per line."""
+"""Name of the file in a saved folder with patterns of files to leave out, one pattern per line."""
 LARGEST = 2 << 30
-"""Most bytes of a folder that a checkpoint takes without `force`."""
+"""Maximum size in bytes of a folder that a checkpoint saves without `force`."""
 _FILES = "files"
 _FILES_FILE = "files.json"
 _MANIFEST = "checkpoint.json"
-_PASSING = ".saving-"
-_GONE = ".gone-"
+_SAVING_PREFIX = ".saving-"
+_DELETED_PREFIX = ".gone-"
 
 
 class SavedFolder(NamedTuple):
-    """A folder to save or restore, with the patterns of files that are left out."""
+    """A folder of an environment that a checkpoint saves or restores, with the patterns of files that the checkpoint
+    leaves out.
+    """
 
     path: Path
     exclude: tuple[str, ...]
 
 
 class EnvironmentCheckpoints:
-    """The checkpoints of one environment.
+    """Storage of all checkpoints of one environment.
 
     A checkpoint is a folder ``NAME/`` with a manifest ``checkpoint.json`` and ``files.json``, the trees of its files.
     The contents of files lie in ``.contents/``, shared by all checkpoints.
 
-    A new checkpoint is made in ``.saving-XXXX/`` and renamed when it is complete. To replace one, the old folder is
-    renamed first. A kill between the two renames leaves no folder of that name; `repair` then renames the old one back.
-    To delete one, its folder is renamed to ``.gone-XXXX`` first, so that no half deleted checkpoint is ever listed.
+    A new checkpoint is written to ``.saving-XXXX/`` and renamed when it is complete. If it replaces a checkpoint, the
+    old folder is renamed first. A kill between the two renames leaves no folder of that name; `repair` then renames the
+    old folder back. A checkpoint that is deleted is renamed to ``.gone-XXXX`` first, so that no partly deleted
+    checkpoint is ever listed.
 
     Parameters
     ----------
     folder
-        Folder of the checkpoints; created with the first.
+        Folder of the checkpoints. It is created with the first checkpoint.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._contents = KeptContents(folder / ".contents")
+        self._contents = ContentStore(folder / ".contents")
 
     # --- what there is ---------------------------------------------------------------------------------------------
 
     def path(self, name: str) -> Path:
-        """Return the folder of a checkpoint, which need not exist."""
+        """Return the folder in which the checkpoint with this name is stored. The checkpoint need not exist."""
         return self._folder / checked_name(name, "checkpoint")
 
     def read(self, name: str) -> dict[str, Any]:
-        """Return the manifest of a checkpoint; raises `CheckpointNotFoundError`."""
+        """Return the manifest (description) of a checkpoint as a dict. Raise `CheckpointNotFoundError` if the
+        checkpoint does not exist.
+        """
         path = self.path(name)
         try:
             return _manifest(path)
@@ -81,7 +88,9 @@ class EnvironmentCheckpoints:
             raise DevEnvError(f"the checkpoint {name!r} is damaged: {error}") from error
 
     def manifests(self) -> list[dict[str, Any]]:
-        """Return all manifests, oldest first, without those that cannot be read."""
+        """Return the manifests (descriptions) of all checkpoints, oldest first. Manifests that cannot be read are left
+        out.
+        """
         manifests = []
         for path in self._folder.glob("[!.]*"):
             with suppress(OSError, ValueError):  # half written, or damaged
@@ -89,8 +98,12 @@ class EnvironmentCheckpoints:
         return sorted(manifests, key=lambda manifest: (manifest["created_at"], manifest["name"]))
 
     def repair(self) -> None:
-        """Remove what killed processes left. A checkpoint whose replacement was interrupted gets its name back."""
-        for remainder in self._folder.glob(f"{_PASSING}*"):
+        """Undo the effects of processes that were killed: delete unfinished checkpoints, and restore checkpoints whose
+        replacement was not finished.
+        """
+        # A temporary folder with a manifest and a free name is complete, or was replaced by a write that did not
+        # finish.
+        for remainder in self._folder.glob(f"{_SAVING_PREFIX}*"):
             try:
                 path = self.path(_manifest(remainder)["name"])
             except (OSError, ValueError):
@@ -99,22 +112,25 @@ class EnvironmentCheckpoints:
                 shutil.rmtree(remainder, ignore_errors=True)
             else:
                 remainder.rename(path)
-        for deleted in self._folder.glob(f"{_GONE}*"):
+        for deleted in self._folder.glob(f"{_DELETED_PREFIX}*"):
             shutil.rmtree(deleted, ignore_errors=True)
 
     # --- taking ----------------------------------------------------------------------------------------------------
 
     def begin(self, name: str, *, overwrite: bool) -> Path:
-        """Create and return the folder in which a checkpoint is made."""
+        """Create the temporary folder in which a new checkpoint is written, and return it."""
         if self.path(name).exists() and not overwrite:
             raise DevEnvError(f"there is a checkpoint {name!r}: choose another name, or replace it with --overwrite")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        passing = self._folder / f"{_PASSING}{secrets.token_hex(6)}"
-        passing.mkdir(mode=0o700)
-        return passing
+        temporary = self._folder / f"{_SAVING_PREFIX}{secrets.token_hex(6)}"
+        temporary.mkdir(mode=0o700)
+        return temporary
 
-    def keep_files(self, passing: Path, folders: Mapping[str, SavedFolder]) -> tuple[dict[str, Any], list[str]]:
-        """Store the files of folders; return the artefact, and the files left out with the reason."""
+    def keep_files(self, temporary: Path, folders: Mapping[str, SavedFolder]) -> tuple[dict[str, Any], list[str]]:
+        """Save the files of an environment's folders in the temporary folder of a new checkpoint.
+
+        Returns the saved part of the manifest, and a text for each file that was left out, with the reason.
+        """
         trees = {}
         left_out = []
         try:
@@ -131,37 +147,41 @@ class EnvironmentCheckpoints:
                     f"{name}/{shown_path(problem.path)}: {problem.reason}" for problem in snapshot.tree.problems
                 ]
             text = json.dumps(trees)
-            (passing / _FILES_FILE).write_text(text, encoding="utf-8")
+            (temporary / _FILES_FILE).write_text(text, encoding="utf-8")
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise LimitExceededError(f"there is no room for the checkpoint: {error}") from error
-            raise DevEnvError(f"the files cannot be kept: {error}") from error
+                raise LimitExceededError(f"the disk has too little space for the checkpoint: {error}") from error
+            raise DevEnvError(f"the files cannot be saved: {error}") from error
         digest = sha256(text.encode()).hexdigest()
         return {"kind": _FILES, "path": _FILES_FILE, "sha256": digest}, left_out
 
-    def finish(self, passing: Path, name: str, fields: Mapping[str, Any]) -> Path:
-        """Write the manifest and give a checkpoint its name; return the path of the manifest."""
-        write_json(passing / _MANIFEST, {"schema_version": SCHEMA, "name": name, **fields})
+    def finish(self, temporary: Path, name: str, fields: Mapping[str, Any]) -> Path:
+        """Write the manifest of a new checkpoint, and give its temporary folder the final name. Return the path of the
+        manifest.
+        """
+        write_json(temporary / _MANIFEST, {"schema_version": SCHEMA, "name": name, **fields})
         path = self.path(name)
+        # A folder cannot be replaced atomically. A kill between the two renames is undone by `repair`.
         if path.exists():
-            replaced = self._folder / f"{_PASSING}{secrets.token_hex(6)}"
+            replaced = self._folder / f"{_SAVING_PREFIX}{secrets.token_hex(6)}"
             path.rename(replaced)
             shutil.rmtree(replaced, ignore_errors=True)
-        passing.rename(path)
+        temporary.rename(path)
         return path / _MANIFEST
 
-    def drop(self, passing: Path) -> None:
-        """Remove the folder of an unfinished checkpoint."""
-        shutil.rmtree(passing, ignore_errors=True)
+    def drop(self, temporary: Path) -> None:
+        """Delete the temporary folder of a checkpoint whose saving has failed."""
+        shutil.rmtree(temporary, ignore_errors=True)
 
     # --- putting back ----------------------------------------------------------------------------------------------
 
     def artefacts(self, name: str) -> dict[str, dict[str, Any]]:
-        """Return the artefacts of a checkpoint, by kind."""
+        """Return the parts that a checkpoint has saved, such as an image or a list of packages, by kind of part."""
         return {artefact["kind"]: artefact for artefact in self.read(name)["artefacts"]}
 
     def trees(self, name: str) -> dict[str, Tree]:
-        """Return the files of a checkpoint by folder, after checking that all its parts exist and are undamaged.
+        """Verify that all parts of a checkpoint are complete. Return the tree of files of each saved folder, by the
+        folder's name in the checkpoint.
 
         Raises
         ------
@@ -183,7 +203,7 @@ class EnvironmentCheckpoints:
         return rows
 
     def put_back(self, tree: Tree, folder: SavedFolder) -> None:
-        """Restore a folder to a tree.
+        """Change a folder of the environment so that it has the files of a tree.
 
         Files that are not in the tree are deleted, except those that checkpoints leave out.
         """
@@ -196,37 +216,42 @@ class EnvironmentCheckpoints:
             with Snapshots(root, exclude=folder.exclude, watch=False) as snapshots:
                 snapshots.restore(tree, self._contents.get)
         except OSError as error:
-            raise DevEnvError(f"the files cannot be put back: {error}") from error
+            raise DevEnvError(f"the files cannot be restored: {error}") from error
         finally:
             root.close()
 
     # --- letting go ------------------------------------------------------------------------------------------------
 
     def delete(self, name: str) -> None:
-        """Delete a checkpoint, also a damaged one; raises `CheckpointNotFoundError`."""
+        """Delete a checkpoint, even a damaged one. Raise `CheckpointNotFoundError` if it does not exist."""
         if not self.path(name).is_dir():
             self.read(name)
         self._discard(self.path(name))
         self.tidy()
 
     def _discard(self, path: Path) -> None:
-        """Rename and delete a folder. The name is free at once: a half deleted checkpoint must not be listed."""
-        deleted = self._folder / f"{_GONE}{secrets.token_hex(6)}"
+        """Delete the folder of a checkpoint. It is renamed first, so that a partly deleted checkpoint is never
+        listed.
+        """
+        deleted = self._folder / f"{_DELETED_PREFIX}{secrets.token_hex(6)}"
         path.rename(deleted)
         shutil.rmtree(deleted, ignore_errors=True)
 
     def keep_newest(self, count: int) -> None:
-        """Delete the oldest checkpoints beyond `count`. The backup does not count."""
+        """Delete the oldest checkpoints so that at most `count` are left. The backup that is made before a restore is
+        kept and not counted.
+        """
         manifests = [manifest for manifest in self.manifests() if manifest["name"] != BACKUP]
         for manifest in manifests[: max(0, len(manifests) - count)]:
             self._discard(self.path(manifest["name"]))
         self.tidy()
 
     def tidy(self) -> None:
-        """Delete contents that no checkpoint uses.
+        """Delete the stored contents of files that no checkpoint uses any more.
 
         While a checkpoint is damaged nothing is deleted: its contents are unknown.
         """
+        # All checkpoints must be readable: a content that only a damaged one uses must not be deleted.
         names = [path.name for path in self._folder.glob("[!.]*")]
         try:
             rows = [rows for name in names for rows in self._rows(name).values()]
@@ -248,39 +273,42 @@ def _digests(tree: Tree) -> list[str]:
     return [entry.content for entry in tree.entries.values() if entry.kind == FILE]
 
 
-class KeptContents:
-    """Contents of files that the checkpoints of one environment share, each stored once under its SHA-256
-    (hexadecimal).
+class ContentStore:
+    """Storage of the contents of files, shared by all checkpoints of one environment. A content is found by its
+    SHA-256.
+
+    Each content is stored once, in a file named by its SHA-256 (hexadecimal).
 
     Parameters
     ----------
     folder
-        Folder of the contents; created with the first.
+        Folder of the contents. It is created with the first content.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def keep(self, contents: Mapping[str, bytes]) -> None:
-        """Store contents by their digests.
+        """Store the contents of files. `contents` has each content by its SHA-256. A content that is stored already is
+        skipped.
 
-        Each is written to a temporary file and renamed, so it is complete or absent.
+        Each content is written to a temporary file, which is then renamed: a stored content is always complete.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for digest, content in contents.items():
             path = self._folder / digest
             if path.exists():
                 continue
-            passing = self._folder / f".{secrets.token_hex(8)}"
-            descriptor = os.open(passing, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            temporary = self._folder / f".{secrets.token_hex(8)}"
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            passing.replace(path)
+            temporary.replace(path)
 
     def get(self, digest: str) -> bytes:
-        """Return a content; raises `DevEnvError` if it is missing or damaged."""
+        """Return the content that has this SHA-256. Raise `DevEnvError` if it is missing or damaged."""
         try:
             content = (self._folder / digest).read_bytes()
         except OSError as error:
@@ -290,7 +318,9 @@ class KeptContents:
         return content
 
     def forget_but(self, digests: set[str]) -> None:
-        """Delete all contents except `digests`, and the temporary files of killed processes."""
+        """Delete all stored contents except those with a SHA-256 in `digests`. Temporary files of killed processes are
+        deleted too.
+        """
         if self._folder.is_dir():
             for path in self._folder.iterdir():
                 if path.name not in digests:
@@ -301,11 +331,11 @@ class KeptContents:
 
 
 RESTORING = "restoring"
-"""Phase of an environment that is being restored. If that was interrupted, the next user completes it."""
+"""Phase of an environment during a restore. If a process is killed meanwhile, the next command repeats the restore."""
 
 
 def checkpoints_of(folder: Path) -> EnvironmentCheckpoints:
-    """Return the checkpoints of an environment."""
+    """Return the storage of the checkpoints of the environment whose folder is `folder`."""
     return EnvironmentCheckpoints(folder / "checkpoints")
 
 
@@ -319,12 +349,13 @@ async def save(
     force: bool = False,
     export: bool = False,
 ) -> tuple[Path, list[str]]:
-    """Take a checkpoint; return the path of its manifest, and notes about what it leaves out.
+    """Save a checkpoint of an environment. Return the path of its manifest, and a note for each file that it leaves
+    out.
 
     Raises
     ------
     DevEnvError
-        There is one of that name, or the files cannot be read.
+        A checkpoint of that name exists, or the files cannot be read.
     LimitExceededError
         A folder is too large, or the disk is full.
     """
@@ -336,12 +367,12 @@ async def save(
         _require_small(saved)
     mounts = {} if with_mounts else isolation.mounts()
     notes = [f"{target} is your own folder {source}: --include-mounts saves it" for target, source in mounts.items()]
-    passing = checkpoints.begin(name, overwrite=overwrite)
+    temporary = checkpoints.begin(name, overwrite=overwrite)
     try:
-        files, left_out = checkpoints.keep_files(passing, saved)
-        artefacts = [files, *await isolation.keep(passing, name)]
+        files, left_out = checkpoints.keep_files(temporary, saved)
+        artefacts = [files, *await isolation.keep(temporary, name)]
         if export:
-            artefacts += await isolation.export(passing, {manifest["kind"]: manifest for manifest in artefacts})
+            artefacts += await isolation.export(temporary, {manifest["kind"]: manifest for manifest in artefacts})
         manifest = {
             "environment": state["name"],
             "environment_id": state["id"],
@@ -355,9 +386,10 @@ async def save(
             "artefacts": artefacts,
             "notes": [*notes, *left_out],
         }
-        path = checkpoints.finish(passing, name, manifest)
+        path = checkpoints.finish(temporary, name, manifest)
     finally:
-        checkpoints.drop(passing)
+        checkpoints.drop(temporary)
+    # Only now that the new checkpoint is complete may older ones be deleted.
     checkpoints.keep_newest(environments.settings.checkpoints)
     await _forget(isolation, checkpoints)
     return path, manifest["notes"]
@@ -369,7 +401,9 @@ async def _forget(isolation: Isolation, checkpoints: EnvironmentCheckpoints) -> 
 
 
 async def delete(isolation: Isolation, name: str) -> None:
-    """Delete a checkpoint; raises `CheckpointNotFoundError`."""
+    """Delete a checkpoint of an environment, and its container image if it has one. Raise `CheckpointNotFoundError` if
+    it does not exist.
+    """
     checkpoints = checkpoints_of(isolation.folder)
     checkpoints.repair()
     checkpoints.delete(name)
@@ -377,7 +411,8 @@ async def delete(isolation: Isolation, name: str) -> None:
 
 
 async def restore(environments: Environments, isolation: Isolation, name: str, *, backup: bool = True) -> None:
-    """Restore an environment to a checkpoint. Its commands are ended first.
+    """Restore the files and the isolation of an environment from a checkpoint. Commands that run in the environment are
+    ended first.
 
     A backup is taken, then the phase ``restoring`` is recorded, then the parts are restored. All steps of the restore
     can be repeated, so that a process that finds the phase repeats the restore from its start (`finish_restoring`).
@@ -387,25 +422,28 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
     CheckpointNotFoundError
         The checkpoint does not exist.
     DevEnvError
-        A part of it is missing or damaged, and nothing was changed; or it could not be restored.
+        A part of the checkpoint is missing or damaged, and nothing was changed; or the restore failed.
     """
     checkpoints = checkpoints_of(isolation.folder)
     state = isolation.state
     checkpoints.repair()
     checkpoints.trees(name)
     await isolation.require(checkpoints.path(name), checkpoints.artefacts(name))
+    # Everything was checked before this point. From here on the environment changes.
     await asyncio.to_thread(end_processes, state["id"])
     backup = backup and name != BACKUP
     if backup:
         await save(environments, isolation, BACKUP, overwrite=True, force=True)
+    # Recorded first: after a kill, the next command finds the phase and repeats the restore.
     environments.write(isolation.folder, {**state, "phase": RESTORING, "restoring": name})
     try:
         await put_back(environments, isolation, name)
+    # The old container is in place again, so the recorded state is valid and the backup is not needed.
     except NotReplacedError as error:
         environments.write(isolation.folder, state)
         if backup:
             await delete(isolation, BACKUP)
-        raise NotReplacedError(f"the environment could not be restored, and is as it was: {error}") from error
+        raise NotReplacedError(f"the environment could not be restored, and is unchanged: {error}") from error
     except (DevEnvError, ContainerError) as error:
         advice = f"restore {BACKUP!r}, or destroy it" if backup else "restore another checkpoint, or destroy it"
         environments.write(isolation.folder, environments.error_state(state, error))
@@ -415,12 +453,13 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
 
 
 async def finish_restoring(environments: Environments, isolation: Isolation) -> None:
-    """Repeat a restore that was interrupted.
+    """Repeat the restore of an environment that was interrupted, for example because its process was killed.
 
     Raises
     ------
     DevEnvError
-        It failed. It is not repeated again, so that the environment can be used or restored from another checkpoint.
+        The restore failed again. It is not repeated any more, so that the environment can be used, or restored from
+        another checkpoint.
     """
     state = isolation.state
     name = state["restoring"]
@@ -430,35 +469,39 @@ async def finish_restoring(environments: Environments, isolation: Isolation) -> 
         without_phase = {key: value for key, value in state.items() if key not in ("phase", "restoring")}
         environments.write(isolation.folder, environments.error_state(without_phase, error))
         raise DevEnvError(
-            f"restoring {name!r} was interrupted, and could not be done again: {error}; restore a checkpoint, or "
+            f"restoring {name!r} was interrupted, and failed when it was repeated: {error}; restore a checkpoint, or "
             "destroy the environment"
         ) from error
 
 
 async def put_back(environments: Environments, isolation: Isolation, name: str) -> State:
-    """Restore all parts of a checkpoint, from the first part on even after an interruption; return the new state."""
+    """Restore all parts of a checkpoint, and return the new recorded state of the environment. If this is interrupted,
+    it can be repeated.
+    """
     checkpoints = checkpoints_of(isolation.folder)
     folder = isolation.folder
     trees = checkpoints.trees(name)
     artefacts = checkpoints.artefacts(name)
     left_out = checkpoints.read(name).get("exclude", {})
-    changed = await isolation.put_back(checkpoints.path(name), artefacts)
+    updated_fields = await isolation.put_back(checkpoints.path(name), artefacts)
     saved = _folders(environments, isolation, with_mounts=True)
     for key, tree in trees.items():
         if key not in saved:
-            raise DevEnvError(f"the folder {key} of the checkpoint is not in the environment any more")
+            raise DevEnvError(f"the folder {key} of the checkpoint does not exist in the environment any more")
         # Files left out then are not touched, although the user may have other patterns by now.
         exclude = (*saved[key].exclude, *left_out.get(key, ()))
         checkpoints.put_back(tree, saved[key]._replace(exclude=exclude))
     remaining = {key: value for key, value in isolation.state.items() if key not in ("phase", "restoring", "error")}
-    state = {**remaining, **changed, "status": "running", "last_used": environments.now()}
+    state = {**remaining, **updated_fields, "status": "running", "last_used": environments.now()}
     environments.write(folder, state)
     isolation.state = state
     return state
 
 
 def _folders(environments: Environments, isolation: Isolation, *, with_mounts: bool) -> dict[str, SavedFolder]:
-    """Return the folders of an environment that are saved, by name."""
+    """Return the folders that a checkpoint of an environment saves, by their names in the checkpoint. With
+    `with_mounts`, the user's own mounted folders are included.
+    """
     folders = isolation.folders()
     if with_mounts:
         folders |= {f"mounts{target}": source for target, source in isolation.mounts().items()}
@@ -466,7 +509,10 @@ def _folders(environments: Environments, isolation: Isolation, *, with_mounts: b
 
 
 def _left_out(environments: Environments, folder: Path) -> tuple[str, ...]:
-    """Return the patterns of files that are left out: those of the user, and the environments and log of divebook."""
+    """Return the patterns of the files in a folder that checkpoints leave out.
+
+    These are the patterns of the user's ignore file, and the folders and logs of divebook itself.
+    """
     patterns: list[str] = []
     with suppress(FileNotFoundError):
         lines = (folder / IGNORED).read_text("utf-8", "replace").splitlines()
@@ -478,10 +524,12 @@ def _left_out(environments: Environments, folder: Path) -> tuple[str, ...]:
 def _require_small(saved: dict[str, SavedFolder]) -> None:
     for folder in saved.values():
         if folder.path in (Path("/"), Path.home()):
-            raise LimitExceededError(f"{folder.path} is not saved as a whole: name what to leave out, or use --force")
+            raise LimitExceededError(
+                f"{folder.path} is not saved as a whole: list files to leave out in {IGNORED}, or use --force"
+            )
         size = size_of(folder.path)
         if size > LARGEST:
             raise LimitExceededError(
-                f"{folder.path} has {size:,} bytes, more than a checkpoint takes ({LARGEST:,}): leave something out by "
-                f"{IGNORED}, or use --force"
+                f"{folder.path} has {size:,} bytes, more than a checkpoint may have ({LARGEST:,}): list files to leave "
+                f"out in {IGNORED}, or use --force"
             )

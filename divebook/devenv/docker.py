@@ -1,4 +1,7 @@
-"""Environments in containers, which exist until they are destroyed. Their checkpoints are images."""
+"""Development environments in Docker containers, which exist until the environment is destroyed.
+
+Checkpoints save the container as an image.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from divebook.devenv.isolation import (
     CHECKED,
+    DEFAULT_OPTIONS,
     ENFORCED,
-    USUAL,
     Artefacts,
-    CommandManner,
+    CommandOptions,
     Isolation,
     ResourceUsage,
     State,
@@ -32,7 +35,7 @@ from divebook.errors import (
     EnvironmentDeniedError,
     NotReplacedError,
 )
-from divebook.workspace.docker.engine import WORKDIR, KeepingEngine, PublishedPort
+from divebook.workspace.docker.engine import WORKDIR, PersistentEngine, PublishedPort
 from divebook.workspace.docker.workspace import DockerWorkspace
 from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.shell import Command
@@ -45,26 +48,32 @@ NEVER = "never"
 MISSING = "missing"
 ALWAYS = "always"
 LABEL = "dev_env"
-"""Prefix of the labels of containers, images and networks."""
+"""Prefix of the label names of all containers, images and networks that belong to environments."""
 _NO_NETWORK = "none"
 _MEMORY = "/sys/fs/cgroup/memory.events /sys/fs/cgroup/memory/memory.oom_control"
-"""Files with the count of processes that the memory limit ended, of both versions of control groups."""
+"""Files of a container with the number of processes that its memory limit has killed, for cgroup versions 2 and 1."""
 
 
 class DockerIsolation(Isolation):
-    """A container whose working folder is a folder of the environment, or a volume of the user."""
+    """Isolation of an environment by a Docker container. The container mounts its working folder, which is a folder of
+    the environment or of the user.
+    """
 
     enforcement: ClassVar[Mapping[str, str]] = {"cpu": ENFORCED, "memory": ENFORCED, "disk": CHECKED}
     warning: ClassVar[str | None] = None
     pull: str = MISSING
 
     def plan(self) -> State:
-        """Return the image; raises `DevEnvError` for a combination of settings that a container cannot have."""
+        """Return the state fields to record before the container is created, with the name of its image. Raise
+        `DevEnvError` for settings that contradict each other.
+        """
         ports_of(self.section.get("ports", ()))
         if self.section.get("ports") and self.section.get("network") == _NO_NETWORK:
-            raise DevEnvError("docker.ports: nothing is published of a container without a network: leave out one")
+            raise DevEnvError(
+                "docker.ports: a container without a network cannot publish ports: remove one of the settings"
+            )
         if any(mount.is_read_only for mount in self._mounts if mount.target == self._workdir):
-            raise DevEnvError(f"docker.volumes: {self._workdir} is where commands begin: it cannot be read-only")
+            raise DevEnvError(f"docker.volumes: {self._workdir} is the working folder: it cannot be read-only")
         return {"container_id": "", "image": self.text(self.section["image"])}
 
     @property
@@ -83,8 +92,8 @@ class DockerIsolation(Isolation):
     # --- its life --------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _engine(self) -> AsyncIterator[KeepingEngine]:
-        engine = KeepingEngine()
+    async def _engine(self) -> AsyncIterator[PersistentEngine]:
+        engine = PersistentEngine()
         try:
             yield engine
         finally:
@@ -100,16 +109,17 @@ class DockerIsolation(Isolation):
         return str(self.folder.parent.parent)
 
     @property
-    def _own(self) -> dict[str, str]:
+    def _own_labels(self) -> dict[str, str]:
         return {f"{LABEL}.id": str(self.state["id"])}
 
     async def build(self) -> State:
-        """Create the container, and fetch its image first if it is missing."""
+        """Fetch the image if the option `pull` says so, and create the container. Return the state fields to record."""
         image = self.state["image"]
+        # The digest is recorded, since the tag of an image may later stand for another image.
         await self.retrying(lambda: self._fetch(image))
         async with self._engine() as engine:
             digest = await engine.image_id(image)
-        return {**await self.retrying(lambda: self._made(image)), "image_digest": digest}
+        return {**await self.retrying(lambda: self._create_container(image)), "image_digest": digest}
 
     async def _fetch(self, image: str) -> None:
         async with self._engine() as engine:
@@ -123,7 +133,7 @@ class DockerIsolation(Isolation):
                     raise
                 await engine.pull(image)
 
-    async def _made(self, image: str) -> State:
+    async def _create_container(self, image: str) -> State:
         limits: Mapping[str, str] = self.configuration["resource_limits"]
         for mount in self._mounts:
             if mount.is_managed:
@@ -142,6 +152,7 @@ class DockerIsolation(Isolation):
             mounts={str(mount.source): mount.inside for mount in self._mounts if mount.target != self._workdir},
             ports=ports,
             command=[self.text(word) for word in self.section.get("command", ())],
+            # `keep` makes the workspace reuse a container with the same labels. A random label prevents this.
             labels={**self._labels, f"{LABEL}.made": secrets.token_hex(8)},  # no other is found in its place
         )
         async with workspace:
@@ -160,10 +171,10 @@ class DockerIsolation(Isolation):
         return f"dev-env-{root}-{self.state['tenant']}"
 
     async def start(self) -> None:
-        """Start the container."""
+        """Start the environment's container, so that commands can run in it."""
         async with self._engine() as engine:
             if await self.retrying(lambda: engine.state(self._container)) is None:
-                raise DevEnvError(f"the container of {self.state['name']!r} is gone: restore a checkpoint")
+                raise DevEnvError(f"the container of {self.state['name']!r} no longer exists: restore a checkpoint")
             await engine.begin(self._container)
 
     @property
@@ -171,12 +182,14 @@ class DockerIsolation(Isolation):
         return str(self.state["container_id"])
 
     async def stop(self) -> None:
-        """Stop the container with all its commands."""
+        """Stop the container, and with it all commands that run in the container."""
         async with self._engine() as engine:
             await engine.stop(self._container)
 
     async def status(self) -> str:
-        """Return the status of the container; the recorded status if no engine answers."""
+        """Return the current status of the container. If the container engine does not answer, return the recorded
+        status.
+        """
         try:
             async with self._engine() as engine:
                 container = await engine.state(self._container)
@@ -187,58 +200,64 @@ class DockerIsolation(Isolation):
         return "running" if container["Running"] else "stopped"
 
     async def is_gone(self) -> bool:
-        """Return whether the container has disappeared."""
+        """Return True if the container no longer exists at the container engine."""
         async with self._engine() as engine:
             return await engine.state(self._container) is None
 
     async def remove(self, *, keeps_checkpoints: bool = False) -> None:
-        """Remove the containers, the images of checkpoints, and the tenant's network if nothing else uses it."""
+        """Remove the environment's containers and the images of its checkpoints. The network of the tenant is removed
+        if nothing else uses it.
+        """
         async with self._engine() as engine:
             await self._remove_but(engine, "")
             if not keeps_checkpoints:
-                await engine.remove_images(self._own)
+                await engine.remove_images(self._own_labels)
             await engine.remove_network(self._network_name)
 
     async def is_busy(self) -> bool:
-        """Return whether the container runs a process besides its first one."""
+        """Return True if a command runs in the container, that is, a process in addition to the container's
+        first one.
+        """
         async with self._engine() as engine:
             return await engine.processes(self._container) > 1
 
-    async def _remove_but(self, engine: KeepingEngine, keep: str) -> None:
-        for container in await engine.labelled(self._own):
+    async def _remove_but(self, engine: PersistentEngine, keep: str) -> None:
+        for container in await engine.labelled(self._own_labels):
             if container != keep:
                 await engine.remove(container)
 
     # --- commands --------------------------------------------------------------------------------------------------
 
-    def workspace(self, manner: CommandManner = USUAL) -> DockerWorkspace:
-        """Return the container as a workspace."""
+    def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> DockerWorkspace:
+        """Return a workspace whose commands run in the container. The caller must enter it."""
         return DockerWorkspace(
             self._working,
             container=self._container,
             workdir=self._workdir,
             environ=self.variables(),
-            secrets=self.secrets_for(manner),
-            user=manner.user,
-            terminal=manner.terminal,
+            secrets=self.secrets_for(command_options),
+            user=command_options.user,
+            terminal=command_options.terminal,
         )
 
-    def command_for(self, command: Command, manner: CommandManner) -> Command:
-        """Return the command unchanged: the engine itself has users and terminals."""
-        _ = manner
+    def command_for(self, command: Command, command_options: CommandOptions) -> Command:
+        """Return the command unchanged: the options for user and terminal are passed to the container engine
+        instead.
+        """
+        _ = command_options
         return command
 
     def host_variables(self) -> dict[str, str]:
-        """Return an empty dict: commands have the variables of the image."""
+        """Return an empty dict: commands in the container get no environment variables of this process."""
         return {}
 
     @property
     def inherits(self) -> bool:
-        """Return True: commands get the variables of the image."""
+        """Return True: commands get the environment variables that the image sets."""
         return True
 
     async def memory_kills(self, workspace: LocalWorkspace) -> int:
-        """Return how many processes the memory limit has ended.
+        """Return the number of processes in the container that were killed because of the memory limit.
 
         The count is read from the control group, because the engine reports the first process of the container only.
         """
@@ -249,17 +268,22 @@ class DockerIsolation(Isolation):
     # --- checkpoints and use ---------------------------------------------------------------------------------------
 
     def folders(self) -> dict[str, Path]:
-        """Return the working folder, unless it is a volume of the user, and the managed volumes."""
+        """Return the folders that checkpoints save: the volumes that the environment manages, and the working folder
+        unless it is a folder of the user.
+        """
         managed = {f"volumes/{mount.source.name}": mount.source for mount in self._mounts if mount.is_managed}
-        return {**({"work": self.folder / "work"} if self._working == self.folder / "work" else {}), **managed}
+        own_folder = self.folder / "work"
+        return {"work": own_folder, **managed} if self._working == own_folder else managed
 
     def mounts(self) -> dict[str, Path]:
-        """Return the user's folders that the container may write."""
+        """Return the folders of the user that the container can write to, by their paths in the container."""
         writable = [mount for mount in self._mounts if not mount.is_managed and not mount.is_read_only]
         return {mount.target: mount.source for mount in writable if mount.source.is_dir()}
 
     async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
-        """Save the file system of the container as an image."""
+        """Save the file system of the container as an image, for a checkpoint. Return the description of this saved
+        part.
+        """
         _ = folder
         async with self._engine() as engine:
             image = f"{self._repository}:{checkpoint}"
@@ -268,7 +292,7 @@ class DockerIsolation(Isolation):
 
     @property
     def _repository(self) -> str:
-        """Return the repository name of its images.
+        """Return the repository name under which the images of the environment's checkpoints are stored.
 
         Engines accept lower-case letters and digits only. If the name has other letters, the id of the environment is
         added, so that two names never share a repository.
@@ -278,35 +302,39 @@ class DockerIsolation(Isolation):
         return f"dev-env/{tenant}/{label}"
 
     async def export(self, folder: Path, artefacts: Artefacts) -> list[dict[str, Any]]:
-        """Write the image into a file that an engine on another machine can load."""
+        """Write the image of a checkpoint into a file, so that the container engine of another machine can load it.
+        Return the description of this saved part.
+        """
         async with self._engine() as engine:
             await engine.write_image(str(artefacts[IMAGE]["image"]), folder / _ARCHIVE_FILE)
         return [{"kind": _ARCHIVE, "path": _ARCHIVE_FILE, "sha256": digest_of(folder / _ARCHIVE_FILE)}]
 
     async def require(self, folder: Path, artefacts: Artefacts) -> None:
-        """Raise `DevEnvError` unless the image exists, or can be loaded from the exported file."""
+        """Raise `DevEnvError` if the image of a checkpoint neither exists nor can be loaded from its exported file."""
         async with self._engine() as engine:
             try:
                 if _ARCHIVE in artefacts and not await engine.has_image(_image(artefacts)):
                     await engine.load_image(folder / artefacts[_ARCHIVE]["path"])
                 await engine.image_id(_image(artefacts))
             except ContainerError as error:
-                raise DevEnvError(f"the image of the checkpoint is gone: {error}") from error
+                raise DevEnvError(f"the image of the checkpoint no longer exists: {error}") from error
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Create a new container from the image, then remove the old one, which is stopped first.
+        """Restore the state of a checkpoint: replace the container by a new one that is created from the image of the
+        checkpoint.
 
-        The old one cannot run meanwhile: it holds the published ports and writes into the same folders. If the new
-        container cannot be created, the old one is started again and `NotReplacedError` is raised.
+        The old container cannot run meanwhile: it holds the published ports and writes into the same folders. If the
+        new container cannot be created, the old one is started again and `NotReplacedError` is raised.
         """
         _ = folder
         async with self._engine() as engine:
             await self._remove_but(engine, self._container)  # a restore that was interrupted has left another one
             old = await engine.state(self._container)
+            # Stopped now, removed last: if the new container cannot be created, the old one is still there.
             if old is not None:
                 await engine.stop(self._container)
         try:
-            container = await self._made(_image(artefacts))
+            container = await self._create_container(_image(artefacts))
         except ContainerError as error:
             async with self._engine() as engine:
                 await self._remove_but(engine, self._container)
@@ -320,12 +348,16 @@ class DockerIsolation(Isolation):
         return container
 
     async def forget_but(self, remaining: Iterable[Artefacts]) -> None:
-        """Remove the images of deleted checkpoints, but not the image of the container."""
+        """Remove the images of all checkpoints that are not in `remaining`. The image of the current container
+        is kept.
+        """
         async with self._engine() as engine:
-            await engine.remove_images(self._own, but=frozenset({*map(_image, remaining), self.state["image"]}))
+            await engine.remove_images(self._own_labels, but=frozenset({*map(_image, remaining), self.state["image"]}))
 
     async def use(self) -> ResourceUsage:
-        """Measure the container through the engine; the folders of the environment count as disk."""
+        """Measure CPU, memory and disk usage of the container. The disk usage includes the folders of the
+        environment.
+        """
         disk = sum(size_of(folder) for folder in self.folders().values())
         if await self.status() != "running":
             return ResourceUsage(0.0, 0, disk)
@@ -339,8 +371,8 @@ def _image(artefacts: Artefacts) -> str:
 
 
 async def engine_version() -> str:
-    """Return the version of the engine; raises `EngineUnavailableError`."""
-    engine = KeepingEngine()
+    """Return the version of the container engine. Raise `EngineUnavailableError` if no engine answers."""
+    engine = PersistentEngine()
     try:
         return await engine.version()
     finally:
@@ -353,29 +385,34 @@ _PORTS = re.compile(r"(?:(?P<at>[^:]*):)??(?:(?P<outside>[\d-]+):)?(?P<inside>[\
 
 
 class Mount(NamedTuple):
-    """A folder of this machine that a container mounts."""
+    """A folder of this machine that a container mounts, with its path in the container."""
 
     source: Path
     target: str
     is_read_only: bool
     is_managed: bool
-    """True if it was created for the environment and is deleted with it."""
+    """True if the folder is a named volume, which is created for the environment and deleted with it."""
 
     @property
     def inside(self) -> str:
-        """Return the path in the container, with ``:ro`` for read-only, as `DockerWorkspace` expects it."""
+        """Return the path of the mount in the container, as `DockerWorkspace` expects it: followed by ``:ro`` if it is
+        read-only.
+        """
         return f"{self.target}:ro" if self.is_read_only else self.target
 
 
 def mounts_of(volumes: Iterable[str], folder: Path) -> list[Mount]:
-    """Parse volumes such as ``/data:/data:ro`` or ``cache:/cache``. A name is a folder managed by the environment.
+    """Parse the configured volumes of an environment, such as ``/data:/data:ro`` or ``cache:/cache``. Return a `Mount`
+    for each.
+
+    A source without a slash is the name of a volume: a folder that the environment creates and deletes.
 
     Raises
     ------
     DevEnvError
-        The syntax of one is wrong.
+        The syntax of a volume is wrong.
     EnvironmentDeniedError
-        A container may not mount it.
+        A container must not mount a folder.
     """
     return [_mount(volume, folder) for volume in volumes]
 
@@ -385,7 +422,9 @@ def _mount(volume: str, folder: Path) -> Mount:
     is_read_only = text.endswith(":ro")
     source, _, target = text.removesuffix(":ro").rpartition(":")
     if not source or not target.startswith("/"):
-        raise DevEnvError(f"docker.volumes: {volume!r} is no SOURCE:TARGET with an absolute target, and :ro if wanted")
+        raise DevEnvError(
+            f"docker.volumes: {volume!r} is not SOURCE:TARGET or SOURCE:TARGET:ro with an absolute target"
+        )
     target = target.rstrip("/") or "/"
     if not source.startswith(("/", ".", "~")):
         return Mount(folder / "volumes" / checked_name(source, "volume"), target, is_read_only, is_managed=True)
@@ -395,30 +434,33 @@ def _mount(volume: str, folder: Path) -> Mount:
 
 
 def _require_allowed(path: Path, folder: Path, *, is_read_only: bool) -> None:
-    """Raise `EnvironmentDeniedError` if a container may not mount a folder. The environment's own folder is allowed."""
+    """Raise `EnvironmentDeniedError` if a folder of this machine is one that containers must not mount, such as the
+    home folder.
+    """
     home = Path(os.path.realpath(Path.home()))
     reason = None
-    if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(place) for place in _FORBIDDEN):
-        reason = "no container may see it"
+    # Links were resolved before, so that a link cannot hide a forbidden folder.
+    if path in (Path("/"), Path("/var"), home) or any(path.is_relative_to(forbidden) for forbidden in _FORBIDDEN):
+        reason = "containers must not access it"
     elif path.is_relative_to(folder.parent) and not path.is_relative_to(folder):
         reason = "it holds other environments"
     elif path.is_relative_to(home) and path.relative_to(home).parts[0].startswith(".") and not is_read_only:
-        reason = "what is hidden in the home folder may be mounted with :ro only"
+        reason = "hidden folders of the home folder can only be mounted with :ro"
     if reason is not None and not path.is_relative_to(folder):
         raise EnvironmentDeniedError(f"docker.volumes: {path} cannot be mounted: {reason}")
 
 
 def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
-    """Parse ports such as ``8080:80`` or ``0.0.0.0:53:53/udp``. Without an address, a port is published on the
-    loopback.
+    """Parse the configured ports of an environment, such as ``8080:80`` or ``0.0.0.0:53:53/udp``. Return a
+    `PublishedPort` for each.
 
-    Raises `DevEnvError` if the syntax of one is wrong.
+    A port without an address is published on the loopback interface only. Raises `DevEnvError` for wrong syntax.
     """
     ports: dict[tuple[int, str], PublishedPort] = {}
     for text in texts:
         match = _PORTS.fullmatch(text)
         if match is None:
-            raise DevEnvError(f"docker.ports: {text!r} is no [ADDRESS:][OUTSIDE:]INSIDE, and /tcp or /udp if wanted")
+            raise DevEnvError(f"docker.ports: {text!r} is not valid: expected [ADDRESS:][OUTSIDE:]INSIDE[/tcp or /udp]")
         inside = _range(match["inside"], text)
         outside = _range(match["outside"] or "", text)
         if outside and len(outside) != len(inside):
@@ -426,6 +468,7 @@ def ports_of(texts: Iterable[str]) -> list[PublishedPort]:
         protocol = match["protocol"] or "tcp"
         address = _address(match["at"] or "localhost", text)
         for index, number in enumerate(inside):
+            # A later entry for the same port of the container replaces an earlier one, as in the merge of templates.
             ports[number, protocol] = PublishedPort(number, outside[index] if outside else None, protocol, address)
     return [*ports.values()]
 
@@ -434,7 +477,7 @@ def _range(text: str, port: str) -> list[int]:
     first, _, last = text.partition("-")
     numbers = list(range(int(first), int(last or first) + 1)) if first else []
     if text and not (numbers and numbers[0] > 0 and numbers[-1] <= _LARGEST_PORT):
-        raise DevEnvError(f"docker.ports: {port!r} has no port between 1 and {_LARGEST_PORT}, or a range that falls")
+        raise DevEnvError(f"docker.ports: {port!r} is not valid: ports are 1 to {_LARGEST_PORT}, and ranges ascend")
     return numbers
 
 
@@ -442,4 +485,4 @@ def _address(text: str, port: str) -> str:
     try:
         return "127.0.0.1" if text == "localhost" else str(IPv4Address(text))
     except ValueError as error:
-        raise DevEnvError(f"docker.ports: {port!r} has no address of this machine: {error}") from error
+        raise DevEnvError(f"docker.ports: {port!r} has an invalid address: {error}") from error

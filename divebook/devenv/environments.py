@@ -1,4 +1,6 @@
-"""Environments below one root: lookup by name, permissions, and locks between processes."""
+"""Storage of development environments below one root folder: look-up by name, permissions, recorded states, and locks
+between processes.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,15 @@ from divebook.devenv.templates import Configuration, Layout, Retrying, RootSetti
 from divebook.errors import DevEnvError, DivebookError, EnvironmentDeniedError, EnvironmentNotFoundError
 
 WAIT = 30.0
-"""Default seconds to wait for a lock."""
+"""Seconds to wait for a lock, unless the caller sets another time."""
 
 
 @asynccontextmanager
 async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterator[None]:
-    """Hold a lock file; raises `DevEnvError` if another process holds it for `wait` seconds.
+    """Hold the lock file `path` during the block. Raise `DevEnvError`, which names `subject`, if another process holds
+    the lock for more than `wait` seconds.
 
-    The kernel holds the lock, so that a process that is killed releases it.
+    The kernel releases the lock of a process that is killed.
     """
     lock = FileLock(path, timeout=wait, thread_local=False)
     try:
@@ -43,8 +46,8 @@ async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterat
 CREATING = "creating"
 REMOVING = "removing"
 UNFINISHED = (CREATING, REMOVING)
-"""Phases of an environment that is being created or removed, or whose process was killed meanwhile."""
-_DELETED = ".gone-"
+"""Phases of an environment that is not usable: it is being created or removed, or that was interrupted by a kill."""
+_DELETED_PREFIX = ".gone-"
 RUNNING = "running"
 STOPPED = "stopped"
 ERROR = "error"
@@ -58,7 +61,7 @@ _KINDS: dict[str, type[Isolation]] = {
 
 @dataclass
 class Environments:
-    """The environments below one root, as one owner of one tenant sees them."""
+    """All development environments below one root folder, as one user (`owner`) of one tenant may access them."""
 
     layout: Layout
     tenant: str
@@ -69,29 +72,30 @@ class Environments:
 
     @property
     def settings(self) -> RootSettings:
-        """Return the settings of the root."""
+        """Return the settings of the root folder. They are read from the file at each access."""
         return RootSettings.read(self.layout.settings)
 
     def folders(self) -> list[Path]:
-        """Return the folders of all environments, by name."""
+        """Return the folders of all environments, sorted by name."""
         self.layout.require_own()
         return sorted(self.layout.environments.glob("[!.]*")) if self.layout.environments.is_dir() else []
 
     def folder_of(self, name: str, *, phases: Collection[str] = ()) -> Path:
-        """Return the folder of an environment.
+        """Return the folder of the environment with this name.
 
         An environment that is being created or removed counts as absent, except in `phases`.
 
         Raises
         ------
         EnvironmentNotFoundError
-            There is none, or it belongs to another tenant and the settings hide such environments.
+            The environment does not exist, or it belongs to another tenant and the settings hide other tenants.
         EnvironmentDeniedError
-            It belongs to another tenant or owner, or its state cannot be read.
+            The environment belongs to another tenant or owner, or its state cannot be read.
         """
         folder = self.layout.environment(name)
         self.layout.require_own()
         state = self.state(folder) if folder.is_dir() else {}
+        # A folder without a state was left by a creation that was killed before it wrote the state.
         if not (folder / "state.json").exists() or state.get("phase") in {*UNFINISHED} - {*phases}:
             raise EnvironmentNotFoundError(f"there is no environment {name!r}: create it first")
         settings = self.settings
@@ -107,11 +111,14 @@ class Environments:
 
     @asynccontextmanager
     async def hold(self, name: str, *, phases: Collection[str] = ()) -> AsyncIterator[Path]:
-        """Lock an environment and yield its folder; raises as `folder_of`, and `DevEnvError` if it stays locked.
+        """Lock an environment during the block, so that no other process changes it, and yield its folder.
 
-        The environment is looked up before and after: another process may have removed it while this one waited.
+        Raises the errors of `folder_of`, and `DevEnvError` if the environment stays locked.
+
+        The environment is looked up before and after the wait, because another process may have removed it meanwhile.
         """
         self.folder_of(name, phases=phases)
+        # The caller must not wait for the lock of an environment that it may not use, so check before as well.
         async with self.lock(name):
             folder = self.folder_of(name, phases=phases)
             self.adopt_checkpoints(folder)
@@ -119,14 +126,20 @@ class Environments:
 
     @asynccontextmanager
     async def lock(self, name: str, *, wait: float | None = None) -> AsyncIterator[None]:
-        """Hold the lock of a name, which need not exist. `wait` is in seconds; None for the default of this object."""
+        """Hold the lock for an environment's name during the block, so that no other process creates, changes or
+        removes an environment of that name.
+
+        No environment of that name needs to exist. `wait` is in seconds; None means the `wait` of this object.
+        """
         self.layout.locks.mkdir(mode=0o700, parents=True, exist_ok=True)
         seconds = self.wait if wait is None else wait
         async with locked(self.layout.locks / name.lower(), f"the environment {name!r}", wait=seconds):
             yield
 
     def state(self, folder: Path) -> State:
-        """Return the recorded state of an environment. If it cannot be read, return a state with status ``error``."""
+        """Return the recorded state of the environment in a folder. If the state cannot be read, return one with the
+        status ``error`` and the reason.
+        """
         try:
             state: State = json.loads((folder / "state.json").read_text("utf-8"))
             _ = state["id"], state["status"]
@@ -137,22 +150,24 @@ class Environments:
         return state
 
     def tidy(self) -> None:
-        """Remove the files of deleted environments whose removal was interrupted."""
-        for folder in self.layout.environments.glob(f"{_DELETED}*"):
+        """Delete the files of environments whose removal was interrupted."""
+        for folder in self.layout.environments.glob(f"{_DELETED_PREFIX}*"):
             shutil.rmtree(folder, ignore_errors=True)
 
     def create_folder(self, folder: Path, configuration: Configuration, state: State) -> None:
-        """Create the folder of a new environment, with its configuration and state."""
+        """Create the folder of a new environment and write its configuration and state."""
         folder.mkdir(mode=0o700)
         write_json(folder / "config.json", configuration)
         self.write(folder, state)
 
     def write(self, folder: Path, state: State) -> None:
-        """Write the state of an environment."""
+        """Write the state of an environment to its file ``state.json``."""
         write_json(folder / "state.json", state)
 
     def configuration(self, folder: Path) -> Configuration:
-        """Return the configuration with which an environment was created; raises `DevEnvError` if it cannot be read."""
+        """Return the configuration with which an environment was created. Raise `DevEnvError` if its file cannot be
+        read.
+        """
         try:
             result: Configuration = json.loads((folder / "config.json").read_text("utf-8"))
         except (OSError, ValueError) as error:
@@ -160,12 +175,17 @@ class Environments:
         return result
 
     def isolation(self, folder: Path, state: State, configuration: Configuration | None = None) -> Isolation:
-        """Return the isolation of an environment; raises `DevEnvError` if its configuration is damaged."""
+        """Create the object that isolates an environment (an `Isolation`) from the environment's configuration and
+        recorded state.
+
+        Raises `DevEnvError` if the configuration is damaged.
+        """
         settings = self.configuration(folder) if configuration is None else configuration
         return _KINDS[settings["isolation_type"]](folder, settings, state, self.layout.secrets, self.retrying)
 
     async def remove(self, folder: Path, state: State, *, keeps_checkpoints: bool = False) -> None:
-        """Remove an environment.
+        """Remove an environment: its container or other isolation, its folder, and its checkpoints unless
+        `keeps_checkpoints` is true.
 
         The phase ``removing`` is recorded first. If this process is killed, the name is free all the same, and the next
         process removes the rest.
@@ -181,29 +201,35 @@ class Environments:
         self.forget(folder, state, keeps_checkpoints=keeps_checkpoints)
 
     def forget(self, folder: Path, state: State, *, keeps_checkpoints: bool = False) -> None:
-        """Remove the folder of an environment, and its working folder if that was created with it.
+        """Remove the folder of an environment, and its working folder if that was created together with the
+        environment. Checkpoints are moved away first with `keeps_checkpoints`.
 
         Nothing else is removed.
         """
         checkpoints = folder / "checkpoints"
-        target = self.layout.kept / state["tenant"] / folder.name
+        target = self.layout.destroyed_checkpoints / state["tenant"] / folder.name
         if keeps_checkpoints and checkpoints.exists() and not target.exists():
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             checkpoints.rename(target)
-        trash = folder.with_name(f"{_DELETED}{secrets.token_hex(6)}")
+        # Renamed first: the name is free at once, and a partly deleted environment is never listed.
+        trash = folder.with_name(f"{_DELETED_PREFIX}{secrets.token_hex(6)}")
         folder.rename(trash)
         shutil.rmtree(trash, ignore_errors=True)
         if state.get("owns_working_dir"):
             shutil.rmtree(state["working_dir"], ignore_errors=True)
 
     def adopt_checkpoints(self, folder: Path) -> None:
-        """Give an environment the checkpoints that were kept when an earlier one of its name was destroyed."""
-        checkpoints = self.layout.kept / self.tenant / folder.name
+        """Move checkpoints to an environment that were kept from a destroyed environment of the same name. Do nothing
+        if there are none, or if the environment has its own.
+        """
+        checkpoints = self.layout.destroyed_checkpoints / self.tenant / folder.name
         if checkpoints.is_dir() and not (folder / "checkpoints").exists():
             checkpoints.rename(folder / "checkpoints")
 
     def error_state(self, state: State, error: DivebookError) -> State:
-        """Return a state with status ``error`` and the cause."""
+        """Return a copy of an environment's state with the status ``error``, and with code, message and time of the
+        error.
+        """
         failure: dict[str, Any] = {
             "code": getattr(error, "exit_code", DevEnvError.exit_code),
             "message": str(error),

@@ -1,4 +1,6 @@
-"""Isolation of environments from this machine: the interface of all kinds, plain folders and virtual environments."""
+"""Isolation of development environments from this machine: the common interface, and the two kinds without a container,
+``native`` (a plain folder) and ``virtualenv``.
+"""
 
 from __future__ import annotations
 
@@ -30,32 +32,33 @@ from divebook.workspace.shell import Command, ShellResult
 
 State = dict[str, Any]
 Artefacts = Mapping[str, Mapping[str, Any]]
-"""The parts of a checkpoint, by kind."""
-PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "TMPDIR")
-"""The only variables of this process that commands on this machine get."""
+"""The saved parts of a checkpoint beside its manifest (such as an image or a lock file), by kind of part."""
+INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "TERM", "TMPDIR")
+"""Names of the only variables of this process that commands outside a container inherit."""
 ENFORCED = "enforced"
 CHECKED = "checked"
 ADVISORY = "advisory"
-NO_BOUNDARY = "commands run as you, and may reach all that you may: this is no security boundary"
+NO_BOUNDARY = "commands run as you and can access everything that you can: this is not a security boundary"
 
 
-class CommandManner(NamedTuple):
-    """Options for running one command."""
+class CommandOptions(NamedTuple):
+    """Options of one command that runs in an environment: its user, its terminal, and whether it gets the secrets."""
 
     user: str | None = None
-    """User of the command; None for that of the environment."""
+    """User that runs the command; None for the configured user."""
     terminal: tuple[int, int] | None = None
-    """Rows and columns of the command's terminal; None for no terminal."""
+    """Rows and columns of the command's terminal; None to run without a terminal."""
     has_secrets: bool = True
-    """True if the command gets the secrets, which are then redacted in its output."""
+    """True if the command gets the secrets. They are then redacted in its output."""
 
 
-USUAL = CommandManner()
+DEFAULT_OPTIONS = CommandOptions()
 
 
 @dataclass
 class Isolation(ABC):
-    """Isolation of one environment from this machine.
+    """Isolation of one environment from this machine, such as a container. This is the interface that all kinds of
+    isolation implement.
 
     Parameters
     ----------
@@ -68,7 +71,7 @@ class Isolation(ABC):
     secrets
         Folder with a file for each secret.
     retrying
-        Repeats calls that failed for a reason that passes.
+        Retries function calls after temporary errors.
     """
 
     folder: Path
@@ -78,100 +81,125 @@ class Isolation(ABC):
     retrying: Retrying
 
     enforcement: ClassVar[Mapping[str, str]] = {"cpu": ADVISORY, "memory": ADVISORY, "disk": CHECKED}
-    """How each limit is enforced."""
+    """Enforcement of the limits, by name of the limit: ``enforced``, ``checked`` or ``advisory``."""
     warning: ClassVar[str | None] = NO_BOUNDARY
 
     @property
     def section(self) -> Mapping[str, Any]:
-        """Return the section of the configuration for this kind of isolation."""
+        """Return the part of the environment's configuration that is about this kind of isolation."""
         section: Mapping[str, Any] = self.configuration[self.configuration["isolation_type"]]
         return section
 
     def text(self, text: str) -> str:
-        """Return a configured text with its secrets and variables filled in."""
+        """Return a text of the configuration with the placeholders ``${secret:NAME}`` and ``${env:NAME}`` replaced by
+        their values.
+        """
         return at_start(text, self.secrets)
 
     # --- its life --------------------------------------------------------------------------------------------------
 
     def plan(self) -> State:
-        """Return the fields to record before `build`; raises `DevEnvError` for a configuration that cannot be built."""
+        """Return the fields of the environment's state that must be recorded before `build`. Raise `DevEnvError` if the
+        configuration cannot be built.
+        """
         return {}
 
     @abstractmethod
     async def build(self) -> State:
-        """Build the isolation; return the fields to record."""
+        """Create the container, virtual environment or folder of the environment. Return the fields to record in the
+        environment's state.
+        """
 
     async def start(self) -> None:  # noqa: B027 - many need nothing to be started
-        """Start whatever commands need. The default does nothing."""
+        """Start the isolation, for example its container, so that commands can run. Does nothing by default."""
 
     async def stop(self) -> None:
-        """End all commands."""
+        """End all commands of the environment. If the isolation itself can be started again, such as a container, end
+        it too.
+        """
         await asyncio.to_thread(end_processes, self.state["id"])
 
     async def status(self) -> str:
-        """Return the current status; by default the recorded one."""
+        """Return the current status of the environment. By default this is the recorded status."""
         return str(self.state["status"])
 
     async def is_gone(self) -> bool:
-        """Return whether it was removed from outside, so that only a checkpoint can bring it back."""
+        """Return True if something else has removed the isolation, for example its container, so that only a checkpoint
+        can restore it. False by default.
+        """
         return False
 
     async def remove(self, *, keeps_checkpoints: bool = False) -> None:
-        """Remove everything outside the environment's folder except checkpoints, if they are to be kept. Idempotent."""
+        """Remove everything that the environment has outside its folder, such as a container. A second call has no
+        effect.
+
+        With `keeps_checkpoints`, the saved state of checkpoints stays.
+        """
         _ = keeps_checkpoints
         await asyncio.to_thread(end_processes, self.state["id"])
 
     async def is_busy(self) -> bool:
-        """Return whether commands are running."""
+        """Return True if any command of the environment is running."""
         return bool(await asyncio.to_thread(marked_processes, self.state["id"]))
 
     # --- commands --------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def workspace(self, manner: CommandManner = USUAL) -> LocalWorkspace:
-        """Return the workspace in which commands run, not entered yet."""
+    def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> LocalWorkspace:
+        """Return a new workspace that runs commands in the environment with the given options. The caller must enter
+        it.
+        """
 
-    def command_for(self, command: Command, manner: CommandManner) -> Command:
-        """Return the command that the workspace runs; raises `DevEnvError` for options that this kind lacks.
+    def command_for(self, command: Command, command_options: CommandOptions) -> Command:
+        """Return a command changed so that it runs with the user and the terminal in `command_options`. Raise
+        `DevEnvError` if this kind of isolation does not support them.
 
         By default commands run on this machine as the current user. A helper program provides their terminal.
         """
-        if manner.user not in (None, getpass.getuser(), str(os.getuid())):
+        if command_options.user not in (None, getpass.getuser(), str(os.getuid())):
             kind = self.state["isolation_type"]
             raise DevEnvError(
-                f"--user {manner.user}: commands of {kind} environments run as you; a container has users"
+                f"--user {command_options.user}: commands of {kind} environments run as you; a container has users"
             )
-        if manner.terminal is None:
+        if command_options.terminal is None:
             return command
         words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        return [sys.executable, "-I", "-S", terminal.__file__, *map(str, manner.terminal), *words]
+        return [sys.executable, "-I", "-S", terminal.__file__, *map(str, command_options.terminal), *words]
 
     def host_variables(self) -> dict[str, str]:
-        """Return the variables of this process that commands get."""
-        return {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        """Return those environment variables of this process that commands in the environment inherit."""
+        return {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
 
     def variables(self) -> dict[str, str]:
-        """Return the configured variables without secrets, which only the workspace adds."""
+        """Return the environment variables that the configuration sets, without those that contain secrets."""
         texts: Mapping[str, str] = self.section.get("env", {})
         plain = {name: self.text(text) for name, text in texts.items() if not is_secret(text)}
         return {MARK: self.state["id"], **plain}
 
     def secret_variables(self) -> dict[str, str]:
-        """Return the variables that contain secrets, with their current values."""
+        """Return the environment variables of the configuration that contain secrets, with the current values of the
+        secrets.
+        """
         texts: Mapping[str, str] = self.section.get("env", {})
         return {name: self.text(text) for name, text in texts.items() if is_secret(text)}
 
-    def secrets_for(self, manner: CommandManner) -> Callable[[], Mapping[str, str]] | None:
-        """Return a function that returns the variables with secrets; None for commands without secrets."""
-        return self.secret_variables if manner.has_secrets else None
+    def secrets_for(self, command_options: CommandOptions) -> Callable[[], Mapping[str, str]] | None:
+        """Return a function that returns the environment variables with secrets for a command. Return None if the
+        options of the command exclude secrets.
+        """
+        return self.secret_variables if command_options.has_secrets else None
 
     @property
     def inherits(self) -> bool:
-        """Return whether commands get the variables of the place where they run."""
+        """Return True if commands get environment variables from the place where they run, such as those of a
+        container's image. False by default.
+        """
         return False
 
     async def memory_kills(self, workspace: LocalWorkspace) -> int:
-        """Return how many processes the memory limit has ended since the start. `workspace` is entered."""
+        """Return the number of processes that were killed because of the memory limit since the environment was
+        started. By default 0.
+        """
         _ = workspace
         return 0
 
@@ -179,56 +207,67 @@ class Isolation(ABC):
 
     @abstractmethod
     def folders(self) -> dict[str, Path]:
-        """Return the folders with the environment's files, by their names in checkpoints."""
+        """Return the folders that checkpoints save, by the names that they have in a checkpoint."""
 
     def mounts(self) -> dict[str, Path]:
-        """Return the user's folders that the environment can write, by their paths in it."""
+        """Return the folders of the user that commands in the environment can write to, by their paths in the
+        environment. By default none.
+        """
         return {}
 
     async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
-        """Save the state outside the folders for a checkpoint; return its artefacts (kind, path or image, sha256)."""
+        """Save the state of the isolation that is not in the folders of `folders`, for a checkpoint: for example as an
+        image of a container.
+
+        Returns the saved parts, each a dict with kind, path or image, and sha256.
+        """
         _ = folder, checkpoint
         return []
 
     async def export(self, folder: Path, artefacts: Artefacts) -> list[dict[str, Any]]:
-        """Write files that another machine needs to restore the saved state; return their artefacts."""
+        """Write files into a checkpoint that another machine needs to restore it. Return their descriptions as further
+        saved parts of the checkpoint. By default none.
+        """
         _ = folder, artefacts
         return []
 
     async def require(self, folder: Path, artefacts: Artefacts) -> None:  # noqa: B027 - the caller checks the files
-        """Raise `DevEnvError` unless the saved state still exists. The environment is not changed."""
+        """Raise `DevEnvError` if a saved part of a checkpoint no longer exists. The environment is not changed."""
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Restore the saved state; return the fields to record.
+        """Restore the state of the isolation that `keep` has saved in a checkpoint. Return the fields to record in the
+        environment's state.
 
         Raises
         ------
         NotReplacedError
-            It could not be restored, and the environment is unchanged.
+            The restore failed, and the environment is unchanged.
         DevEnvError, ContainerError
-            It could not be restored, and the state of the environment is unknown.
+            The restore failed, and the state of the environment is unknown.
         """
         _ = folder, artefacts
         return {}
 
     async def forget_but(self, remaining: Iterable[Artefacts]) -> None:  # noqa: B027 - folders need no action
-        """Remove saved state outside the folders that belongs to none of the `remaining` checkpoints."""
+        """Remove the saved isolation state, such as images, of all checkpoints that are not in `remaining`."""
 
     async def use(self) -> ResourceUsage:
-        """Measure the current resource usage."""
+        """Measure the current CPU, memory and disk usage of the environment."""
         cpu, memory = await asyncio.to_thread(use_of_processes, self.state["id"])
         return ResourceUsage(cpu, memory, await asyncio.to_thread(self.disk))
 
     def disk(self) -> int:
-        """Return the bytes of the environment's files."""
+        """Return the size of the environment's files in bytes."""
         return size_of(self.folder)
 
 
 class NativeIsolation(Isolation):
-    """A folder of this machine, without isolation."""
+    """Environment without isolation: a plain folder of this machine, in which commands run as the current user."""
 
     def plan(self) -> State:
-        """Return the working folder, and whether it is created with the environment and therefore deleted with it."""
+        """Return the state fields to record: the path of the working folder, and whether the folder is created and
+        deleted with the environment.
+        """
         working = Path(os.path.realpath(self.text(self.section["working_dir"])))
         owns = not working.exists() and not working.is_relative_to(self.folder)
         return {"working_dir": str(working), "owns_working_dir": owns}
@@ -238,42 +277,44 @@ class NativeIsolation(Isolation):
         return Path(self.state["working_dir"])
 
     async def build(self) -> State:
-        """Create the folder if it is missing."""
+        """Create the working folder of the environment if it is missing. Return an empty dict: no fields of the state
+        change.
+        """
         try:
             self._working.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise DevEnvError(f"native.working_dir: {self._working} cannot be made: {error}") from error
+            raise DevEnvError(f"native.working_dir: {self._working} cannot be created: {error}") from error
         return {}
 
-    def workspace(self, manner: CommandManner = USUAL) -> LocalWorkspace:
-        """Return the folder as a workspace."""
-        return LocalWorkspace(self._working, environ=self.variables(), secrets=self.secrets_for(manner))
+    def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> LocalWorkspace:
+        """Return a workspace that runs commands in the working folder of the environment. The caller must enter it."""
+        return LocalWorkspace(self._working, environ=self.variables(), secrets=self.secrets_for(command_options))
 
     def folders(self) -> dict[str, Path]:
-        """Return the working folder."""
+        """Return the working folder, which checkpoints save under the name ``work``."""
         return {"work": self._working}
 
     def disk(self) -> int:
-        """Return the bytes of the files in the working folder."""
+        """Return the size of the files in the working folder in bytes."""
         return size_of(self._working)
 
 
 MARK = "DEV_ENV_ID"
-"""Variable of all commands of an environment; its value is the environment's id."""
+"""Environment variable with the id of the environment. All commands have it, so that their processes can be found."""
 _SAMPLE = 0.1
 _LONGEST = 5.0
 
 
 class ResourceUsage(NamedTuple):
-    """Current resource usage of an environment."""
+    """Current CPU, memory and disk usage of an environment."""
 
     cpu_percent: float
-    """100 is one core."""
+    """CPU usage in percent of one core: 100 is one fully used core."""
     memory_bytes: int
     disk_bytes: int
 
     def shown(self) -> dict[str, str]:
-        """Return the usage as text; 1 MB is 10^6 bytes."""
+        """Return CPU, memory and disk usage as texts for people. 1 MB is 10^6 bytes."""
         return {
             "cpu": f"{self.cpu_percent:.1f}%",
             "memory": size(self.memory_bytes),
@@ -281,7 +322,7 @@ class ResourceUsage(NamedTuple):
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Return the usage as text and as numbers."""
+        """Return CPU, memory and disk usage for JSON output, as texts for people and as numbers."""
         return {
             **self.shown(),
             "cpu_percent": round(self.cpu_percent, 1),
@@ -291,7 +332,9 @@ class ResourceUsage(NamedTuple):
 
 
 def marked_processes(environment_id: str) -> list[Any]:
-    """Return the running processes of an environment's commands, found by the variable `MARK`."""
+    """Return the running processes of an environment. They are recognized by the environment variable `MARK`, which its
+    commands get.
+    """
     import psutil
 
     processes = []
@@ -305,22 +348,23 @@ def marked_processes(environment_id: str) -> list[Any]:
 
 
 def use_of_processes(environment_id: str) -> tuple[float, int]:
-    """Return the percents of a core, measured for 0.1 s, and the bytes of memory of an environment's processes."""
+    """Return the CPU usage in percent of one core, measured for 0.1 s, and the memory in bytes of an environment."""
     import psutil
 
     processes = marked_processes(environment_id)
     started = time.monotonic()
+    # Two readings of the CPU times, 0.1 s apart. A process that ends in between must not give a negative result.
     before = _times(processes)
     if processes:
         time.sleep(_SAMPLE)
-    spent = _times(processes) - before
+    cpu_seconds = _times(processes) - before
     memory = 0
     for process in processes:
         try:
             memory += process.memory_info().rss
         except psutil.Error:
             continue
-    return (100 * max(0.0, spent) / (time.monotonic() - started) if processes else 0.0), memory
+    return (100 * max(0.0, cpu_seconds) / (time.monotonic() - started) if processes else 0.0), memory
 
 
 def _times(processes: Iterable[Any]) -> float:
@@ -336,7 +380,9 @@ def _times(processes: Iterable[Any]) -> float:
 
 
 def end_processes(environment_id: str) -> None:
-    """End all processes of an environment and wait until they have ended, except those stuck in the kernel."""
+    """End all processes of an environment by SIGKILL and wait until they have ended. Processes that cannot be killed,
+    because they hang in the kernel, are left.
+    """
     import psutil
 
     processes = marked_processes(environment_id)
@@ -354,11 +400,12 @@ def end_processes(environment_id: str) -> None:
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of the files below a folder.
+    """Return the total size in bytes of the files in a folder and its subfolders.
 
     Counting stops after five seconds, so that a huge folder blocks nothing.
     """
     total = 0
+    # An explicit stack instead of recursion: folders may be nested very deeply.
     limit = time.monotonic() + _LONGEST
     folders = [str(folder)]
     while folders and time.monotonic() < limit:
@@ -375,7 +422,7 @@ def size_of(folder: Path) -> int:
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file (hexadecimal); raises `DevEnvError` if it cannot be read."""
+    """Return the SHA-256 of a file in hexadecimal. Raise `DevEnvError` if the file cannot be read."""
     try:
         with path.open("rb") as file:
             return file_digest(file, "sha256").hexdigest()
@@ -392,7 +439,7 @@ LOCK_FILE = "requirements.txt"
 
 
 def available_pythons() -> list[str]:
-    """Return the versions of the Pythons on the path, newest first."""
+    """Return the versions, such as ``3.12``, of the Python interpreters on the PATH, newest first."""
     versions = set()
     for folder in os.get_exec_path():
         names = (_PYTHON.fullmatch(path.name) for path in Path(folder).glob("python3.*"))
@@ -401,15 +448,19 @@ def available_pythons() -> list[str]:
 
 
 class VirtualenvIsolation(Isolation):
-    """A virtual environment and a working folder, both in the environment's folder."""
+    """Isolation of an environment by a Python virtual environment, which lies in the environment's folder beside the
+    working folder.
+    """
 
     def plan(self) -> State:
-        """Return the path of the virtual environment; raises `DevEnvError` if the Python version is not available."""
+        """Return the path of the virtual environment as the state field to record. Raise `DevEnvError` if its Python
+        version is not available.
+        """
         version = self.section["python_version"]
         if shutil.which("uv") is None and shutil.which(f"python{version}") is None:
             versions = ", ".join(available_pythons()) or "none"
             raise DevEnvError(
-                f"virtualenv.python_version: there is no Python {version} here, but {versions}; uv has all"
+                f"virtualenv.python_version: Python {version} is not installed; found {versions}. uv can install others"
             )
         return {"virtualenv_path": str(self._path)}
 
@@ -418,7 +469,7 @@ class VirtualenvIsolation(Isolation):
         return self.folder / "venv"
 
     async def build(self) -> State:
-        """Create the virtual environment and install the configured packages."""
+        """Create the virtual environment of the environment, and install the packages that its configuration names."""
         (self.folder / "work").mkdir(exist_ok=True)
 
         async def create() -> None:
@@ -431,27 +482,35 @@ class VirtualenvIsolation(Isolation):
             raise DevEnvError(str(error)) from error
         return {}
 
-    def workspace(self, manner: CommandManner = USUAL) -> VirtualenvWorkspace:
-        """Return the working folder as a workspace with the virtual environment."""
+    def workspace(self, command_options: CommandOptions = DEFAULT_OPTIONS) -> VirtualenvWorkspace:
+        """Return a workspace that runs commands in the working folder, with the programs of the virtual environment.
+        The caller must enter it.
+        """
         return VirtualenvWorkspace(
             self.folder / "work",
             python=self.section["python_version"],
             packages=self.section.get("packages", ()),
             venv_path=self._path,
             environ=self.variables(),
-            secrets=self.secrets_for(manner),
+            secrets=self.secrets_for(command_options),
         )
 
     def host_variables(self) -> dict[str, str]:
-        """Return the variables of this process that commands get, with the virtual environment first on PATH."""
+        """Return those environment variables of this process that commands inherit, with the programs of the virtual
+        environment first on PATH.
+        """
         return self.workspace().activated(super().host_variables())
 
     def folders(self) -> dict[str, Path]:
-        """Return the working folder. The virtual environment is restored from its lock file instead."""
+        """Return the working folder, which checkpoints save. The virtual environment itself is not saved; `keep` saves
+        the list of its packages.
+        """
         return {"work": self.folder / "work"}
 
     async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
-        """Write the installed packages as a requirements file."""
+        """Save the packages that are installed in the virtual environment, with their versions, as a requirements file
+        of a checkpoint. Return its description.
+        """
         _ = checkpoint
         text = "".join(f"{line}\n" for line in await self._installed())
         (folder / LOCK_FILE).write_text(text, encoding="utf-8")
@@ -462,7 +521,9 @@ class VirtualenvIsolation(Isolation):
             return await workspace.requirements()
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Install exactly the packages of the requirements file."""
+        """Restore the virtual environment of a checkpoint: install exactly the packages in its requirements file.
+        Return no state fields.
+        """
         requirements = (folder / artefacts[LOCK]["path"]).read_text("utf-8").splitlines()
         if await self._installed() == requirements:
             return {}
@@ -478,7 +539,7 @@ class VirtualenvIsolation(Isolation):
         installed = await self._installed()
         if installed != requirements:
             other = ", ".join(sorted(set(installed) ^ set(requirements)))
-            raise DevEnvError(f"what is installed is not what it was, but differs in {other}")
+            raise DevEnvError(f"the installed packages differ from the checkpoint: {other}")
         return {}
 
 
@@ -489,9 +550,9 @@ _PYTHON_PACKAGES = {
     *("pytest", "hypothesis", "coverage", "tox", "nox", "mypy", "ruff", "black", "flake8", "pylint", "isort"),
     *("ipython", "ipdb", "pudb", "debugpy", "jupyterlab", "notebook", "pre-commit", "uv", "build", "twine"),
 }
-"""Tools with a Python package of the same name."""
+"""Tools that are installed by the Python package of the same name."""
 _PACKAGES = {"node": "nodejs", "python": "python3", "pip": "python3-pip", "gcc": "gcc", "neovim": "neovim"}
-"""System packages that are named differently from their tool."""
+"""Names of system packages, by name of a tool, if the two differ."""
 _INSTALLERS = {
     "apk": "apk add --no-cache {}",
     "apt-get": "apt-get -o APT::Sandbox::User=root update -q && apt-get -o APT::Sandbox::User=root install -qy {}",
@@ -504,7 +565,8 @@ Run = Callable[..., Awaitable[ShellResult]]
 
 
 async def install(isolation: Isolation, run: Run) -> list[str]:
-    """Install the configured tools; return a message for each tool that could not be installed.
+    """Install the tools that the configuration of an environment names, such as ``git``. Return a message for each tool
+    that could not be installed.
 
     Virtual environments use pip, containers the first package manager that their image has. Raises `CommandFailedError`
     if an installer fails.
@@ -527,13 +589,15 @@ async def _has(run: Run, workspace: LocalWorkspace, tool: str) -> bool:
 
 
 async def _install_in_image(isolation: Isolation, run: Run, workspace: LocalWorkspace, tools: list[str]) -> None:
-    """Install tools with the first package manager of the image, as root."""
+    """Install tools in a container, as root, by the first known package manager that the container's image has. Do
+    nothing if it has none.
+    """
     for installer, command in _INSTALLERS.items():
         if await _has(run, workspace, installer):
-            manner = CommandManner(user=_ROOT)
-            async with isolation.workspace(manner) as as_root:
+            command_options = CommandOptions(user=_ROOT)
+            async with isolation.workspace(command_options) as as_root:
                 packages = " ".join(_PACKAGES.get(tool, tool) for tool in tools)
-                await _run_installer(run, as_root, command.format(packages), manner=manner)
+                await _run_installer(run, as_root, command.format(packages), command_options=command_options)
             return
 
 
@@ -541,7 +605,7 @@ async def _run_installer(run: Run, workspace: LocalWorkspace, command: str, **op
     result = await run(workspace, command, **options)
     if result.exit_code:
         output = (result.stderr.strip() or result.stdout.strip())[-2000:]
-        raise CommandFailedError(f"installing tools, {command!r} ended with {result.exit_code}: {output}")
+        raise CommandFailedError(f"installing tools: {command!r} failed with code {result.exit_code}: {output}")
 
 
 # --- copies of files into an environment and out of it ---
@@ -551,10 +615,10 @@ _PIECE = 1 << 16
 
 
 async def copy_in(run: Run, source: Path, target: str) -> str:
-    """Copy a file or folder of this machine into the environment; return its path there.
+    """Copy a file or folder of this machine into an environment. Return the path of the copy in the environment.
 
-    Its ``tar`` unpacks the copy, so that modes are kept and its permissions apply. An existing folder `target` receives
-    the copy inside. Any other `target` is the new path of the copy.
+    The ``tar`` of the environment unpacks the copy, so that modes are kept and its permissions apply. An existing
+    folder `target` receives the copy inside. Any other `target` is the new path of the copy.
     """
     into, name = posixpath.split(target)
     if target.endswith("/") or not (await run(f"test -d {shlex.quote(target)}")).exit_code:
@@ -568,12 +632,12 @@ async def copy_in(run: Run, source: Path, target: str) -> str:
 
 
 async def copy_out(run: Run, source: str, target: Path) -> Path:
-    """Copy a file or folder of the environment; return its path on this machine.
+    """Copy a file or folder of an environment to this machine; return the path of the copy.
 
     `target` is treated as in `copy_in`.
     """
     folder, name = posixpath.split(source.rstrip("/") or "/")
-    with _beside(target) as temporary:
+    with _temporary_folder_near(target) as temporary:
         archive = temporary / "archive"
         with archive.open("wb") as file:
 
@@ -587,14 +651,16 @@ async def copy_out(run: Run, source: str, target: Path) -> Path:
 
 
 @contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder on the disk of the target, so that files can be moved there by renaming."""
-    place = target if target.is_dir() else target.parent
+def _temporary_folder_near(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `target`, on the same disk, so that files can be moved to `target` by
+    renaming.
+    """
+    folder = target if target.is_dir() else target.parent
     try:
-        with tempfile.TemporaryDirectory(dir=place, prefix=".dev_env-") as temporary:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".dev_env-") as temporary:
             yield Path(temporary)
     except FileNotFoundError as error:
-        raise DevEnvError(f"there is no folder {place} on this machine: make it first") from error
+        raise DevEnvError(f"there is no folder {folder} on this machine: create it first") from error
 
 
 async def _run_checked(run: Run, command: str, **options: object) -> None:
@@ -622,17 +688,19 @@ async def _pieces(file: BinaryIO) -> AsyncIterator[bytes]:
 
 
 def _move_from_archive(archive: Path, name: str, target: Path) -> Path:
-    """Move the content of an untrusted archive to its target; return the path."""
+    """Extract a tar archive that comes from an environment and is not trusted. Move the file or folder `name` in it to
+    `target`; return its final path.
+    """
     folder = archive.with_name("files")
     try:
         with tarfile.open(archive) as files:
             files.extractall(folder, filter="data")  # refuses what would lead out
         source = folder / name
-        place = target / name if target.is_dir() and name not in (".", "..") else target
+        final_path = target / name if target.is_dir() and name not in (".", "..") else target
         if source.is_dir() and not source.is_symlink():
-            shutil.copytree(source, place, symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(source, final_path, symlinks=True, dirs_exist_ok=True)
         else:
-            shutil.move(source, place)
+            shutil.move(source, final_path)
     except (tarfile.TarError, OSError) as error:
         raise DevEnvError(f"the files cannot be written at {target}: {error}") from error
-    return place
+    return final_path

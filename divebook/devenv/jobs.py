@@ -1,4 +1,9 @@
-"""Commands that continue after their caller ends: a process for each (runner.py), with its output in files."""
+"""Background jobs of development environments, the log files of all commands, and the exit codes of the program
+``dev_env``.
+
+A job is a command that continues after its caller ends. Each job is a process of its own (runner.py), whose output goes
+to files.
+"""
 
 from __future__ import annotations
 
@@ -27,26 +32,26 @@ from divebook.text.redaction import shared
 STDOUT = "stdout"
 STDERR = "stderr"
 ENDED = "ended.json"
-"""File that the process writes last: exit_code, error and ended_at."""
+"""Name of the file that the process of a job writes at its end: exit_code, error and ended_at."""
 STARTED = "job.json"
-"""File that is written at the start: id, command, started_at, pid, and the start time of that process."""
+"""Name of the file written when a job starts: id, command, started_at, process id and start time of the process."""
 _ENDING = 20.0
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """The jobs of one environment.
+    """The background jobs of one environment: commands that continue after the process that started them.
 
     Parameters
     ----------
     folder
-        Folder with a folder for each job; created with the first.
+        Folder that has a subfolder for each job. It is created with the first job.
     """
 
     folder: Path
 
     def start(self, request: Mapping[str, Any], now: str) -> str:
-        """Run a command in a process of its own; return the id of the job.
+        """Start a command in the environment as a background job. Return the id of the job.
 
         Parameters
         ----------
@@ -59,20 +64,23 @@ class Jobs:
         folder.mkdir(mode=0o700, parents=True)
         record = {"id": job, "command": request["command"], "started_at": now}
         message = json.dumps({**request, "folder": str(folder), "job": record}).encode()
+        # The runner forks and returns at once. A session of its own keeps signals to the caller from reaching the job.
         with (folder / STDOUT).open("wb") as out, (folder / STDERR).open("wb") as err:
             words = [sys.executable, "-m", "divebook.devenv.runner"]
             process = subprocess.run(words, input=message, stdout=out, stderr=err, start_new_session=True, check=False)
         if process.returncode:
-            raise DevEnvError(f"the job cannot be begun: {(folder / STDERR).read_text(errors='replace').strip()}")
+            raise DevEnvError(f"the job cannot be started: {(folder / STDERR).read_text(errors='replace').strip()}")
         return job
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the records of all jobs: id, command, started_at, status, and exit_code or error after the end."""
+        """Return a record of each background job: id, command, started_at, status, and after its end exit_code or
+        error.
+        """
         records = [self.record(path.parent.name) for path in self.folder.glob(f"*/{STARTED}")]
         return sorted(records, key=lambda record: (record["started_at"], record["id"]))
 
     def record(self, job: str) -> dict[str, Any]:
-        """Return the record of a job; raises `DevEnvError` for an unknown id."""
+        """Return the record of the background job with this id. Raise `DevEnvError` for an unknown id."""
         record = self._start_record(job)
         process = (record.pop("pid"), record.pop("began"))
         result: dict[str, Any] = {"exit_code": None}
@@ -80,7 +88,7 @@ class Jobs:
             result = json.loads((self.folder / job / ENDED).read_text("utf-8"))
         if "ended_at" in result:
             status = "ended"
-        elif _lives(*process):
+        elif _is_alive(*process):
             status = "running"
         else:
             status = "killed"
@@ -92,20 +100,22 @@ class Jobs:
             record: dict[str, Any] = json.loads(path.read_text("utf-8"))
         except OSError:
             jobs = ", ".join(sorted(path.parent.name for path in self.folder.glob(f"*/{STARTED}"))) or "none"
-            raise DevEnvError(f"there is no job {job!r}; there are: {jobs}") from None
+            raise DevEnvError(f"there is no job {job!r}; existing jobs: {jobs}") from None
         return record
 
     def output(self, job: str) -> tuple[Path, Path]:
-        """Return the files with stdout and stderr of a job; raises as `record`."""
+        """Return the paths of the two files that contain stdout and stderr of a background job. Raise `DevEnvError` for
+        an unknown id.
+        """
         self._start_record(job)
         return self.folder / job / STDOUT, self.folder / job / STDERR
 
     def kill(self, job: str) -> bool:
-        """End a job with all its processes; return whether it was running."""
+        """End a background job and its command. Return False if the job had already ended."""
         import psutil
 
         record = self._start_record(job)
-        if not _lives(record["pid"], record["began"]):
+        if not _is_alive(record["pid"], record["began"]):
             return False
         with suppress(psutil.Error):
             process = psutil.Process(record["pid"])
@@ -118,9 +128,9 @@ class Jobs:
 
 
 def start_time(pid: int) -> float:
-    """Return the start time of a process, which distinguishes it from later ones with the same id.
+    """Return the time at which the process with this id was started, in seconds. Return 0 if the process has ended.
 
-    0 if it has ended.
+    Process ids are reused. The start time distinguishes a process from a later one with the same id.
     """
     import psutil
 
@@ -130,7 +140,7 @@ def start_time(pid: int) -> float:
         return 0.0
 
 
-def _lives(pid: int, began: float) -> bool:
+def _is_alive(pid: int, began: float) -> bool:
     import psutil
 
     try:
@@ -145,18 +155,22 @@ def _lives(pid: int, began: float) -> bool:
 
 
 LARGEST = 1_000_000
-"""Largest size of the log in bytes. A larger log is renamed to its name with ``.1``."""
+"""Maximum size of a log file in bytes. A larger file is first renamed, with ``.1`` appended to its name."""
 TEXT = "text"
 JSON = "json"
 
 
 @dataclass
 class CommandLog:
-    """Log files below a root. If a log cannot be written, a warning is printed instead."""
+    """The two log files of all commands on the environments of a root folder: one for people, and one with JSON lines
+    for programs.
+
+    If a file cannot be written, a warning is printed.
+    """
 
     path: Path
     events: Path
-    """File with the same lines as JSON, for programs."""
+    """Path of the log that always has the JSON form, for programs."""
     form: str = TEXT
     prints_warnings: bool = True
     """True if warnings are also printed on stderr."""
@@ -164,7 +178,7 @@ class CommandLog:
     """True if all lines are also printed on stderr."""
 
     def write(self, level: str, at: str, message: str, **facts: Any) -> None:
-        """Write a line to both log files.
+        """Write an entry to both log files. Secrets in the message are redacted.
 
         Parameters
         ----------
@@ -180,6 +194,7 @@ class CommandLog:
         text_line = _line(level, at, text, facts)
         if self.is_verbose and level != "WARNING":
             sys.stderr.write(f"{visible(text_line)}\n")
+        # A log that cannot be written must not make the operation fail.
         for path, entry in ((self.path, json_line if self.form == JSON else text_line), (self.events, json_line)):
             try:
                 _append(path, entry)
@@ -187,11 +202,13 @@ class CommandLog:
                 sys.stderr.write(visible(f"dev_env: the log {path} cannot be written: {error}\n"))
 
     def lines(self, environment: str) -> Iterator[str]:
-        """Return the text lines about an environment, oldest first."""
+        """Return the lines about one environment in the log for people, oldest first."""
         return (line for line in _lines(self.path) if _is_about(line, environment))
 
     def json_lines(self, tenant: str, environment: str | None = None) -> Iterator[str]:
-        """Yield the JSON lines of a tenant, of one environment or all, oldest first."""
+        """Yield the lines of the JSON log that are about the environments of a tenant, or about one of these
+        environments, oldest first.
+        """
         for line in _lines(self.events):
             try:
                 facts = json.loads(line)
@@ -203,7 +220,7 @@ class CommandLog:
 
 @dataclass(frozen=True)
 class ActivityLog:
-    """Operations and warnings of one manager, written to the log with its tenant and owner."""
+    """Logger for the operations of one `DevEnvManager`. It adds the tenant, the owner and the time to each entry."""
 
     log: CommandLog
     tenant: str
@@ -211,14 +228,15 @@ class ActivityLog:
     now: Callable[[], str]
 
     def warn(self, message: str, environment: str = "") -> None:
-        """Log a warning, which the log may also print on stderr."""
+        """Log a warning about an environment. It is also printed if `CommandLog.prints_warnings` is true."""
         self.log.write("WARNING", self.now(), message, environment=environment, tenant=self.tenant)
 
     @contextmanager
     def operation(self, command: str, name: str, detail: str = "") -> Iterator[dict[str, Any]]:
-        """Log the block as one line when it ends: its result, duration and exit code.
+        """Log the operation that runs inside the block as one entry, when the block ends. The entry has its result,
+        duration and exit code.
 
-        Yields a dict. The block may set its ``exit_code``; an exception sets it to that of `exit_code_of`.
+        Yields a dict, in which the block may set ``exit_code``. If the block raises, `exit_code_of` determines it.
         """
         started = time.monotonic()
         result = {"exit_code": 0}
@@ -244,8 +262,8 @@ def _append(path: Path, line: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > LARGEST:
         path.replace(f"{path}.1")
-    opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    with os.fdopen(opened, "wb") as file:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
         file.write(f"{line}\n".encode())
 
 
@@ -274,11 +292,11 @@ def _is_about(line: str, environment: str) -> bool:
 GENERAL = DevEnvError.exit_code
 NO_ENGINE = 5
 FAILED = CommandFailedError.exit_code
-"""Exit code after a command that ran and failed, or could not be started."""
+"""Exit code of ``dev_env`` if a command failed or could not be started."""
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Return the exit code that stands for an error."""
+    """Return the exit code with which the program ``dev_env`` reports an exception."""
     if isinstance(error, DevEnvError):
         return error.exit_code
     if isinstance(error, EngineUnavailableError):

@@ -1,4 +1,4 @@
-"""Manager of development environments: creation from templates, use through workspaces, lookup by name."""
+"""Manager of development environments: creates them from templates, runs commands in them, saves and removes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,16 @@ from divebook.devenv.environments import (
     Environments,
     locked,
 )
-from divebook.devenv.isolation import ADVISORY, USUAL, CommandManner, Isolation, State, copy_in, copy_out, install
+from divebook.devenv.isolation import (
+    ADVISORY,
+    DEFAULT_OPTIONS,
+    CommandOptions,
+    Isolation,
+    State,
+    copy_in,
+    copy_out,
+    install,
+)
 from divebook.devenv.jobs import JSON, TEXT, ActivityLog, CommandLog, Jobs
 from divebook.devenv.templates import (
     DEFAULT,
@@ -60,9 +69,9 @@ from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.shell import Command, CommandInput, OutputListener, ShellResult
 
 FALLBACKS = ("docker", "virtualenv", "native")
-"""The kinds of isolation, in the order in which one replaces another."""
+"""Kinds of isolation in order of preference: if one is not available, `fallback` uses the next."""
 _KILLED = 137
-"""Exit code of a process that SIGKILL ended, as the memory limit of a container does."""
+"""Exit code of a process that was killed by SIGKILL, for example by the memory limit of its container."""
 
 
 def _now() -> str:
@@ -71,7 +80,8 @@ def _now() -> str:
 
 @dataclass
 class DevEnvManager:
-    r"""The development environments below one root.
+    r"""Manager of the development environments below one root folder: it creates and removes them, runs commands in
+    them and saves checkpoints.
 
     Owner and tenant are labels, not an authentication: to separate users, give each a root and a system account.
 
@@ -90,7 +100,7 @@ class DevEnvManager:
     now
         The clock: returns the time as ISO 8601.
     retrying
-        Repeats calls that failed for a reason that passes, such as a network error.
+        Retries function calls after temporary errors, such as network errors.
 
     Examples
     --------
@@ -98,9 +108,9 @@ class DevEnvManager:
     >>> async def tried(root):
     ...     manager = DevEnvManager(root)
     ...     await manager.create("app", "native")
-    ...     said = await manager.execute("app", "echo hello")
+    ...     result = await manager.execute("app", "echo hello")
     ...     await manager.destroy("app")
-    ...     return said.stdout
+    ...     return result.stdout
     >>> with tempfile.TemporaryDirectory() as root:
     ...     asyncio.run(tried(Path(root)))
     'hello\n'
@@ -119,7 +129,7 @@ class DevEnvManager:
     def __post_init__(self) -> None:
         checked_name(self.tenant, "tenant")
         if self.log_format not in (TEXT, JSON):
-            raise DevEnvError(f"log_format is {TEXT} or {JSON}, not {self.log_format!r}")
+            raise DevEnvError(f"log_format must be {TEXT} or {JSON}, not {self.log_format!r}")
         self.layout = Layout(Path(self.root).resolve())
         self.templates = Templates(self.layout.templates)
         self.log = CommandLog(self.layout.log, self.layout.events, self.log_format, self.warnings, self.verbose)
@@ -128,7 +138,9 @@ class DevEnvManager:
         self._environments = Environments(self.layout, self.tenant, self.owner, self.wait, self.now, self.retrying)
 
     def warn(self, message: str, environment: str = "") -> None:
-        """Log a warning; it is also printed on stderr if `warnings` is set."""
+        """Log a warning about an environment. It is also printed on stderr if the manager was created with
+        `warnings`.
+        """
         self._activity.warn(message, environment)
 
     # --- creation --------------------------------------------------------------------------------------------------
@@ -142,10 +154,11 @@ class DevEnvManager:
         settings: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Configuration:
-        """Return the configuration that `create` would use for these arguments, without creating anything.
+        """Return the configuration that an environment created by `create` with the same arguments would get. Nothing
+        is created.
 
-        The order of precedence: template with its parents, profile, `settings`, `environ`. Names such as
-        ``${ENV_NAME}`` are filled in at the end, so that all of them may contain names.
+        Later parts override earlier ones: template with its parents, profile, `settings`, `environ`. Placeholders such
+        as ``${ENV_NAME}`` are filled in at the end, so that all parts may contain them.
         """
         folder = self.layout.environment(name)
         configuration, inherits = self.templates.resolved(template)
@@ -182,7 +195,7 @@ class DevEnvManager:
         fallback: bool = False,
         install_tools: bool = False,
     ) -> Path:
-        """Create an environment and return its folder. If a step fails, everything created so far is removed.
+        """Create an environment and return its folder. If a step fails, all that was created is removed.
 
         Parameters
         ----------
@@ -204,13 +217,13 @@ class DevEnvManager:
         pull
             When to fetch an image: ``never``, ``missing`` or ``always``.
         timeout
-            Most seconds for the creation, including the ``init`` commands.
+            Maximum number of seconds for the creation, including the ``init`` commands.
         expires
             Seconds after which `collect` removes the environment.
         fallback
             Whether to use another section of the template if no container engine answers.
         install_tools
-            Whether to install the tools of the template. A tool without a known package is a warning.
+            Whether to install the tools of the template. A tool without a known package causes a warning.
         """
         # Order: record the environment as "creating" first, then build it. A process that is killed in between leaves
         # a record by which the next `create`, `destroy` or `collect` finds and removes the rest.
@@ -248,7 +261,8 @@ class DevEnvManager:
             return folder
 
     async def _exists(self, name: str, template: str, profile: str, *, exist_ok: bool) -> bool:
-        """Return whether a usable environment of this name exists; raise `DevEnvError` if the name is not free.
+        """Return True if an environment of this name exists and may be used instead of a new one, False if the name is
+        free. Otherwise raise `DevEnvError`.
 
         An unfinished environment, whose creator was killed, is removed first. Names are compared without case, because
         file systems may be case-insensitive.
@@ -257,6 +271,7 @@ class DevEnvManager:
             if folder.name.lower() != name.lower():
                 continue
             state = self._environments.state(folder)
+            # `exist_ok` must not return an environment that was created from something else.
             is_same = (state.get("template"), state.get("profile")) == (template, profile)
             if state.get("phase") in UNFINISHED or not (folder / "state.json").exists():
                 await self._environments.remove(folder, state)
@@ -286,7 +301,9 @@ class DevEnvManager:
         }
 
     async def _reserve(self, folder: Path, state: State, configuration: Configuration) -> None:
-        """Create the folder of an environment, if the host and the quota of the tenant have room for it."""
+        """Create the folder of a new environment. Raise an error first if its resource limits exceed this machine or
+        the quota of its tenant.
+        """
         defaults = profile_of(DEFAULT, self.layout.profiles)["resource_limits"].items()
         # Default limits that nobody asked for must not be a reason to refuse a small machine.
         require_host(dict(state["resource_limits"].items() - defaults), self.layout.environments)
@@ -298,14 +315,16 @@ class DevEnvManager:
             self._environments.create_folder(folder, configuration, state)
 
     async def _with_available_kind(self, name: str, configuration: Configuration) -> Configuration:
-        """Return the configuration with another kind of isolation, if no engine answers and the template has one."""
+        """Return a configuration that can be used on this machine. If it needs a container but no container engine
+        answers, and it also configures another kind of isolation, change it to that kind.
+        """
         kinds = [kind for kind in FALLBACKS[1:] if kind in configuration]
         if configuration["isolation_type"] != FALLBACKS[0] or not kinds:
             return configuration
         try:
             await engine_version()
         except EngineUnavailableError as error:
-            self.warn(f"{kinds[0]} in place of a container: {error}", name)
+            self.warn(f"using {kinds[0]} instead of a container: {error}", name)
             return {**configuration, "isolation_type": kinds[0]}
         return configuration
 
@@ -326,12 +345,12 @@ class DevEnvManager:
         user: str | None = None,
         terminal: tuple[int, int] | None = None,
     ) -> ShellResult:
-        """Run a command in an environment, and start the environment first if it is stopped and `start` is true.
+        """Run a command in an environment. A stopped environment is started first, if `start` is true.
 
         Parameters
         ----------
         timeout
-            Most seconds of the command; the resource profile may allow fewer.
+            Time limit of the command in seconds; the resource profile may set a lower limit.
         stdin, listen, undecodable
             Input, callback for output, and treatment of bytes that are not UTF-8, as in `Shell.execute`.
         user
@@ -351,12 +370,14 @@ class DevEnvManager:
         with self._activity.operation("execute", name, command_text) as outcome:
             isolation = await self._ready(name, start=start)
             longest = float(isolation.configuration.get("timeout", math.inf))
+            # The limit of the disk is checked before and after: an environment over its limit must still be able to
+            # delete.
             before = isolation.disk()
             if before > _disk_limit(isolation):
                 self.warn(f"{_over_disk(isolation, before)}: commands can remove files, but not write into them", name)
                 command = _without_writes(command)
-            manner = CommandManner(user, terminal)
-            async with isolation.workspace(manner) as workspace:
+            command_options = CommandOptions(user, terminal)
+            async with isolation.workspace(command_options) as workspace:
                 kills = await isolation.memory_kills(workspace)
                 result = await run_command(
                     isolation,
@@ -368,7 +389,7 @@ class DevEnvManager:
                     stdin=stdin,
                     on_output=listen,
                     undecodable=undecodable,
-                    manner=manner,
+                    command_options=command_options,
                 )
                 is_out = result.exit_code == _KILLED and await isolation.memory_kills(workspace) > kills
             outcome["exit_code"] = result.exit_code
@@ -376,7 +397,7 @@ class DevEnvManager:
                 self._environments.write(folder, {**self._environments.state(folder), "last_used": self.now()})
             if is_out:
                 limit = isolation.configuration["resource_limits"]["memory"]
-                raise LimitExceededError(f"the command was ended by the memory limit, {limit}")
+                raise LimitExceededError(f"the memory limit, {limit}, ended the command")
             used = isolation.disk()
             if used > _disk_limit(isolation) and used >= before:
                 raise LimitExceededError(f"{_over_disk(isolation, used)}: remove files")
@@ -392,10 +413,13 @@ class DevEnvManager:
         cwd: str | None = None,
         user: str | None = None,
     ) -> str:
-        """Start a command that continues after this process ends; return the id of its job (see `jobs`)."""
+        """Start a command in an environment as a background job, which continues after this process has ended. Return
+        the id of the job.
+        """
+        # Fail at once for a broken environment: later errors only appear in the output of the job.
         folder = self._environments.folder_of(name)
         if self._environments.state(folder)["status"] == ERROR:
-            raise CommandFailedError(f"the environment {name!r} is broken: restore it, or create it anew")
+            raise CommandFailedError(f"the environment {name!r} is broken: restore a checkpoint, or create it again")
         identity = {"root": str(self.layout.root), "tenant": self.tenant, "owner": self.owner}
         call = {"name": name, "command": command, "environ": environ, "cwd": cwd, "user": user}
         limits = {"timeout": None if math.isinf(timeout) else timeout}
@@ -403,11 +427,11 @@ class DevEnvManager:
         return self.jobs(name).start(request, self.now())
 
     def jobs(self, name: str) -> Jobs:
-        """Return the jobs of an environment."""
+        """Return the background jobs of an environment: an object that lists, reads and ends them."""
         return Jobs(self._environments.folder_of(name) / "jobs")
 
     async def copy_in(self, source: Path, name: str, target: str) -> str:
-        """Copy a file or folder of this machine into an environment; return its path there.
+        """Copy a file or folder of this machine into an environment; return the path of the copy there.
 
         An existing folder `target` receives the copy inside. Any other `target` is the new path of the copy.
         """
@@ -420,7 +444,7 @@ class DevEnvManager:
                 return await copy_in(run, source, target)
 
     async def copy_out(self, name: str, source: str, target: Path) -> Path:
-        """Copy a file or folder of an environment to this machine; return its path.
+        """Copy a file or folder of an environment to this machine. Return the path of the copy.
 
         `target` is treated as in `copy_in`.
         """
@@ -430,27 +454,33 @@ class DevEnvManager:
 
     @asynccontextmanager
     async def _without_secrets(self, name: str) -> AsyncIterator[Callable[..., Awaitable[ShellResult]]]:
-        """Yield a function that runs commands without secrets, so that their output is not redacted."""
+        """Yield a function that runs commands in an environment without giving them its secrets. Their output is then
+        not redacted, so that it can be copied.
+        """
         isolation = await self._ready(name)
-        async with isolation.workspace(CommandManner(has_secrets=False)) as workspace:
+        async with isolation.workspace(CommandOptions(has_secrets=False)) as workspace:
             yield functools.partial(run_command, isolation, workspace)
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[LocalWorkspace]:
-        """Yield an environment as a workspace: its files, and a shell with its variables."""
+        """Yield an entered workspace for an environment: its files, and a shell with its environment variables."""
         isolation = await self._ready(name)
         workspace = isolation.workspace()
         async with workspace:
             yield workspace
 
     async def _ready(self, name: str, *, start: bool = True) -> Isolation:
-        """Return a running environment. An interrupted restore is completed first."""
+        """Return the isolation of an environment in which commands can run. A stopped environment is started, unless
+        `start` is false. An interrupted restore is completed first.
+        """
         async with self._environments.hold(name) as folder:
             isolation = await self._without_interrupted_restore(folder)
             status = await isolation.status()
             if status == ERROR:
-                cause = isolation.state.get("error", {}).get("message", "its container is gone")
-                raise CommandFailedError(f"the environment {name!r} is broken: {cause}; restore it, or create it anew")
+                cause = isolation.state.get("error", {}).get("message", "its container no longer exists")
+                raise CommandFailedError(
+                    f"the environment {name!r} is broken: {cause}; restore a checkpoint, or create it again"
+                )
             if status == STOPPED and not start:
                 raise CommandFailedError(f"the environment {name!r} is stopped: dev_env start {name}")
             if status == STOPPED:
@@ -460,21 +490,25 @@ class DevEnvManager:
             return isolation
 
     async def _without_interrupted_restore(self, folder: Path) -> Isolation:
-        """Return an environment, after an interrupted restore has been completed."""
+        """Return the isolation of an environment. If a restore of a checkpoint was interrupted, for example by a kill,
+        repeat the restore first.
+        """
         state = self._environments.state(folder)
         isolation = self._environments.isolation(folder, state)
         if state.get("phase") == RESTORING:
-            self.warn(f"restoring {state['restoring']!r} was interrupted, and is done again", folder.name)
+            self.warn(f"restoring {state['restoring']!r} was interrupted, and is repeated", folder.name)
             await finish_restoring(self._environments, isolation)
         return isolation
 
     async def start(self, name: str) -> None:
-        """Start an environment."""
+        """Start an environment that was stopped. If it is running, nothing happens."""
         with self._activity.operation("start", name):
             await self._ready(name)
 
     async def stop(self, name: str) -> None:
-        """Stop an environment and all its commands; its next command starts it again."""
+        """Stop an environment and all commands in it. The next command that is run in the environment starts it
+        again.
+        """
         with self._activity.operation("stop", name):
             async with self._environments.hold(name) as folder:
                 isolation = await self._without_interrupted_restore(folder)
@@ -482,7 +516,7 @@ class DevEnvManager:
                 self._environments.write(folder, {**isolation.state, "status": STOPPED})
 
     async def destroy(self, name: str, *, force: bool = False, keep_checkpoints: bool = False) -> None:
-        """Remove an environment. Folders that existed before it are kept.
+        """Remove an environment. Folders of the user that existed before the environment was created are kept.
 
         Parameters
         ----------
@@ -504,7 +538,8 @@ class DevEnvManager:
                     self._environments.forget(folder, state, keeps_checkpoints=keep_checkpoints)
 
     async def collect(self, *, idle: float | None = None, dry: bool = False) -> list[CleanupResult]:
-        """Remove unused environments of this tenant: unfinished or expired ones, and containers without an environment.
+        """Remove unfinished and expired environments of this tenant, and containers whose environment does not exist.
+        Return what was removed.
 
         Parameters
         ----------
@@ -539,9 +574,12 @@ class DevEnvManager:
         """
         if status not in (None, "all", "", *STATUSES):
             raise DevEnvError(f"there is no status {status!r}: use {', '.join(STATUSES)}, or all")
+        # Filters by tenant need a permission, but a filter by owner does not: owners of a tenant see each other.
         is_operator = self.owner in self._environments.settings.operators
         if (all_tenants or tenant not in (None, self.tenant)) and not is_operator:
-            raise EnvironmentDeniedError(f"the environments of {tenant or 'all tenants'} are not yours to see")
+            raise EnvironmentDeniedError(
+                f"the environments of {tenant or 'all tenants'} can be listed by operators only"
+            )
         states = []
         for folder in self._environments.folders():
             state = await self._with_current_status(folder, usage=usage)
@@ -551,7 +589,9 @@ class DevEnvManager:
         return states
 
     async def _with_current_status(self, folder: Path, *, usage: bool) -> State:
-        """Return a state with its current status."""
+        """Return the recorded state of an environment, updated with its current status. With `usage`, its resource
+        usage is added.
+        """
         state = self._environments.state(folder)
         if state["status"] == ERROR:
             return state
@@ -563,7 +603,7 @@ class DevEnvManager:
             return self._environments.error_state(state, error)
 
     async def inspect(self, name: str) -> dict[str, Any]:
-        """Return the state of an environment with its configuration and the names of its checkpoints."""
+        """Return the state of an environment, with its configuration and the names of its checkpoints."""
         folder = self._environments.folder_of(name)
         names = [record["name"] for record in checkpoints_of(folder).manifests()]
         state = await self._with_current_status(folder, usage=False)
@@ -571,7 +611,7 @@ class DevEnvManager:
         return {**state, "checkpoints": names, "config": configuration}
 
     async def resources(self, name: str) -> dict[str, Any]:
-        """Return the current resource usage of an environment, its limits, and how each is enforced."""
+        """Return the resource usage of an environment, its limits, and how strictly each limit is enforced."""
         folder = self._environments.folder_of(name)
         state = self._environments.state(folder)
         usage = await self._environments.isolation(folder, state).use()
@@ -579,11 +619,13 @@ class DevEnvManager:
         return {**usage.as_json(), "limits": limits, "enforcement": state.get("enforcement", {})}
 
     def events(self, name: str | None = None) -> Iterator[str]:
-        """Return the operations of the tenant, in one environment or all, as JSON lines, oldest first."""
+        """Return the log of operations as JSON lines, oldest first: for one environment, or without `name` for all of
+        this tenant.
+        """
         return self.log.json_lines(self.tenant, name)
 
     def logs(self, name: str) -> Iterator[str]:
-        """Return the lines of the log about an environment, oldest first."""
+        """Return the lines about one environment in the log for people, oldest first."""
         self._environments.folder_of(name)
         return self.log.lines(name)
 
@@ -599,7 +641,9 @@ class DevEnvManager:
         force: bool = False,
         export: bool = False,
     ) -> Path:
-        """Take a checkpoint, and return the path of its manifest. Each thing left out is a warning.
+        """Save a checkpoint of an environment; return the path of its manifest.
+
+        A warning names each file or folder that the checkpoint leaves out.
 
         Parameters
         ----------
@@ -608,7 +652,7 @@ class DevEnvManager:
         force
             Whether to save the home folder, or a folder that is too large.
         export
-            Whether to write the image of a container into a file beside it, for use on other machines.
+            Whether to write the image of a container into a file of the checkpoint, for use on other machines.
         """
         with self._activity.operation("save", name, checkpoint):
             checked_name(checkpoint, "checkpoint")
@@ -629,29 +673,32 @@ class DevEnvManager:
             return path
 
     async def restore(self, name: str, checkpoint: str, *, backup: bool = True) -> None:
-        """Restore an environment to a checkpoint.
+        """Restore an environment from a checkpoint: its files, and the state of its isolation, such as the container.
 
-        With `backup`, a checkpoint of the current state is kept until that is done.
+        With `backup`, a checkpoint of the current state is saved first, and deleted when the restore has succeeded.
         """
         with self._activity.operation("restore", name, checkpoint):
             async with self._environments.hold(name) as folder:
+                # An interrupted restore is not completed first: this restore replaces it.
                 isolation = self._environments.isolation(folder, self._environments.state(folder))
                 checkpoints_of(folder).read(checkpoint)
                 if backup and await isolation.is_gone():
-                    self.warn("its container is gone: there is nothing of which a backup could be taken", name)
+                    self.warn("its container no longer exists, so no backup is saved", name)
                     backup = False
                 await restore(self._environments, isolation, checkpoint, backup=backup)
 
     def checkpoints(self, name: str) -> Sequence[dict[str, Any]]:
-        """Return the manifests of an environment's checkpoints, oldest first."""
+        """Return the manifests (descriptions) of all checkpoints of an environment, oldest first."""
         return checkpoints_of(self._environments.folder_of(name)).manifests()
 
     def checkpoint(self, name: str, checkpoint: str) -> dict[str, Any]:
-        """Return the manifest of a checkpoint; raises `CheckpointNotFoundError`."""
+        """Return the manifest (description) of a checkpoint. Raise `CheckpointNotFoundError` if the checkpoint does not
+        exist.
+        """
         return checkpoints_of(self._environments.folder_of(name)).read(checkpoint)
 
     async def delete_checkpoint(self, name: str, checkpoint: str) -> None:
-        """Delete a checkpoint; raises `CheckpointNotFoundError`."""
+        """Delete a checkpoint of an environment. Raise `CheckpointNotFoundError` if it does not exist."""
         with self._activity.operation("checkpoint delete", name, checkpoint):
             async with self._environments.hold(name) as folder:
                 await delete(self._environments.isolation(folder, self._environments.state(folder)), checkpoint)
@@ -659,18 +706,21 @@ class DevEnvManager:
 
 @dataclass(frozen=True)
 class _Creation:
-    """One environment that is being created: its steps, and the removal of what exists if one fails."""
+    """Creation of one environment: the steps that build it, and the removal of all of it if a step fails."""
 
     environments: Environments
     activity: ActivityLog
     isolation: Isolation
     folder: Path
     state: State
-    """The recorded state; `build` adds what the isolation returns."""
+    """Recorded state of the environment. `build` adds the fields that the isolation returns."""
 
     async def build(self, limit: float, *, init: bool, install_tools: bool) -> None:
-        """Build the isolation, install tools and run the ``init`` commands within `limit` seconds."""
+        """Create the container or other isolation of the environment, install its tools and run its ``init`` commands.
+        Raise an error if this takes more than `limit` seconds.
+        """
         try:
+            # The time limit covers all three steps together.
             async with asyncio.timeout(None if math.isinf(limit) else limit):
                 self.state.update(await self.isolation.build())
                 if install_tools:
@@ -679,16 +729,22 @@ class _Creation:
                     await self._run_init()
         except TimeoutError as error:
             raise CommandFailedError(
-                f"the environment {self.state['name']!r} was not made within {limit:g} s"
+                f"the environment {self.state['name']!r} was not created within {limit:g} s"
             ) from error
 
     async def _install_tools(self) -> None:
-        """Install the configured tools; a tool without a known package is a warning."""
+        """Install the tools that the environment's template names. A warning is logged for each tool that cannot be
+        installed.
+        """
         for problem in await install(self.isolation, functools.partial(run_command, self.isolation)):
             self.activity.warn(problem, self.isolation.state["name"])
 
     async def _run_init(self) -> None:
-        """Run the ``init`` commands up to the first that fails. They get the template names as variables."""
+        """Run the ``init`` commands of the environment's configuration in order. Raise an error at the first command
+        that fails.
+
+        The commands get the names that templates may contain, such as ``ENV_NAME``, as environment variables.
+        """
         isolation = self.isolation
         name = isolation.state["name"]
         names = template_names(name, isolation.folder, self.environments.tenant, self.environments.owner)
@@ -698,13 +754,17 @@ class _Creation:
                 result = await run_command(isolation, workspace, command, environ=environ)
                 if result.exit_code:
                     output = (result.stderr.strip() or result.stdout.strip())[-2000:]
-                    raise CommandFailedError(f"the init command {command!r} ended with {result.exit_code}: {output}")
+                    raise CommandFailedError(
+                        f"the init command {command!r} failed with code {result.exit_code}: {output}"
+                    )
 
     async def undo(self, error: BaseException, *, keep: bool) -> None:
-        """Remove the unfinished environment, or record `error` in its state if `keep`.
+        """Remove an environment whose creation failed with `error`. With `keep`, keep it instead and record `error` in
+        its state.
 
         An error of the removal is a warning, because it must not hide `error`.
         """
+        # The phase is removed, so that the environment counts as finished and can be inspected.
         if keep:
             cause = error if isinstance(error, DevEnvError) else DevEnvError(str(error))
             self.state.pop("phase", None)
@@ -714,7 +774,7 @@ class _Creation:
             await self.environments.remove(self.folder, self.state)
         except (DivebookError, OSError) as failure:
             label = f"dev_env.id={self.state['id']}"
-            self.activity.warn(f"what may have been made, labelled {label}, stays: {failure}", self.state["name"])
+            self.activity.warn(f"containers and images labelled {label} may remain: {failure}", self.state["name"])
             self.environments.forget(self.folder, self.state)
 
 
@@ -729,11 +789,13 @@ async def run_command(
     stdin: str | CommandInput = b"",
     on_output: OutputListener | None = None,
     undecodable: str = "replace",
-    manner: CommandManner = USUAL,
+    command_options: CommandOptions = DEFAULT_OPTIONS,
 ) -> ShellResult:
-    """Run a command in an entered workspace with the variables of its environment; arguments as `Shell.execute`."""
+    """Run a command in the entered workspace of an environment, with the environment's variables, and return its
+    result. Parameters as in `Shell.execute`.
+    """
     return await workspace.shell.execute(
-        isolation.command_for(command, manner),
+        isolation.command_for(command, command_options),
         timeout=timeout,
         env={**isolation.host_variables(), **isolation.variables(), **(environ or {})},
         cwd=cwd,
@@ -745,7 +807,7 @@ async def run_command(
 
 
 def template_names(name: str, folder: Path, tenant: str, owner: str) -> dict[str, str]:
-    """Return the values of the names that templates may contain, such as ``${ENV_NAME}``."""
+    """Return the values of the placeholders that templates may contain, such as ``ENV_NAME`` for ``${ENV_NAME}``."""
     return {
         "PWD": str(Path.cwd()),
         "HOME": str(Path.home()),
@@ -757,9 +819,11 @@ def template_names(name: str, folder: Path, tenant: str, owner: str) -> dict[str
 
 
 def _with(configuration: Configuration, keys: list[str], value: Any) -> Configuration:
-    """Return a configuration with `value` at a nested key. A mapping is merged; a text that is JSON is parsed.
+    """Return a copy of a configuration in which the key with the path `keys` (nested keys, outermost first) has the
+    given value.
 
-    Only lists, objects and booleans of JSON count: ``"1"`` stays a text, since versions and limits are texts.
+    A mapping is merged into the existing one. A string that is a JSON list, object or boolean is parsed. Other strings
+    such as ``"1"`` stay strings, since versions and limits are strings.
     """
     key, *rest = keys
     if rest:
@@ -774,7 +838,7 @@ def _with(configuration: Configuration, keys: list[str], value: Any) -> Configur
 
 
 def _require_enforced(isolation: Isolation) -> None:
-    """Raise `LimitExceededError` if a limit is advisory only."""
+    """Raise `LimitExceededError` if the environment's kind of isolation cannot enforce all resource limits."""
     advisory = [key for key, how in isolation.enforcement.items() if how == ADVISORY]
     if advisory:
         raise LimitExceededError(f"{', '.join(advisory)} cannot be enforced with {isolation.state['isolation_type']}")
@@ -798,6 +862,8 @@ def _over_disk(isolation: Isolation, used: int) -> str:
 
 
 def _without_writes(command: Command) -> Command:
-    """Return a command that runs with a file size limit of 0 bytes: it can empty or remove files, but not write."""
+    """Return a command that runs with a maximum file size of 0 bytes, for an environment that is over its disk limit:
+    it can delete or empty files, but not write.
+    """
     words = ["/bin/sh", "-c", command] if isinstance(command, str) else command
     return ["/bin/sh", "-c", 'ulimit -f 0 && exec "$@"', "sh", *words]

@@ -1,4 +1,6 @@
-"""Program that runs one job. Its standard input is the request, its output is that of the command."""
+"""Program that runs one background job of an environment. It reads the description of the job as JSON from stdin and
+forwards the output of the job's command.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from divebook.errors import DivebookError
 
 
 async def run(manager: DevEnvManager, request: dict[str, Any]) -> dict[str, Any]:
-    """Run the command; return its exit code, or None, and the error."""
+    """Run the command of a background job. Return the result for the job's record: the exit code (None if the command
+    did not exit), and an error.
+    """
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - this is one
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -42,17 +46,20 @@ async def run(manager: DevEnvManager, request: dict[str, Any]) -> dict[str, Any]
 
 
 def forward_output(stream: str, text: str) -> None:
-    """Write the output of the command, byte by byte as it was printed."""
+    """Write a piece of the output of the job's command to stdout or stderr, byte for byte."""
     data = text.encode(errors="surrogateescape")
     while data:
         data = data[os.write(2 if stream == "stderr" else 1, data) :]
 
 
 def main() -> None:
-    """Run the request on standard input, in a child process for which the caller does not wait."""
+    """Read the description of a job and run the job in a forked child process. This process returns at once, so that
+    the caller need not wait.
+    """
     request = json.load(sys.stdin)
     os.close(0)
     folder = Path(request["folder"])
+    # The parent records the process id of the child and returns; the child runs the command.
     child = os.fork()
     if child:
         write_json(folder / STARTED, {**request["job"], "pid": child, "began": start_time(child)})

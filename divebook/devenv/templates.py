@@ -1,4 +1,6 @@
-"""Templates of environments, built in or of the user: schema, inheritance, limits, and the files below a root."""
+"""Templates of development environments (their schema, inheritance, placeholders and limits), and the settings and file
+layout of a root folder.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from divebook.text.redaction import shared
 
 
 class Templates:
-    """The templates of a root.
+    """All templates of environments that can be used in a root folder: the built-in ones, and the user's own files.
 
     Parameters
     ----------
@@ -46,7 +48,9 @@ class Templates:
         self.folder = folder
 
     def read(self, name: str) -> Configuration:
-        """Return a template as its file states it; raises `TemplateNotFoundError`."""
+        """Return the content of one template, not merged with the templates that it extends. Raise
+        `TemplateNotFoundError` if there is none of this name.
+        """
         return {**read_configuration(self._require(name), name), "name": name}
 
     def _require(self, name: str) -> Path:
@@ -57,18 +61,23 @@ class Templates:
         return path
 
     def resolved(self, name: str) -> tuple[Configuration, list[str]]:
-        """Return a template merged with its parents, and their names; raises `DevEnvError` if the result is invalid."""
+        """Return a template merged with the templates that it extends, and the names of these. Raise `DevEnvError` if
+        the result is invalid.
+        """
         configuration, inherits = resolved(name, self.read)
         check(configuration, name)
         return configuration, inherits
 
     def summaries(self, category: str | None = None) -> list[dict[str, Any]]:
-        """Return a summary of each template, sorted by name. An invalid template has ``error`` with the reason."""
+        """Return a summary of each template, sorted by name. For an invalid template, the key ``error`` has the
+        reason.
+        """
         summaries = [self._summary(name, path) for name, path in sorted(self._paths().items())]
         return [template for template in summaries if category in (None, template["category"])]
 
     def create(self, name: str, text: str, *, force: bool = False, allow_secrets: bool = False) -> str | None:
-        """Store a template of the user; raises `DevEnvError` if it is invalid or its name exists.
+        """Store a new template of the user, given as JSON text. Raise `DevEnvError` if it is invalid or its name is in
+        use.
 
         A template with a secret is refused unless `allow_secrets`, because templates are files that people share.
         Returns the name in the text, if it differs from `name`.
@@ -77,6 +86,7 @@ class Templates:
         if name in _built_in():
             raise EnvironmentDeniedError(f"the template {name!r} is built in: choose another name, and extend it")
         path = self._path(name) or self.folder / f"{name}.json"
+        # File systems may be case-insensitive, so two templates must not differ in case only.
         names = [existing for existing in self._paths() if existing.lower() == name.lower()]
         if names and not (force and path.is_file()):
             raise DevEnvError(f"there is a template {names[0]!r}: choose another name, or replace it with --force")
@@ -93,14 +103,16 @@ class Templates:
         return name_in_text if name_in_text != name else None
 
     def require_valid(self, name: str, text: str) -> Configuration:
-        """Parse a text as the template `name` and return it; raises `DevEnvError` if it is invalid."""
+        """Parse the JSON text of the template `name` and return the template. Raise `DevEnvError` if it is invalid,
+        also together with the templates that it extends.
+        """
         template = {**parsed(text, name), "name": name}
         configuration, _ = resolved(name, lambda parent: template if parent == name else self.read(parent))
         check(configuration, name)
         return template
 
     def delete(self, name: str) -> None:
-        """Delete a template of the user. Environments created from it stay unchanged."""
+        """Delete a user's template. Environments that were created from it stay unchanged."""
         path = self._require(name)
         if name in _built_in():
             raise EnvironmentDeniedError(f"the template {name!r} is built in: it cannot be deleted")
@@ -128,7 +140,9 @@ class Templates:
         }
 
     def _category(self, name: str, path: Path) -> str:
-        """Return the subfolder of a template, or the part of its name before the first hyphen."""
+        """Return the category of a template that does not name one: its subfolder, or its name up to the first
+        hyphen.
+        """
         is_below = path.is_relative_to(self.folder) and path.parent != self.folder
         return path.relative_to(self.folder).parts[0] if is_below else name.partition("-")[0]
 
@@ -139,16 +153,20 @@ class Templates:
         return {**{path.stem: path for path in self.folder.rglob("*.json")}, **_built_in()}
 
 
-def _secret_in(value: Any, place: tuple[str, ...] = ()) -> str | None:
-    """Return the place of the first text that looks like a secret; None if there is none."""
+def _secret_in(value: Any, key_path: tuple[str, ...] = ()) -> str | None:
+    """Return the key, such as ``docker.env.TOKEN``, of the first value in a template that looks like a secret. Return
+    None if no value does.
+    """
     if isinstance(value, dict | list):
         items = value.items() if isinstance(value, dict) else enumerate(value)
-        places = (_secret_in(part, (*place, str(key))) for key, part in items)
-        return next((path for path in places if path is not None), None)
+        key_paths = (_secret_in(part, (*key_path, str(key))) for key, part in items)
+        return next((path for path in key_paths if path is not None), None)
+    # A value with a placeholder is not a secret itself.
     if not isinstance(value, str) or not value or "${" in value:
         return None
-    is_suspicious = ("env" in place and looks_secret(place[-1])) or shared().text(value) != value
-    return ".".join(place) if is_suspicious else None
+    # The name of a variable, or a value that the redaction of logs recognizes.
+    is_suspicious = ("env" in key_path and looks_secret(key_path[-1])) or shared().text(value) != value
+    return ".".join(key_path) if is_suspicious else None
 
 
 def _built_in() -> dict[str, Path]:
@@ -159,43 +177,47 @@ def _built_in() -> dict[str, Path]:
 # --- names in configurations, such as ``${HOME}`` ---
 
 
-_NAMED = re.compile(r"\$(?:\$|\{([^}]*)\})")
-_DEFERRED = re.compile(r"\$\{(secret|env):([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLACEHOLDER = re.compile(r"\$(?:\$|\{([^}]*)\})")
+_LATE_PLACEHOLDER = re.compile(r"\$\{(secret|env):([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-def filled(value: Any, names: Mapping[str, str], *, place: tuple[str, ...] = ()) -> Any:
-    """Return a configuration with ``${PWD}`` and similar names filled in; raises `DevEnvError` for an unknown name.
+def filled(value: Any, names: Mapping[str, str], *, key_path: tuple[str, ...] = ()) -> Any:
+    """Return a configuration with its placeholders, such as ``${PWD}``, replaced by the values in `names`. Raise
+    `DevEnvError` for an unknown placeholder.
 
     ``${secret:NAME}`` and ``${env:NAME}`` stay: they are resolved when a command runs, and are never stored. The
     commands of ``init`` stay too, since they are text for a shell.
     """
     if isinstance(value, dict):
-        return {key: filled(item, names, place=(*place, key)) for key, item in value.items()}
-    if place[-1:] == ("init",) or not isinstance(value, list | str):
+        return {key: filled(item, names, key_path=(*key_path, key)) for key, item in value.items()}
+    if key_path[-1:] == ("init",) or not isinstance(value, list | str):
         return value
     if isinstance(value, list):
-        return [filled(item, names, place=(*place, str(index))) for index, item in enumerate(value)]
+        return [filled(item, names, key_path=(*key_path, str(index))) for index, item in enumerate(value)]
 
     def value_of(match: re.Match[str]) -> str:
-        if match.group() == "$$" or _DEFERRED.fullmatch(match.group()):
+        if match.group() == "$$" or _LATE_PLACEHOLDER.fullmatch(match.group()):
             return match.group()  # `at_start` turns two dollars into one, as the last step
         if match[1] not in names:
             allowed = ", ".join(f"${{{name}}}" for name in (*sorted(names), "env:NAME", "secret:NAME"))
             raise DevEnvError(
-                f"{'.'.join(place)}: ${{{match[1]}}} is not known; known are {allowed}, and $$ for a dollar"
+                f"{'.'.join(key_path)}: ${{{match[1]}}} is unknown; known are {allowed}, and $$ for a dollar sign"
             )
         return names[match[1]].replace("$", "$$")
 
-    return _NAMED.sub(value_of, value)
+    return _PLACEHOLDER.sub(value_of, value)
 
 
 def is_secret(text: str) -> bool:
-    """Return whether a text contains a secret, ``${secret:NAME}``."""
-    return any(match[1] == "secret" for match in _DEFERRED.finditer(text))
+    """Return True if a text of a configuration contains the placeholder of a secret, ``${secret:NAME}``."""
+    return any(match[1] == "secret" for match in _LATE_PLACEHOLDER.finditer(text))
 
 
 def at_start(text: str, secrets: Path) -> str:
-    """Return a configured text as a command gets it; raises `DevEnvError` for a missing variable or secret.
+    """Return a text of a configuration with ``${secret:NAME}``, ``${env:NAME}`` and ``$$`` replaced. Called just before
+    a command starts, so that the values are never stored.
+
+    Raises `DevEnvError` for a missing variable or secret.
 
     Parameters
     ----------
@@ -207,7 +229,7 @@ def at_start(text: str, secrets: Path) -> str:
     def value_of(match: re.Match[str]) -> str:
         if match.group() == "$$":
             return "$"
-        deferred = _DEFERRED.fullmatch(match.group())
+        deferred = _LATE_PLACEHOLDER.fullmatch(match.group())
         if deferred is None:  # it was filled in when the environment was made
             return match.group()
         file = secrets / deferred[2]
@@ -219,20 +241,22 @@ def at_start(text: str, secrets: Path) -> str:
             raise DevEnvError(f"{match.group()}: {error}{advice}") from error
         return value
 
-    return _NAMED.sub(value_of, text)
+    return _PLACEHOLDER.sub(value_of, text)
 
 
 # --- schema ---
 
 
 Configuration = dict[str, Any]
-"""A template as its file states it, or merged with the templates that it extends."""
+"""Parsed JSON object of a template, alone or merged with the templates that it extends."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def checked_name(name: str, subject: str) -> str:
-    """Return a name that is safe as a file name; raises `DevEnvError` for another."""
+    """Return `name` if it is safe as the name of a file. Otherwise raise `DevEnvError`, which calls it the name of a
+    `subject`.
+    """
     if _NAME.fullmatch(name) is None or ".." in name:
         raise DevEnvError(
             f"the {subject} name {name!r} is not allowed: use 1 to 63 letters, digits, dots, underscores and hyphens, "
@@ -250,7 +274,9 @@ def _validator() -> Any:
 
 
 def check(configuration: Configuration, name: str) -> None:
-    """Check a configuration after inheritance; raises `DevEnvError` with all problems and their places."""
+    """Validate a configuration, merged from its templates, against the JSON schema. Raise `DevEnvError` with all
+    problems if it is invalid.
+    """
     errors = sorted(_validator().iter_errors(configuration), key=lambda error: [str(part) for part in error.path])
     if errors:
         text = "\n".join(f"  {_place(error)}: {error.message}{_hint(error)}" for error in errors)
@@ -262,7 +288,9 @@ def _place(error: Any) -> str:
 
 
 def _hint(error: Any) -> str:
-    """Return a suggestion for each unknown key that is close to a known one."""
+    """Return a text "did you mean ..." for each unknown key in a validation error that is similar to an allowed key.
+    Return an empty string if there is none.
+    """
     if error.validator != "additionalProperties" or not isinstance(error.schema.get("properties"), dict):
         return ""
     allowed = error.schema["properties"]
@@ -271,7 +299,7 @@ def _hint(error: Any) -> str:
 
 
 def read_configuration(path: Path, name: str) -> Configuration:
-    """Return the configuration of a file; raises `DevEnvError` if it cannot be read, and as `parsed`."""
+    """Read a template from a JSON file and return it. Raise `DevEnvError` if the file cannot be read or parsed."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -280,11 +308,13 @@ def read_configuration(path: Path, name: str) -> Configuration:
 
 
 def parsed(text: str, name: str) -> Configuration:
-    """Parse a configuration; raises `DevEnvError` with line and column if the text is not a JSON object."""
+    """Parse the JSON text of a template and return the template. Raise `DevEnvError` with line and column if it is not
+    a JSON object.
+    """
     try:
         configuration = json.loads(text.removeprefix("\ufeff"))
     except RecursionError as error:
-        raise DevEnvError(f"the template {name!r} has lists or objects nested too deeply: write it flatter") from error
+        raise DevEnvError(f"the template {name!r} has lists or objects nested too deeply: use fewer levels") from error
     except json.JSONDecodeError as error:
         raise DevEnvError(
             f"the template {name!r} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
@@ -298,17 +328,19 @@ def parsed(text: str, name: str) -> Configuration:
 
 
 DEEPEST = 10
-"""Most templates in one chain."""
+"""Maximum length of a chain of templates that extend each other."""
 
-_OWN = ("name", "description", "category", "version", "extends")
+_NOT_INHERITED = ("name", "description", "category", "version", "extends")
 _TOOLS = ("editors", "languages", "testing", "debugging")
 
 
 def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configuration, list[str]]:
-    """Return a template merged with all that it extends, and the names of these, nearest first.
+    """Merge a template with the template that it extends, with the template which that one extends, and so on.
 
-    Raises `DevEnvError` for a cycle or a chain that is too long. Errors of `find` for a missing template pass through.
+    Returns the merged configuration and the names of the parents, nearest first. Raises `DevEnvError` for a cycle or a
+    chain that is too long. Errors of `find` for a missing template pass through.
     """
+    # Follow the parents upwards, then merge downwards, so that the nearest template decides last.
     chain = [find(name)]
     names = [name]
     parent = chain[0].get("extends")
@@ -329,38 +361,39 @@ def resolved(name: str, find: Callable[[str], Configuration]) -> tuple[Configura
 
 
 def merged(parent: Configuration, child: Configuration) -> Configuration:
-    """Merge a template into its parent. The caller checks the result against the schema.
+    """Merge a template (`child`) into the template that it extends (`parent`). Return the result, which the caller must
+    validate.
 
     Objects are merged key by key, other values replaced. ``{"$replace": value}`` replaces an object as a whole. Lists:
     commands of ``init`` are appended; ports, volumes, packages, tags and tools are united by a key, so that the child's
     item replaces the parent's with the same container port, path or project; other lists are replaced. A variable with
     the value null is removed.
     """
-    inherited = {key: value for key, value in parent.items() if key not in _OWN}
+    inherited = {key: value for key, value in parent.items() if key not in _NOT_INHERITED}
     return _mapping(inherited, child, ())
 
 
-def _mapping(parent: Mapping[str, Any], child: Mapping[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+def _mapping(parent: Mapping[str, Any], child: Mapping[str, Any], key_path: tuple[str, ...]) -> dict[str, Any]:
     result = dict(parent)
     for key, value in child.items():
-        result[key] = _value(result.get(key), value, (*place, key))
-    if place[-1:] == ("env",):  # null takes away what was inherited
+        result[key] = _value(result.get(key), value, (*key_path, key))
+    if key_path[-1:] == ("env",):  # null takes away what was inherited
         return {key: value for key, value in result.items() if value is not None}
     return result
 
 
-def _value(parent: Any, child: Any, place: tuple[str, ...]) -> Any:
+def _value(parent: Any, child: Any, key_path: tuple[str, ...]) -> Any:
     # Mappings are merged by key, unless the child replaces them explicitly. Other values of the child win, except
     # lists: `init` is appended to the parent's, and lists whose items have keys are merged by key.
     if isinstance(child, Mapping):
         if set(child) == {"$replace"}:
             return child["$replace"]
-        return _mapping(parent if isinstance(parent, Mapping) else {}, child, place)
+        return _mapping(parent if isinstance(parent, Mapping) else {}, child, key_path)
     if not isinstance(child, list) or not isinstance(parent, list):
         return child
-    if place[-1] == "init":
+    if key_path[-1] == "init":
         return [*parent, *child]
-    key = _key_of(place)
+    key = _key_of(key_path)
     if key is None:
         return child
     items = {key(item): item for item in parent}
@@ -368,27 +401,29 @@ def _value(parent: Any, child: Any, place: tuple[str, ...]) -> Any:
     return list(items.values())
 
 
-def _key_of(place: tuple[str, ...]) -> Callable[[Any], Hashable] | None:
-    """Return the function that identifies items of a list; None if the child's list replaces the parent's."""
-    if place == ("tags",) or (place[0] == "tools" and place[-1] in _TOOLS):
+def _key_of(key_path: tuple[str, ...]) -> Callable[[Any], Hashable] | None:
+    """Return a function that computes the key by which items of a list in a template and of the same list in its parent
+    are matched. Return None if the child's list replaces the parent's.
+    """
+    if key_path == ("tags",) or (key_path[0] == "tools" and key_path[-1] in _TOOLS):
         return str
-    return {"ports": _port, "volumes": _target, "packages": _project}.get(place[-1])
+    return {"ports": _port, "volumes": _target, "packages": _project}.get(key_path[-1])
 
 
 def _port(text: Any) -> tuple[str, str]:
-    """Return the container's port and protocol of ``127.0.0.1:8080:80/tcp``."""
+    """Return the port in the container and its protocol for a configured port such as ``127.0.0.1:8080:80/tcp``."""
     ports, _, protocol = str(text).partition("/")
     return ports.rpartition(":")[2], protocol or "tcp"
 
 
 def _target(text: Any) -> str:
-    """Return the container's path of ``source:target:ro``."""
+    """Return the path in the container for a configured volume such as ``source:target:ro``."""
     parts = re.sub(r":(ro|rw)$", "", str(text)).rpartition(":")
     return parts[2].rstrip("/") or "/"
 
 
 def _project(text: Any) -> str:
-    """Return the normalised project name of a requirement."""
+    """Return the normalized project name of a Python requirement such as ``Foo_Bar>=1``."""
     name = re.match(r"[A-Za-z0-9._-]+", str(text).strip())
     return re.sub(r"[-_.]+", "-", name.group()).lower() if name else str(text)
 
@@ -409,10 +444,11 @@ _POWERS = {"b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def profile_of(name: str, folder: Path) -> Mapping[str, Any]:
-    """Return a resource profile: a file in the folder, or a built-in one.
+    """Return the resource profile (a named set of limits) called `name`, from a file in `folder` or else a built-in
+    one.
 
-    It has ``resource_limits``, and optionally ``pids`` (most processes in a container) and ``timeout`` (most seconds of
-    a command). Raises `DevEnvError` if the profile is missing or invalid.
+    A profile has ``resource_limits``, and optionally ``pids`` (maximum number of processes in a container) and
+    ``timeout`` (time limit of a command in seconds). Raises `DevEnvError` if the profile is missing or invalid.
     """
     path = folder / f"{checked_name(name, 'profile')}.json"
     if path.is_file():
@@ -423,25 +459,28 @@ def profile_of(name: str, folder: Path) -> Mapping[str, Any]:
 
 
 def profile_names(folder: Path) -> list[str]:
-    """Return the names of all profiles, sorted."""
+    """Return the names of all resource profiles, the user's and the built-in ones, sorted."""
     return sorted({*_BUILT_IN, *(path.stem for path in folder.glob("*.json"))})
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    """Read a profile; raises `DevEnvError` if the file is invalid."""
+    """Read a resource profile (a named set of limits) from a file and return it. Raise `DevEnvError` if the file is
+    invalid.
+    """
     try:
         settings = json.loads(path.read_text("utf-8"))
         limits = {str(key): str(value) for key, value in settings["resource_limits"].items()}
         unknown = {*(set(limits) - set(_LIMITS)), *(set(settings) - {"name", "description", "resource_limits", *_MORE})}
         if unknown:
             raise ValueError(f"unknown keys {', '.join(sorted(unknown))}")  # noqa: TRY301 - told below with the file
+        # Parsed here only to report wrong limits with the name of the file. The texts are kept.
         for key, text in limits.items():
             _require_some(key, float(text) if key == "cpu" else size_in_bytes(text))
         more = {key: _require_some(key, float(settings[key])) for key in _MORE if key in settings}
         return {"resource_limits": limits, **more}  # noqa: TRY300 - what is read is returned
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise DevEnvError(
-            f"{path} is no profile: it needs an object 'resource_limits' of cpu, memory and disk ({error})"
+            f"{path} is not a resource profile: it needs an object 'resource_limits' of cpu, memory and disk ({error})"
         ) from error
 
 
@@ -452,7 +491,11 @@ def _require_some(key: str, number: float) -> float:
 
 
 def limited(configuration: Configuration, profile: Mapping[str, Any], *, is_named: bool) -> Configuration:
-    """Return a configuration with the limits of a profile. A named profile overrides the template; others fill gaps."""
+    """Return a copy of an environment's configuration to which the limits of a resource profile (a named set of limits)
+    are added.
+
+    With `is_named` the profile overrides the template; otherwise it only sets missing limits.
+    """
     template_limits = configuration.get("resource_limits", {})
     limits = profile["resource_limits"]
     defaults = _BUILT_IN[DEFAULT]["resource_limits"]
@@ -462,12 +505,12 @@ def limited(configuration: Configuration, profile: Mapping[str, Any], *, is_name
 
 
 def more_limits(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits that only a profile has: ``pids`` and ``timeout``."""
+    """Return the limits ``pids`` and ``timeout`` of a resource profile. Templates cannot set these two limits."""
     return {key: profile[key] for key in _MORE if key in profile}
 
 
 def size_in_bytes(text: str) -> int:
-    """Return the bytes of a size such as ``256m``. Letters stand for powers of 1024; no letter means bytes."""
+    """Convert a size such as ``256m`` to bytes. The letters b, k, m, g, t are powers of 1024; the default is bytes."""
     letter = text[-1].lower()
     number, power = (text[:-1], _POWERS[letter]) if letter in _POWERS else (text, 0)
     return int(float(number) * 1024**power)
@@ -476,8 +519,8 @@ def size_in_bytes(text: str) -> int:
 # --- settings of a root ---
 
 
-_SUMMED: Mapping[str, Callable[[str], float]] = {"cpu": float, "memory": size_in_bytes, "disk": size_in_bytes}
-_COUNTED = "environments"
+_AMOUNT_PARSERS: Mapping[str, Callable[[str], float]] = {"cpu": float, "memory": size_in_bytes, "disk": size_in_bytes}
+_ENVIRONMENT_COUNT = "environments"
 
 
 def _is_quota(quota: object) -> bool:
@@ -486,7 +529,7 @@ def _is_quota(quota: object) -> bool:
 
 def _is_amount(name: str, amount: str) -> bool:
     try:
-        return (int if name == _COUNTED else _SUMMED[name])(amount) >= 0
+        return (int if name == _ENVIRONMENT_COUNT else _AMOUNT_PARSERS[name])(amount) >= 0
     except (KeyError, ValueError, IndexError):
         return False
 
@@ -501,29 +544,33 @@ _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "checkpoints": (lambda value: type(value) is int and value > 0, "a number above 0"),
     "quotas": (
         lambda value: isinstance(value, dict) and all(map(_is_quota, value.values())),
-        "by tenant an object of environments, cpu, memory and disk",
+        "an object with environments, cpu, memory and disk for each tenant",
     ),
 }
 
 
 @dataclass(frozen=True)
 class RootSettings:
-    """The settings of a root, from ``config/dev_env/settings.json``."""
+    """Settings that apply to all environments and tenants of a root folder, from the file
+    ``config/dev_env/settings.json``.
+    """
 
     hide_foreign: bool = False
-    """True if environments of other tenants are reported as not found."""
+    """True if the environments of other tenants are reported as missing, and not as forbidden."""
     owner_only: bool = False
-    """True if only its owner may use an environment."""
+    """True if each environment can be used by its owner only."""
     operators: tuple[str, ...] = ()
-    """Owners who may list the environments of all tenants."""
+    """Names of the owners who may list the environments of all tenants."""
     checkpoints: int = 10
-    """Number of checkpoints of an environment; older ones are deleted."""
+    """Maximum number of checkpoints per environment. Older checkpoints are deleted."""
     quotas: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Totals for all environments of a tenant: environments, cpu, memory, disk."""
+    """Limits of the totals over all environments of a tenant, by tenant: environments, cpu, memory, disk."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the settings from a file, which may be missing; raises `DevEnvError` for an invalid one."""
+        """Read the settings of a root folder from a file. Return the defaults if the file is missing; raise
+        `DevEnvError` if it is invalid.
+        """
         if not path.exists():
             return cls()
         try:
@@ -540,12 +587,17 @@ class RootSettings:
         return cls(**settings)
 
     def require_quota(self, tenant: str, limits: Mapping[str, str], environments: Iterable[Mapping[str, str]]) -> None:
-        """Raise `LimitExceededError` if one more environment, besides `environments`, exceeds the tenant's quota."""
+        """Raise `LimitExceededError` if a new environment with these limits would exceed the quota of its tenant.
+
+        `environments` are the limits of the existing environments.
+        """
         quota = self.quotas.get(tenant, {})
         existing = list(environments)
-        if _COUNTED in quota and len(existing) >= int(quota[_COUNTED]):
-            raise LimitExceededError(f"the tenant {tenant!r} may have {quota[_COUNTED]} environments: destroy one")
-        for name, number in _SUMMED.items():
+        if _ENVIRONMENT_COUNT in quota and len(existing) >= int(quota[_ENVIRONMENT_COUNT]):
+            raise LimitExceededError(
+                f"the tenant {tenant!r} may have {quota[_ENVIRONMENT_COUNT]} environments: destroy one"
+            )
+        for name, number in _AMOUNT_PARSERS.items():
             if name not in quota:
                 continue
             total = sum(number(each[name]) for each in (*existing, limits) if name in each)
@@ -557,7 +609,9 @@ class RootSettings:
 
 
 def require_host(limits: Mapping[str, str], root: Path) -> None:
-    """Raise `LimitExceededError` if a limit is more than this machine has."""
+    """Raise `LimitExceededError` if a resource limit (CPU, memory or disk) is 0 or is higher than the capacity of this
+    machine.
+    """
     import os
     import shutil
 
@@ -569,10 +623,12 @@ def require_host(limits: Mapping[str, str], root: Path) -> None:
         "disk": shutil.disk_usage(root).total,
     }
     for name, limit in limits.items():
-        if not _SUMMED[name](limit) > 0:  # an engine takes 0 for no limit
-            raise LimitExceededError(f"{name} {limit} is no limit: ask for more than 0")
-        if _SUMMED[name](limit) > capacity[name]:
-            raise LimitExceededError(f"{name} {limit} is more than this machine has ({capacity[name]:,}): ask for less")
+        if not _AMOUNT_PARSERS[name](limit) > 0:  # an engine takes 0 for no limit
+            raise LimitExceededError(f"{name} {limit} is not a limit: it must be above 0")
+        if _AMOUNT_PARSERS[name](limit) > capacity[name]:
+            raise LimitExceededError(
+                f"{name} {limit} is more than this machine has ({capacity[name]:,}): lower the limit"
+            )
 
 
 # --- retries of network errors ---
@@ -581,37 +637,50 @@ def require_host(limits: Mapping[str, str], root: Path) -> None:
 T = TypeVar("T")
 ATTEMPTS = 3
 FIRST = 0.5
-"""Seconds before the second attempt; each later delay is twice as long."""
-_PASSING = ("connection", "timed out", "timeout", "temporary failure", "name resolution", "network is unreachable")
-_LASTING = (FileNotFoundError, PermissionError)
+"""Seconds before the second attempt. The pause doubles with each further attempt."""
+_TEMPORARY_SIGNS = (
+    "connection",
+    "timed out",
+    "timeout",
+    "temporary failure",
+    "name resolution",
+    "network is unreachable",
+)
+_PERMANENT_CAUSES = (FileNotFoundError, PermissionError)
 
 
-def is_passing(error: DivebookError) -> bool:
-    """Return whether a retry may help. It does not if the engine, or the image or package does not exist."""
+def is_temporary(error: DivebookError) -> bool:
+    """Return True if the same operation may succeed after this error if it is tried again, for example after a network
+    error.
+    """
     if isinstance(error, EngineUnavailableError):
-        return not isinstance(error.__cause__, _LASTING)
+        return not isinstance(error.__cause__, _PERMANENT_CAUSES)
     if isinstance(error, ShellExecutionError | ContainerError):
-        return any(sign in str(error).lower() for sign in _PASSING)
+        return any(sign in str(error).lower() for sign in _TEMPORARY_SIGNS)
     return False
 
 
 @dataclass
 class Retrying:
-    """Retries of a call after errors that may pass, with a growing random delay."""
+    """Policy that calls a function again after temporary errors. The pauses between the calls are random and become
+    longer.
+    """
 
     notify: Callable[[str], None] = lambda _: None
-    """Callback with the reason of each retry."""
+    """Callback that gets a message before each retry."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `work`; raises the error of its last attempt."""
+        """Call `work` until it succeeds, at most `ATTEMPTS` times, and return its result. Raise the last error, or at
+        once an error that is not temporary.
+        """
         wait = FIRST
         for attempt in range(1, ATTEMPTS):
             try:
                 return await work()
             except DivebookError as error:
-                if not is_passing(error):
+                if not is_temporary(error):
                     raise
                 self.notify(f"attempt {attempt} of {ATTEMPTS} failed: {error}")
             await self.sleep(wait * (0.5 + self.chance()))  # random, so that waiting processes spread out
@@ -624,69 +693,70 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Paths of files and folders below a root."""
+    """Paths of all files and folders that development environments use below a root folder."""
 
     root: Path
 
     @property
     def environments(self) -> Path:
-        """The folder of all environments."""
+        """Folder with a subfolder for each environment."""
         return self.root / ".dev_env_state"
 
     @property
     def templates(self) -> Path:
-        """Folder of the user's templates."""
+        """Folder with the user's templates."""
         return self.root / "config" / "dev_env" / "templates"
 
     @property
     def profiles(self) -> Path:
-        """Folder of the user's resource profiles."""
+        """Folder with the user's resource profiles."""
         return self.root / "config" / "dev_env" / "resources"
 
     @property
     def secrets(self) -> Path:
-        """The folder with a file for each secret."""
+        """Folder with one file for each secret."""
         return self.root / "config" / "dev_env" / "secrets"
 
     @property
     def settings(self) -> Path:
-        """Settings for all tenants of the root."""
+        """File with the settings for all tenants."""
         return self.root / "config" / "dev_env" / "settings.json"
 
     @property
     def locks(self) -> Path:
-        """Folder with a lock for each name.
+        """Folder with a lock file for each environment name.
 
-        It lies apart from the environments, which may be removed while one waits.
+        It is not in the folder of the environment, which may be removed while a process waits for the lock.
         """
         return self.environments / ".locks"
 
     @property
     def log(self) -> Path:
-        """The log of all commands."""
+        """Log file of all operations, for people."""
         return self.root / "logs" / "dev_env.log"
 
     @property
     def events(self) -> Path:
-        """Log of operations, one JSON object per line."""
+        """Log file of all operations with one JSON object per line, for programs."""
         return self.root / "logs" / "events.jsonl"
 
     @property
-    def kept(self) -> Path:
-        """Folder of checkpoints of destroyed environments, by tenant and name."""
+    def destroyed_checkpoints(self) -> Path:
+        """Folder with the checkpoints of destroyed environments, by tenant and name."""
         return self.environments / ".kept"
 
     def make(self) -> None:
-        """Create the folders."""
+        """Create all folders of the layout that do not exist yet."""
         for folder in (self.environments, self.templates, self.profiles, self.secrets, self.log.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def require_own(self) -> None:
-        """Raise `EnvironmentDeniedError` if other users can change the recorded environments."""
+        """Raise `EnvironmentDeniedError` if another user of this machine could change the files of environments."""
         try:
             status = self.environments.stat()
         except FileNotFoundError:
             return
+        # Another user who can write there could make divebook remove folders or run commands.
         if status.st_uid != os.getuid() or status.st_mode & stat.S_IWOTH:
             reason = "belongs to another user" if status.st_uid != os.getuid() else "can be changed by every user"
             raise EnvironmentDeniedError(
@@ -694,12 +764,14 @@ class Layout:
             )
 
     def environment(self, name: str) -> Path:
-        """Return the folder of an environment; raises `DevEnvError` for an invalid name."""
+        """Return the folder of the environment with this name, which need not exist. Raise `DevEnvError` for an invalid
+        name.
+        """
         return self.environments / checked_name(name, "environment")
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a JSON file that only its owner can read. It is replaced at once, so that readers never see half a file."""
+    """Write a JSON file that only its owner can read. The file is replaced atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Upkeep: removal of expired and orphaned environments (``gc``), and checks of this machine (``doctor``)."""
+"""Maintenance of environments: removal of unused ones (``gc``), and checks of this machine (``doctor``)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from divebook.devenv.isolation import State, available_pythons
 from divebook.devenv.templates import Layout
 from divebook.errors import ContainerError, DevEnvError, EngineUnavailableError, EnvironmentDeniedError
 from divebook.text.format import size
-from divebook.workspace.docker.engine import KeepingEngine, engine_url
+from divebook.workspace.docker.engine import PersistentEngine, engine_url
 
 # --- removal of unused environments (``gc``) ---
 
 
 class CleanupResult(NamedTuple):
-    """An environment, or a part of one, that was removed or stopped."""
+    """An environment, container, image or network that a cleanup has removed or stopped, with the reason."""
 
     kind: str
-    """environment, container, image or network."""
+    """One of ``environment``, ``container``, ``image`` and ``network``."""
     name: str
     reason: str
-    """half made (or half removed), expired, idle or left behind."""
+    """One of ``half made`` (creation or removal was interrupted), ``expired``, ``idle`` and ``left behind``."""
     done: str
-    """removed or stopped."""
+    """Either ``removed`` or ``stopped``."""
 
 
 @dataclass(frozen=True)
 class Cleanup:
-    """One cleanup of the environments of a tenant.
+    """One cleanup of all environments of a tenant, and of their containers, images and networks.
 
     Removed are unfinished and expired environments, and containers, images and networks without an environment. Idle
     environments are stopped. An environment that another process has locked is skipped.
@@ -44,17 +44,17 @@ class Cleanup:
 
     environments: Environments
     idle: float | None
-    """Seconds without a command after which one is stopped; None for never."""
+    """Seconds without a command after which an environment is stopped; None to stop none."""
     is_dry: bool
-    """True to report only, without a change."""
+    """True to report only, without removing or stopping anything."""
 
     async def run(self) -> AsyncIterator[CleanupResult]:
-        """Remove unused environments and resources of the engine; yield each."""
+        """Remove or stop everything of the tenant that is unused. Yield a result for each removed or stopped object."""
         async for result in self._environments():
             yield result
         if not self.is_dry:
             self.environments.tidy()
-        engine = KeepingEngine()
+        engine = PersistentEngine()
         try:
             async for result in self._of_engine(engine):
                 yield result
@@ -67,6 +67,7 @@ class Cleanup:
         for folder in self.environments.folders():
             if self.environments.state(folder)["tenant"] != self.environments.tenant:
                 continue
+            # No waiting for the lock: an environment that is in use is not idle, and its creation is not unfinished.
             with suppress(DevEnvError):  # another process works on it
                 async with self.environments.lock(folder.name, wait=0):
                     state = self.environments.state(folder)
@@ -74,6 +75,7 @@ class Cleanup:
                     if reason is None:
                         continue
                     done = "stopped" if reason == "idle" else "removed"
+                    # Idle environments are only stopped: the next command starts them again.
                     if not self.is_dry and reason == "idle":
                         await self.environments.isolation(folder, state).stop()
                         self.environments.write(folder, {**state, "status": STOPPED})
@@ -82,7 +84,8 @@ class Cleanup:
                     yield CleanupResult("environment", folder.name, reason, done)
 
     async def _reason(self, state: State, name: str) -> str | None:
-        """Return why an environment is removed or stopped; None if it stays."""
+        """Return the reason why an environment must be removed or stopped. Return None if it must be kept as it is."""
+        # The order matters: an unfinished environment has no complete state that the later checks could read.
         now = datetime.fromisoformat(self.environments.now())
         if state.get("phase") in UNFINISHED or not (self.environments.layout.environment(name) / "state.json").exists():
             return "half made"
@@ -97,8 +100,10 @@ class Cleanup:
 
     # --- what is left in the engine --------------------------------------------------------------------------------
 
-    async def _of_engine(self, engine: KeepingEngine) -> AsyncIterator[CleanupResult]:
-        """Remove the containers, images and networks of this root and tenant whose environment is gone."""
+    async def _of_engine(self, engine: PersistentEngine) -> AsyncIterator[CleanupResult]:
+        """Remove the containers, images and networks of the tenant whose environment no longer exists. Yield a result
+        for each.
+        """
         labels = {f"{LABEL}.root": str(self.environments.layout.root), f"{LABEL}.tenant": self.environments.tenant}
         # The engine is listed before the environments. A container that is created between the two already has the
         # record of its environment, and so is not removed by mistake.
@@ -111,13 +116,14 @@ class Cleanup:
                 if not self.is_dry:
                     await engine.remove(container)
                 yield CleanupResult("container", container[:12], "left behind", "removed")
-        images_of_checkpoints = self._kept_images()
+        images_of_checkpoints = self._checkpoint_images()
         for image, labels_of in images.items():
             if labels_of.get(f"{LABEL}.id") not in ids and image.removeprefix("sha256:") not in images_of_checkpoints:
                 if not self.is_dry:
                     with suppress(ContainerError):
                         await engine.remove_image(image)
                 yield CleanupResult("image", image[:19], "left behind", "removed")
+        # The network is shared by all containers of the tenant.
         if any(state.get("isolation_type", "docker") == "docker" for state in states):
             return
         for network in await engine.labelled_networks(labels):
@@ -125,10 +131,12 @@ class Cleanup:
                 await engine.remove_network(network)
             yield CleanupResult("network", network, "left behind", "removed")
 
-    def _kept_images(self) -> set[str]:
-        """Return the digests of images of all checkpoints, including those of destroyed environments."""
+    def _checkpoint_images(self) -> set[str]:
+        """Return the digests of the images in all checkpoints of the tenants. Checkpoints kept from destroyed
+        environments are included.
+        """
         existing = [folder / "checkpoints" for folder in self.environments.folders()]
-        folders = [*existing, *self.environments.layout.kept.glob("*/*")]
+        folders = [*existing, *self.environments.layout.destroyed_checkpoints.glob("*/*")]
         checkpoints = [manifest for folder in folders for manifest in EnvironmentCheckpoints(folder).manifests()]
         artefacts = (artefact for checkpoint in checkpoints for artefact in checkpoint["artefacts"])
         return {artefact["sha256"] for artefact in artefacts if artefact["kind"] == IMAGE}
@@ -137,12 +145,13 @@ class Cleanup:
 # --- checks of this machine (``doctor``) ---
 
 
-_ROOM = 1 << 30
-"""Bytes of free space below which a disk counts as full."""
+_MIN_FREE_SPACE = 1 << 30
+"""Free disk space in bytes below which the check of the disk fails."""
 
 
 async def check_machine(layout: Layout) -> list[dict[str, Any]]:
-    """Check what environments need: a private root, disk space, a container engine, Pythons.
+    """Check whether this machine meets the requirements of environments: a private root folder, disk space, a container
+    engine, Python versions and uv.
 
     Returns a dict for each check: name, ok, detail, and required (whether nothing works without it).
     """
@@ -156,7 +165,7 @@ def _result(name: str, detail: str, *, ok: bool, required: bool = False) -> dict
 def _root(layout: Layout) -> dict[str, Any]:
     is_there = layout.root.is_dir()
     is_open = os.access(layout.root, os.W_OK | os.X_OK)
-    detail = f"{layout.root}" if is_there and is_open else f"{layout.root} is no folder that you may write"
+    detail = f"{layout.root}" if is_there and is_open else f"{layout.root} is not a folder that you may write"
     return _result("root", detail, ok=is_there and is_open, required=True)
 
 
@@ -165,14 +174,16 @@ def _permissions(layout: Layout) -> dict[str, Any]:
         layout.require_own()
     except EnvironmentDeniedError as error:
         return _result("permissions", str(error), ok=False, required=True)
-    return _result("permissions", "nobody else can change what is recorded", ok=True, required=True)
+    return _result("permissions", "only you can change the recorded environments", ok=True, required=True)
 
 
 def _disk(layout: Layout) -> dict[str, Any]:
     if not layout.root.is_dir():
-        return _result("disk", "there is no root", ok=False, required=True)
+        return _result("disk", "the root folder does not exist", ok=False, required=True)
     usage = shutil.disk_usage(layout.root)
-    return _result("disk", f"{size(usage.free)} free of {size(usage.total)}", ok=usage.free >= _ROOM, required=True)
+    return _result(
+        "disk", f"{size(usage.free)} free of {size(usage.total)}", ok=usage.free >= _MIN_FREE_SPACE, required=True
+    )
 
 
 async def _engine() -> dict[str, Any]:
@@ -184,9 +195,9 @@ async def _engine() -> dict[str, Any]:
 
 def _pythons() -> dict[str, Any]:
     versions = available_pythons()
-    return _result("python", ", ".join(versions) or "none on the path", ok=bool(versions))
+    return _result("python", ", ".join(versions) or "none on the PATH", ok=bool(versions))
 
 
 def _uv() -> dict[str, Any]:
     path = shutil.which("uv")
-    return _result("uv", path or "not on the path: venv and pip are used", ok=path is not None)
+    return _result("uv", path or "not on the PATH: venv and pip are used instead", ok=path is not None)

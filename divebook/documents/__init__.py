@@ -1,4 +1,4 @@
-"""Documents that workflows read and write, and the policy of what a definition may use.
+"""Documents that workflows read and write, and the policy that limits what definitions may access.
 
 A package below the steps, because steps, content entries and environments share it.
 """

@@ -1,4 +1,4 @@
-"""Web pages for content entries and for the tool ``fetch``: only from addresses that the policy allows, within limits.
+"""Download of web pages for content entries and the tool ``fetch``, with address checks and limits.
 
 A name is resolved once. All its addresses are checked, and the connection goes to one of them, so that a later answer
 of the name server has no effect. Each redirection is checked like the first address.
@@ -33,13 +33,13 @@ TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml", "
 
 
 class PageLimits(NamedTuple):
-    """Limits of one request."""
+    """Limits of time and size for the download of one web page."""
 
     bytes: int = 10_000_000
     silence: float = 15.0
-    """Seconds without any data."""
+    """Maximum number of seconds without any data."""
     seconds: float = 60.0
-    """Seconds in total."""
+    """Maximum number of seconds in total."""
     redirections: int = 5
 
 
@@ -48,16 +48,18 @@ LIMITS = PageLimits()
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page with its media type and address."""
+    """Downloaded web page, with its media type and address."""
 
     media_type: str
     body: bytes
     charset: str = "utf-8"
     address: str = ""
-    """Final address, after redirections."""
+    """Final address of the page, after redirections."""
 
     def text(self, url: str, most: int = MAX_BYTES) -> str:
-        """Return the page as text; raises `SetupError` if it is not a text, or is too long."""
+        """Decode the content of the page as text; raises `SetupError` if it is not a text, or has more than `most`
+        bytes.
+        """
         if not self.media_type.startswith(TEXTUAL) and not self.media_type.endswith(("+json", "+xml")):
             raise SetupError(f"content of {url} is {self.media_type}: use a text, image or pdf, or a local file")
         if len(self.body) > most:
@@ -69,7 +71,7 @@ class Page:
 
 
 def fetch(url: str, policy: Policy, limits: PageLimits = LIMITS) -> Page:
-    """Return the page at `url`; raises `SetupError` if it cannot or may not be fetched. Blocks."""
+    """Fetch the page at `url`; raises `SetupError` if that fails or the policy does not allow it. Blocks the thread."""
     try:
         check_address(url, policy)
         request = Request(url, headers={"User-Agent": "divebook"})  # noqa: S310 - check_address lets only http through
@@ -85,7 +87,7 @@ def fetch(url: str, policy: Policy, limits: PageLimits = LIMITS) -> Page:
 
 
 def check_address(url: str, policy: Policy) -> None:
-    """Raise `SetupError` unless `url` is a web address whose host may be reached."""
+    """Raise `SetupError` unless `url` is an http(s) address whose host the policy allows."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -96,7 +98,7 @@ def check_address(url: str, policy: Policy) -> None:
 
 
 def _body(url: str, response: Any, most: int) -> bytes:
-    """Return the content of a response, up to `most` bytes."""
+    """Read the body of an HTTP response; raises `SetupError` if it has more than `most` bytes or ends too early."""
     parts = []
     count = 0
     while part := response.read1(65536):
@@ -110,7 +112,8 @@ def _body(url: str, response: Any, most: int) -> bytes:
 
 
 class _Deadline:
-    """Time limit of one request. At its end all connections are closed, even in the middle of a slow header.
+    """Time limit of one download. When the time is over, the connections of the download are closed, even if the server
+    is sending a header slowly.
 
     Shown by test_a_server_that_never_comes_to_its_end_is_left.
     """
@@ -125,7 +128,7 @@ class _Deadline:
         self._timer.daemon = True
 
     def watch(self, connection: socket.socket) -> None:
-        """Add a connection that is closed at the end of the time."""
+        """Register a connection of the download, which is closed when the time is over."""
         with self._lock:
             self._connections.append(connection.dup())  # TLS detaches the original connection
         if self._is_over:
@@ -160,7 +163,7 @@ def _opener(policy: Policy, limits: PageLimits, deadline: _Deadline) -> OpenerDi
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Handler that checks each redirection."""
+    """urllib handler that checks whether the policy allows the address of each redirect."""
 
     def __init__(self, policy: Policy, most: int) -> None:
         self._policy = policy
@@ -174,7 +177,7 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class _Web(HTTPSHandler, HTTPHandler):
-    """Handler that connects to checked addresses only."""
+    """urllib handler that connects only to addresses that the policy allows."""
 
     def __init__(self, policy: Policy, deadline: _Deadline) -> None:
         super().__init__()
@@ -188,7 +191,8 @@ class _Web(HTTPSHandler, HTTPHandler):
         return self.do_open(self._connecting(HTTPSConnection, req), req)
 
     def _connecting(self, kind: type[HTTPConnection], request: Request) -> Any:
-        """Return a factory of connections to checked addresses.
+        """Return a function that creates HTTP connections. Such a connection checks the IP address of its host before
+        it connects.
 
         A proxy is trusted, since the user has configured it.
         """
@@ -214,7 +218,9 @@ def _connect(
     timeout: float | None = None,
     source_address: tuple[str, int] | None = None,
 ) -> socket.socket:
-    """Connect to a host: resolve it once, check all addresses, and connect to the first that answers."""
+    """Connect to a host after a check of all its IP addresses. The name is resolved once, and the first address that
+    answers is used.
+    """
     host, port = address
     # Only checked addresses are connected to: a second look-up could return others
     # (test_a_name_that_leads_to_this_machine_is_not_connected_to).

@@ -1,4 +1,5 @@
-"""Permissions of definitions: what they may use, since a stranger may have written them.
+"""Permissions of definitions. Definitions may come from strangers, so their access to files, network, programs and
+secrets is limited.
 
 Without a permission, a definition may read and write files of its own folder, and read the public internet. Only the
 user who runs it can permit more, never the definition itself: ``Environment(policy=Policy("programs"))``, ``divebook
@@ -39,27 +40,29 @@ if TYPE_CHECKING:
 
 VARIABLE = "DIVEBOOK_ALLOW"
 FILES = "files"
-"""Files outside the definition's folder."""
+"""Permission for files outside the folder of the definition."""
 ADDRESSES = "addresses"
-"""Addresses of this machine and of private networks."""
+"""Permission for network addresses of this machine and of private networks."""
 PROGRAMS = "programs"
 CREDENTIALS = "credentials"
-"""Credentials that agents read or write, such as those in the tests of a program."""
+"""Permission for agents to read and write credentials, such as those in the tests of a program."""
 APPROVALS = "approvals"
-"""Fewer questions before calls of tools."""
+"""Permission to ask fewer questions before tool calls."""
 HIDDEN = "hidden"
-"""Hidden files, version control and the store."""
+"""Permission for hidden files, version control folders and the files of stores."""
 ENVIRONMENT = "environment"
-"""Environment variables of this process."""
+"""Permission for the environment variables of this process."""
 KINDS = (FILES, ADDRESSES, PROGRAMS, CREDENTIALS, APPROVALS, HIDDEN, ENVIRONMENT)
 OF_CODE = frozenset({APPROVALS, HIDDEN, ENVIRONMENT})
-"""Permissions of agents and settings that Python code defines: its author can do the same in Python."""
+"""Permissions that agents and settings defined in Python code always have, since their author can do the same in
+Python.
+"""
 _ONE_VARIABLE = re.compile(rf"{ENVIRONMENT}:[A-Za-z_][A-Za-z0-9_]*")
 _LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "metadata.google.internal")
 
 
 class Policy:
-    """Permissions of a definition, beyond its folder and the public internet.
+    """Set of permissions for a definition, in addition to the files of its own folder and the public internet.
 
     Parameters
     ----------
@@ -85,7 +88,9 @@ class Policy:
 
     @classmethod
     def given(cls, *more: str) -> Self:
-        """Return the policy of the variable ``DIVEBOOK_ALLOW``, with the permissions `more`."""
+        """Return the policy that the environment variable ``DIVEBOOK_ALLOW`` states, with the permissions `more` added
+        to it.
+        """
         kinds = (kind.strip() for kind in os.environ.get(VARIABLE, "").split(","))
         return cls(*filter(None, kinds), *more)
 
@@ -93,18 +98,19 @@ class Policy:
         return f"Policy({', '.join(map(repr, sorted(self.allowed)))})"
 
     def of_code(self) -> Policy:
-        """Return the policy for Python code in an environment with this policy."""
+        """Return this policy with the permissions added that definitions in Python code always have (`OF_CODE`)."""
         return Policy(*self.allowed, *OF_CODE)
 
     def both(self, other: Policy) -> Policy:
-        """Return the policy that allows what both this one and another one allow."""
+        """Return a policy with only those permissions that both this policy and `other` have."""
         return Policy(*(kind for kind in self.allowed | other.allowed if self._has(kind) and other._has(kind)))
 
     def _has(self, kind: str) -> bool:
         return kind in self.allowed or kind.partition(":")[0] in self.allowed
 
     def file(self, path: str | Path, folder: Path) -> Path:
-        """Return the real path of a file of a folder, with links followed.
+        """Return the real path of a file, with links resolved. Raise `SetupError` if the policy does not allow the
+        file. `folder` is the definition's folder.
 
         Raises
         ------
@@ -124,12 +130,14 @@ class Policy:
         return real
 
     def why_protected(self, path: Path, base: Path) -> str:
-        """Return why a real path below a folder may not be used, with how to allow it; empty if it may be used."""
+        """Return the reason why a file below a folder may not be accessed, and how to allow it; an empty string if the
+        policy allows the file.
+        """
         reason = "" if HIDDEN in self.allowed else why_protected(path, base)
         return f"{reason}; {_how_to_allow(HIDDEN)}" if reason else ""
 
     def variable(self, name: str) -> None:
-        """Raise `SetupError` unless an environment variable may be used."""
+        """Raise `SetupError` unless the policy allows a definition to read an environment variable."""
         kind = f"{ENVIRONMENT}:{name}"
         if not self._has(kind):
             raise SetupError(
@@ -138,11 +146,15 @@ class Policy:
             )
 
     def program(self, path: str, key: str = "DynamicFrom") -> None:
-        """Raise `SetupError` unless programs may be started. `key` is the setting that names the program."""
+        """Raise `SetupError` unless the policy allows a definition to run programs. The error names the program's path
+        and the setting that contains it, `key`.
+        """
         self._require_programs(f"{key} names the program {path!r}")
 
     def commands(self, key: str) -> None:
-        """Raise `SetupError` unless commands may be run. `key` is the setting that would run them."""
+        """Raise `SetupError` unless the policy allows a definition to run programs. The error names the setting that
+        would run commands, `key`.
+        """
         self._require_programs(f"{key} may run commands")
 
     def _require_programs(self, reason: str) -> None:
@@ -150,7 +162,9 @@ class Policy:
             raise SetupError(f"{reason}, and programs are not allowed; {_how_to_allow(PROGRAMS)}")
 
     def host(self, name: str) -> None:
-        """Raise `SetupError` if a host may not be reached, by its name alone. The name is not resolved."""
+        """Raise `SetupError` if the policy does not allow connections to a host. The name is not resolved; use
+        `address` to check the IP addresses of the host.
+        """
         bare = name.strip("[]").rstrip(".").lower()
         if ADDRESSES in self.allowed:
             return
@@ -162,13 +176,17 @@ class Policy:
             return  # a name, whose addresses are checked when it is resolved for a connection
 
     def address(self, address: str, name: str) -> None:
-        """Raise `SetupError` if an address may not be reached. `name` is the host that resolves to it."""
+        """Raise `SetupError` if the policy does not allow connections to an IP address. `name` is the host name for the
+        error.
+        """
         if ADDRESSES not in self.allowed and not is_public(address):
             raise _private(name)
 
 
 def _as_address(host: str) -> str:
-    """Return the address for a number in an old notation (``0x7f.1``), which a proxy would connect to."""
+    """Return the usual notation of an IP address for `host` in an old notation (``0x7f.1``), since a proxy would accept
+    that. Any other host is returned unchanged.
+    """
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
     except (OSError, UnicodeEncodeError):
@@ -188,13 +206,14 @@ def _how_to_allow(kind: str) -> str:
 
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _OWN_NAT64 = ipaddress.ip_network("64:ff9b:1::/48")
-"""Addresses that a private network may translate to any of its own addresses."""
+"""Addresses that a private network can translate to any of its own addresses."""
 _OF_THE_HOST = ipaddress.ip_address("168.63.129.16")
-"""A public number, but in a cloud it is the service that tells a machine its secrets."""
+"""Address with a public number at which a cloud service gives secrets to the machine."""
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address, and every address embedded in it, is public. A zone (``fe80::1%eth0``) is ignored.
+    """Return whether an IP address is public, and so is every address embedded in it. A zone (``fe80::1%eth0``) is
+    ignored.
 
     Example: ``::ffff:127.0.0.1`` embeds the loopback, so it is not public.
 
@@ -207,7 +226,9 @@ def is_public(address: str) -> bool:
 
 
 def _embedded_addresses(address: str) -> Iterable[ipaddress.IPv4Address | ipaddress.IPv6Address]:
-    """Return the addresses embedded in an address, or the address itself; raises ValueError."""
+    """Return the IPv4 addresses that are embedded in an IPv6 address; without any, the address itself. Raises
+    ValueError if it is not an IP address.
+    """
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv4Address):
         return [parsed]
@@ -219,7 +240,9 @@ def _embedded_addresses(address: str) -> Iterable[ipaddress.IPv4Address | ipaddr
 
 
 def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Return whether a single address is public. IPv6 has ranges that are neither private nor assigned."""
+    """Return whether a single IP address belongs to the public internet. Some IPv6 ranges are not public although
+    Python does not consider them private.
+    """
     if isinstance(address, ipaddress.IPv6Address) and (address.is_site_local or address in _OWN_NAT64):
         return False
     is_special = address.is_multicast or address.is_reserved or address == _OF_THE_HOST
@@ -236,30 +259,32 @@ def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
 
 
 VERSION_CONTROL = frozenset({"cvs", "rcs", "sccs", "_darcs", "_fossil_", "_mtn", "_svn", "{arch}"})
-"""Folders of version control without a leading dot, in the form of `canonical_name`."""
+"""Names of version control folders that do not start with a dot, in the form that `canonical_name` returns."""
 BARE_REPOSITORY = frozenset({"HEAD", "objects", "refs"})
-"""Entries by which git recognizes a folder of any name as a repository."""
+"""File names by which git recognizes a folder of any name as a repository."""
 LINKED_REPOSITORY = frozenset({"HEAD", "commondir"})
-"""Entries by which git recognizes a folder as a part of another repository, named in the file ``commondir``."""
+"""File names by which git recognizes a folder as part of another repository, which the file ``commondir`` names."""
 REPOSITORY_MARKS = BARE_REPOSITORY | LINKED_REPOSITORY
 _SHORT_NAME = re.compile(r"[^.]{1,6}~\d+(\..{0,3})?")
-"""Second name of a file on Windows: ``GIT~1`` is ``.git``."""
+"""Pattern of the short second name that a file has on Windows: ``GIT~1`` is ``.git``."""
 _IGNORED_CATEGORIES = frozenset({"Cf", "Cc", "Mn"})
 _IGNORED_LETTERS = frozenset("\u115f\u1160\u3164\uffa0")
 _EXECUTION = "exec_"
 _WORKSPACES = "workspaces"
 _stores: dict[Path, set[str]] = {}
-"""Names of the stores of this process by folder, so that the check of a file does not become slower with each store."""
+"""Names of the store files of this process by folder. A lookup by folder stays fast with many stores."""
 
 
 def protect_store(path: Path) -> None:
-    """Register the file of a store and the files that belong to it as protected, until this process ends."""
+    """Register the file of a store, and the files that belong to it, as protected from access by definitions, until
+    this process ends.
+    """
     store = path.resolve()
     _stores.setdefault(store.parent, set()).add(store.name)
 
 
 def patterns_of_stores(folder: Path) -> list[str]:
-    """Return patterns of the files of stores below a folder, relative to the folder."""
+    """Return path patterns, relative to a folder, that match the files of all stores below this folder."""
     real = folder.resolve()
     stores = [
         (parent.relative_to(real).as_posix(), glob.escape(name))
@@ -275,7 +300,8 @@ def patterns_of_stores(folder: Path) -> list[str]:
 
 
 def canonical_name(name: str) -> str:
-    r"""Return a name as the most lenient file system compares it: without case, ignorable characters and look-alikes.
+    r"""Return a file name in the form in which the most lenient file system compares names: without case, ignorable
+    characters and look-alikes.
 
     Examples
     --------
@@ -292,7 +318,9 @@ def canonical_name(name: str) -> str:
 
 
 def why_protected_name(name: str) -> str:
-    """Return why a name of a file or folder is protected, as the end of a sentence; empty if it is not."""
+    """Return the reason why files or folders with a name are protected, as the end of a sentence; an empty string if
+    they are not.
+    """
     text = canonical_name(name)
     if text.startswith("."):
         return f"{name} is hidden"
@@ -302,7 +330,8 @@ def why_protected_name(name: str) -> str:
 
 
 def why_protected(path: Path, base: Path) -> str:
-    """Return why a file needs permission, as the end of a sentence; empty if it needs none.
+    """Return the reason why definitions may not access a file, as the end of a sentence; an empty string if the file is
+    not protected.
 
     The names of the path are checked one after the other, from the granted folder on. Each may be a protected name,
     complete a git repository in its folder, or be a git repository itself. At the end, the path may belong to a store.
@@ -331,7 +360,7 @@ def why_protected(path: Path, base: Path) -> str:
 
 
 def unprotected_files(root: Path) -> Iterator[Path]:
-    """Yield the files below a folder that need no permission. Protected folders are not searched.
+    """Yield the files below a folder that definitions may access. Protected folders are not searched.
 
     Parameters
     ----------
@@ -348,7 +377,9 @@ def unprotected_files(root: Path) -> Iterator[Path]:
 
 
 def _why_protected_entry(path: Path, root: Path) -> str:
-    """Return why a file or folder is protected, if its parent folder is not."""
+    """Return the reason why a file or folder in an unprotected folder is protected, as the end of a sentence; an empty
+    string if it is not.
+    """
     reason = why_protected_name(path.name)
     if reason:
         return reason
@@ -358,18 +389,22 @@ def _why_protected_entry(path: Path, root: Path) -> str:
 
 
 def marks_named(name: str) -> set[str]:
-    """Return the entries of a git repository that a name stands for, as the most lenient file system compares names."""
+    """Return a set of the name in `REPOSITORY_MARKS` (entries that make a folder a git repository) for which a lenient
+    file system could take a file name; an empty set if there is none.
+    """
     text = canonical_name(name)
     return {mark for mark in REPOSITORY_MARKS if text == mark.casefold()}
 
 
 def is_repository(marks: Collection[str]) -> bool:
-    """Return whether git recognizes a folder with these of the `REPOSITORY_MARKS` as a repository."""
+    """Return whether git recognizes a folder that has the entries `marks` as a repository."""
     return BARE_REPOSITORY.issubset(marks) or LINKED_REPOSITORY.issubset(marks)
 
 
 def marks_in(folder: str | Path) -> set[str]:
-    """Return the entries of a git repository that a folder on disk has."""
+    """Return the names in `REPOSITORY_MARKS` (entries that make a folder a git repository) that exist in a folder on
+    disk.
+    """
     # `Path.exists` raises for a name that is too long, and in a folder that this user may not list.
     return {mark for mark in REPOSITORY_MARKS if os.path.lexists(os.path.join(folder, mark))}  # noqa: PTH118
 
@@ -380,7 +415,8 @@ def _is_bare_repository(folder: Path) -> bool:
 
 
 def _completes_repository(folder: Path, name: str) -> bool:
-    """Return whether a new entry turns a folder into a git repository.
+    """Return whether git would recognize a folder as a repository, which it is not yet, if an entry with a name were
+    created in it.
 
     Git runs programs that the file ``config`` of a repository names. A definition could write that file first, and then
     the entry that completes the repository.
@@ -399,9 +435,9 @@ def _why_protected_as_store(path: Path, base: Path) -> str:
 
 
 def _stores_of(path: Path) -> list[Path]:
-    """Return the stores to which a path belongs.
+    """Return the files of the protected stores to which a path belongs; an empty list if it belongs to none.
 
-    Their files are the file of the store, files beside it (``-wal``, ``.cache``), and files in the folder of an
+    The files of a store are its own file, files next to it (``-wal``, ``.cache``), and files in the folder of an
     execution.
     """
     return [
@@ -414,7 +450,9 @@ def _stores_of(path: Path) -> list[Path]:
 
 
 def _belongs_to(store: str, path: Path) -> bool:
-    """Return whether a path, relative to the folder of a store, belongs to the store of that name."""
+    """Return whether a path belongs to the store whose file is named `store`. The path is relative to the folder of
+    that file.
+    """
     first, *below = (name.casefold() for name in path.parts)  # some disks ignore capitals
     name = store.casefold()
     is_beside = first == name or first.startswith((f"{name}-", f"{name}."))
@@ -429,18 +467,21 @@ def _belongs_to(store: str, path: Path) -> bool:
 
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 MAX_BYTES = 64 * 1024
-"""Most bytes in the file of a reference."""
+"""Maximum size, in bytes, of a file to which a reference refers."""
 _REFERENCE = re.compile(r"([A-Za-z]+ )?(env|file)://(.+)", re.DOTALL)
 _log = logger(__name__)
 
 
 def is_reference(value: Any) -> bool:
-    """Return whether a value is a reference: a whole text such as ``env://TOKEN``, or ``Bearer env://TOKEN``."""
+    """Return whether a value is a reference: a string such as ``env://TOKEN``, ``file://PATH`` or ``Bearer
+    env://TOKEN``.
+    """
     return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
 
 
 def resolved(value: Any, policy: Policy, folder: Path | None = None) -> Any:
-    """Return plain data with its references replaced by their values, at any depth. Other values stay.
+    """Return plain data in which all references (strings such as ``env://NAME`` or ``file://PATH``) are replaced by the
+    values to which they refer.
 
     Parameters
     ----------
@@ -479,7 +520,8 @@ def resolved(value: Any, policy: Policy, folder: Path | None = None) -> Any:
 
 
 def require_allowed(value: Any, policy: Policy, folder: Path | None = None) -> None:
-    """Raise `SetupError` unless a policy allows every reference in plain data. Nothing is read.
+    """Raise `SetupError` unless a policy allows every reference (such as ``env://NAME``) in plain data. The variables
+    and files are not read.
 
     A definition is refused by this before anything starts.
     """
@@ -506,13 +548,14 @@ def _references_in(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def require_expandable(text: str, policy: Policy) -> None:
-    """Raise `SetupError` unless a policy allows every variable that `expanded` would insert into a text."""
+    """Raise `SetupError` unless a policy allows every environment variable that `expanded` would insert into a text."""
     for match in _VARIABLE.finditer(text):
         policy.variable(match[1] or match[2])
 
 
 def expanded(text: str, policy: Policy) -> str:
-    """Return a text with ``$NAME`` and ``${NAME}`` replaced by environment variables; unset ones by ''.
+    """Return a text in which ``$NAME`` and ``${NAME}`` are replaced by the values of environment variables; by nothing
+    if a variable is not set.
 
     Raises
     ------
@@ -598,7 +641,8 @@ _WILDCARD = "*"
 
 
 class FileArguments:
-    """Arguments of a tool that name files below a folder.
+    """Converter of those arguments of a tool that are file paths. It brings the paths in calls and in approval rules
+    into the same form, so that they can be compared.
 
     Parameters
     ----------
@@ -629,16 +673,22 @@ class FileArguments:
         self._shown_as = self._folder if shown_as is None else shown_as
 
     def spellings(self, arguments: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Return the arguments with the real paths of their files: relative to the working folder, and absolute."""
+        """Return two copies of the arguments of a call, which an approval rule may match: one with real paths relative
+        to the working folder, and one with absolute real paths.
+        """
         absolute = dict(self._map_paths(arguments, functools.partial(self._absolute, start=self._start)))
         return [dict(self._map_paths(absolute, self._below)), absolute]
 
     def with_links_followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of a rule with links followed in the part of a path before its first wildcard."""
+        """Return the arguments of an approval rule in which links are resolved in each path, up to the first wildcard
+        of the path.
+        """
         return dict(self._map_paths(arguments, self._follow_links))
 
     def without_detours(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of a rule in the spelling of `spellings`, without following links below the folder."""
+        """Return the arguments of an approval rule with normalized paths (without ``..``). Links below the working
+        folder are not resolved.
+        """
         return dict(self._map_paths(arguments, self._without_detours))
 
     def _map_paths(self, value: Any, change: Callable[[str], str], *, is_path: bool = False) -> Any:
@@ -670,7 +720,9 @@ class FileArguments:
         return real.removeprefix(f"{self._folder}/") if real != self._folder else "."
 
     def _on_disk(self, path: str) -> str:
-        """Return the path on this machine of an absolute path below the folder, as the tool knows it."""
+        """Return the path on this machine of a file that a tool knows by another path, for example inside a container;
+        other paths unchanged.
+        """
         if path == self._shown_as or path.startswith(f"{self._shown_as.rstrip('/')}/"):
             return self._folder + path[len(self._shown_as.rstrip("/")) :]
         return path

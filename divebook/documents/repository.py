@@ -1,4 +1,4 @@
-"""Documents that workflows read and write: repositories on disk and in memory, and patterns of paths.
+"""Document repositories on disk and in memory, and path patterns.
 
 Paths are relative to the root of a repository, with forward slashes. An absolute path is read below the root. A name
 that is registered for a path can be used in its place.
@@ -44,55 +44,57 @@ _CONTENT_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text with a path."""
+    """Text document with a path."""
 
     path: str
     content: str
 
     @property
     def name(self) -> str:
-        """Last part of the path."""
+        """File name of the document: the last part of its path."""
         return PurePosixPath(self.path).name
 
     @property
     def content_type(self) -> str:
-        """Media type, derived from the extension."""
+        """Media type of the document, derived from its file extension."""
         extension = PurePosixPath(self.path).suffix.lower()
         return _CONTENT_TYPES.get(extension) or mimetypes.guess_type(self.path)[0] or "text/plain"
 
 
 class Library(Protocol):
-    """Read-only documents from another source, such as an MCP server."""
+    """Protocol of a read-only source of documents, such as an MCP server."""
 
     def get(self, path: str) -> Document:
-        """Return a document."""
+        """Return the document that the library has at a path."""
 
     def list(self, prefix: str) -> list[str]:
-        """Return the paths that start with a prefix."""
+        """Return the paths of all documents of the library that start with a prefix."""
 
 
 class DocumentRepository(ABC):
-    """Storage of documents; the interface of `FileDocuments` and `MemoryDocuments`."""
+    """Base class of document repositories (`FileDocuments`, `MemoryDocuments`)."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self._libraries: dict[str, Library] = {}
 
     def include(self, scheme: str, library: Library) -> None:
-        """Read paths that start with a scheme, such as ``mcp://``, from a library."""
+        """Add a library, which is then used for all paths that start with a scheme such as ``mcp://``."""
         self._libraries[scheme] = library
 
     def register(self, name: str, path: str) -> None:
-        """Register a name for a path."""
+        """Register a name by which definitions can refer to the document at a path."""
         self._names[name] = path if self._library_of(path) else relative_path(path)
 
     def path_named(self, name: str) -> str | None:
-        """Return the path of a registered name, any other path unchanged, and None for a path in a library."""
+        """Return the path of the file for a registered name; any other path is returned unchanged. Return None if the
+        document is in a library.
+        """
         path = self._names.get(name, name)
         return None if self._library_of(path) else path.lstrip("/")
 
     def resolve(self, path: str) -> str:
-        """Return the path in the repository for a path or registered name.
+        """Return the normalized path of a document for a path or a registered name.
 
         Raises
         ------
@@ -108,7 +110,7 @@ class DocumentRepository(ABC):
         return next((library for scheme, library in self._libraries.items() if path.startswith(scheme)), None)
 
     def get(self, path: str) -> Document:
-        """Return a document.
+        """Return the document at a path or with a registered name, from the repository or from a library.
 
         Raises
         ------
@@ -126,32 +128,34 @@ class DocumentRepository(ABC):
         return Document(resolved_path, content)
 
     async def read(self, path: str) -> Document:
-        """Return a document as `get` does. One in a library is read in a thread, since that may take long."""
+        """Return a document as `get` does, without blocking the event loop. A library may be slow, so it is read in a
+        thread.
+        """
         is_in_library = self._library_of(self._names.get(path, path)) is not None
         return await anyio.to_thread.run_sync(self.get, path) if is_in_library else self.get(path)
 
     def put(self, path: str, content: str) -> Document:
-        """Write a whole document, in place of an existing one."""
+        """Write a document. An existing document at the path is replaced."""
         resolved_path = self.resolve(path)
         self._write(resolved_path, content)
         return Document(resolved_path, content)
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a document."""
+        """Return whether a document exists at a path."""
         return self._read(self.resolve(path)) is not None
 
     def size(self, path: str) -> int:
-        """Return the bytes of a document, 0 if there is none. A file is not read for it."""
+        """Return the size of a document in bytes, without reading a file; 0 if it does not exist or is in a library."""
         if self._library_of(self._names.get(path, path)) is not None:
             return 0  # the library limits the size when it is read
         return self._size(self.resolve(path))
 
     def delete(self, path: str) -> None:
-        """Delete a document. A missing one is fine."""
+        """Delete a document. Deleting a document that does not exist is not an error."""
         self._remove(self.resolve(path))
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> list[str]:
-        """Return the paths below a folder, sorted."""
+        """Return the paths of the documents in the folder `prefix`, sorted, and with `recursive` in its subfolders."""
         library = self._library_of(prefix)
         if library is not None:
             return library.list(prefix)
@@ -177,7 +181,7 @@ class DocumentRepository(ABC):
 
 
 class MemoryDocuments(DocumentRepository):
-    """Documents in a dict, by full path."""
+    """Document repository in memory."""
 
     def __init__(self, contents: dict[str, str] | None = None) -> None:
         super().__init__()
@@ -197,7 +201,8 @@ class MemoryDocuments(DocumentRepository):
 
 
 class FileDocuments(DocumentRepository):
-    """Documents in a folder. Nothing outside the folder can be reached, also not through links, and no protected file.
+    """Document repository in a folder. Files outside the folder and protected files are not accessible, not even
+    through links.
 
     See `divebook.documents.policy` for protected files. Written files are for this user only (0600, new folders 0700).
     """
@@ -227,7 +232,7 @@ class FileDocuments(DocumentRepository):
         return located.stat().st_size if located.is_file() else 0
 
     def _write(self, path: str, content: str) -> None:
-        """Replace the file in one step, so that a reader never sees a part of it."""
+        """Write a document by replacing its file in one step, so that no reader sees a part of it."""
         located = self._locate(path)
         make_folders(located.parent)
         replace_whole(located, content)
@@ -241,12 +246,12 @@ class FileDocuments(DocumentRepository):
 
 
 def _is_text(path: str) -> bool:
-    """Return whether a path can be written as text: names of files may contain any bytes."""
+    """Return whether a path is valid Unicode text, since file names on some systems may contain any bytes."""
     return path == path.encode("utf-8", "replace").decode()
 
 
 def relative_path(path: str) -> str:
-    """Return the normal form of a document path: relative, forward slashes, no dots.
+    """Return the normalized form of the path of a document: relative, with forward slashes, without ``.`` and ``..``.
 
     Raises
     ------
@@ -274,9 +279,9 @@ def relative_path(path: str) -> str:
 WILDCARDS = frozenset("*?[{")
 MAX_ALTERNATIVES = 1000
 MAX_LENGTH = 4096
-"""Most characters of a pattern."""
+"""Maximum number of characters of a pattern."""
 MAX_STEPS = 10_000
-"""Most wildcards and characters in all alternatives of a pattern for the slower of the two matchers."""
+"""Maximum number of wildcards and characters, over all alternatives of a pattern, that the slower matcher accepts."""
 _TOKEN = re.compile(
     r"(?P<folders>(?:\*\*/)+)|(?P<all>\*\*+)|(?P<some>\*)|(?P<one>\?)|\[(?P<not>[!^]?)(?P<of>\]?[^\]]*)\]"
 )
@@ -284,12 +289,13 @@ Match: TypeAlias = Callable[[str], object]
 
 
 def has_wildcards(path: str) -> bool:
-    """Return whether a path is a pattern."""
+    """Return whether a path contains wildcards and is therefore a pattern."""
     return not WILDCARDS.isdisjoint(path)
 
 
 def alternatives(pattern: str) -> list[str]:
-    """Return the patterns that the ``{a,b}`` groups of a pattern stand for. Innermost groups are expanded first.
+    """Expand the ``{a,b}`` groups of a path pattern, the innermost first, and return the resulting patterns; a pattern
+    without groups is returned alone.
 
     Raises
     ------
@@ -315,7 +321,7 @@ def alternatives(pattern: str) -> list[str]:
 
 
 def matches(pattern: str, path: str) -> bool:
-    """Return whether a whole path, with ``/``, matches a pattern. Case matters.
+    """Return whether a path pattern matches a whole path. Upper and lower case are distinguished.
 
     >>> matches("/a/**/*.txt", "/a/b/c.txt"), matches("/a/*.txt", "/a/b/c.txt")
     (True, False)
@@ -325,7 +331,9 @@ def matches(pattern: str, path: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> list[Match]:
-    """Return a matcher for each alternative of a pattern; PatternError for an invalid one."""
+    """Return a compiled match function for each of the `alternatives` of a path pattern; raises PatternError if the
+    pattern is not valid.
+    """
     matchers: list[Match] = []
     steps = 0
     for alternative in alternatives(pattern):
@@ -344,16 +352,16 @@ def _compiled(pattern: str) -> list[Match]:
 
 
 _Part: TypeAlias = tuple[str, str]
-"""Kind of a part, and the expression of one that is text."""
+"""Kind of a pattern part, and its regular expression if it is a text part."""
 
 
 def _parts(pattern: str) -> list[_Part]:
     parts = []
-    done = 0
+    position = 0
     for token in _TOKEN.finditer(pattern):
-        parts += [*_characters(pattern[done : token.start()]), _expression(token)]
-        done = token.end()
-    return [*parts, *_characters(pattern[done:])]
+        parts += [*_characters(pattern[position : token.start()]), _expression(token)]
+        position = token.end()
+    return [*parts, *_characters(pattern[position:])]
 
 
 def _characters(text: str) -> list[_Part]:
@@ -369,9 +377,9 @@ def _expression(token: re.Match[str]) -> _Part:
 
 
 def _matcher(parts: list[_Part]) -> WildcardMatcher:
-    """Return the matcher for any pattern.
+    """Return a match function that works for every path pattern, but is slower than a regular expression.
 
-    For a pattern that `re` can match without backtracking, `re` is 100 times faster.
+    It is used for patterns that `re` could only match with backtracking. For all others, `re` is 100 times faster.
     """
     items: list[Item] = []
     for kind, expression in parts:
@@ -385,7 +393,8 @@ def _matcher(parts: list[_Part]) -> WildcardMatcher:
 
 
 def _is_linear(parts: list[_Part]) -> bool:
-    """Return whether `_linear_expression` can express the parts with at most one wildcard that backtracks.
+    """Return whether a path pattern can be matched in linear time by the regular expression that `_linear_expression`
+    builds from its `parts` (texts and wildcards).
 
     It cannot if ``**/`` stands behind anything but a whole folder (``a**/``): then it may be empty, or end at several
     places.
@@ -398,9 +407,10 @@ _FIRST = {"folders": "(?:.*?/)??", "all": ".*?"}
 
 
 def _linear_expression(parts: list[_Part]) -> str:
-    """Return an expression that backtracks over one wildcard at most.
+    """Return a regular expression for the parts (texts and wildcards) of a path pattern, in which at most one wildcard
+    backtracks.
 
-    With more, a few wildcards take exponential time.
+    If more wildcards backtracked, a few of them would take exponential time.
 
     Idea: text before a wildcard can be matched at the first place where it fits, since the wildcard matches all the
     rest. So each such text is an atomic group ``(?>...)`` with a lazy wildcard in front. Only the text behind the last
@@ -423,7 +433,9 @@ def _linear_expression(parts: list[_Part]) -> str:
 
 
 def _chunk_expression(parts: list[_Part], *, is_anchored: bool) -> str:
-    """Return the expression of parts without wildcards over folders. With `is_anchored` the path ends behind them."""
+    """Return the regular expression for consecutive parts of a path pattern, of which no wildcard matches a slash. With
+    `is_anchored`, the text must end where the path ends.
+    """
     pieces = [""]  # texts, between them a ``*`` each
     for kind, text in parts:
         if kind == "some":
@@ -443,13 +455,15 @@ def _chunk_expression(parts: list[_Part], *, is_anchored: bool) -> str:
 FILE = 0o600
 FOLDER = 0o700
 MOST_FOLDERS = 100
-"""Most folders that are created for one file."""
+"""Maximum number of folders that are created for one file."""
 _LONGEST = 100
-"""Characters of a file's name that its draft has too."""
+"""Maximum number of characters of a file name that the name of its temporary file repeats."""
 
 
 def replace_whole(path: Path, text: str) -> None:
-    """Write a file that only this user can read. If that fails, nothing is left behind."""
+    """Write a file that only this user can read, replacing an existing file in one step. If this fails, no temporary
+    file remains.
+    """
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name[:_LONGEST]}.", delete=False, encoding="utf-8", newline=""
     ) as file:
@@ -466,7 +480,7 @@ def replace_whole(path: Path, text: str) -> None:
 
 
 def make_folders(folder: Path) -> None:
-    """Create a folder and its missing parents, for this user only. Existing folders are not changed."""
+    """Create a folder and its missing parents, accessible to this user only. Existing folders are not changed."""
     missing = list(itertools.takewhile(lambda parent: not parent.is_dir(), (folder, *folder.parents)))
     if len(missing) > MOST_FOLDERS:
         raise OSError(errno.ENAMETOOLONG, f"it needs {len(missing)} new folders, more than {MOST_FOLDERS}")

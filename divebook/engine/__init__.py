@@ -1,1 +1,3 @@
-"""The rules, pure: a definition and a log in, what to do next out."""
+"""Engine rules as pure functions: from a workflow definition and an event log to the next instruction and the next
+state.
+"""

@@ -1,8 +1,10 @@
-"""Approval of tool calls: a call is allowed, denied, or a person is asked. No other code decides this.
+"""Approval of tool calls: rules decide whether a call is allowed, is denied, or needs the answer of a person. No other
+code decides this.
 
-Of all matching rules the strictest applies, in any order; if none matches, the mode applies. A standing rule, which a
-person made on a card, turns "ask" into "allow", but never "deny". A recorded call is never judged again. Rules and
-modes of a definition for which no person vouches only make the verdict stricter (`Approvals.stricter`).
+Of all matching rules the strictest applies, in any order; if none matches, the mode applies (for example "ask unless
+the tool is read-only"). A standing rule, which a person made while answering an earlier approval question, turns "ask"
+into "allow", but never "deny". A recorded call is never judged again. Rules and modes of a definition that no person
+has confirmed only make the verdict stricter (`Approvals.stricter`).
 
 Rules that allow are read narrowly, rules that ask or deny widely: ``docs/*`` in a rule that allows matches "docs/a.md"
 but not "docs/../key" or "DOCS/a.md"; in a rule that denies it matches all of them.
@@ -23,7 +25,7 @@ from divebook.events import catalog
 from divebook.questions import Question
 from divebook.questions.question import CONFIRMATION
 from divebook.text.patterns import Item, Repeated, WildcardMatcher
-from divebook.workflow.servers import (
+from divebook.workflow.resources import (
     ALLOW,
     ASK,
     DESTRUCTIVE,
@@ -35,7 +37,7 @@ from divebook.workflow.servers import (
     ApprovalRule,
     Approvals,
 )
-from divebook.workflow.servers import ALWAYS as APPROVALS_ALWAYS
+from divebook.workflow.resources import ALWAYS as APPROVALS_ALWAYS
 from divebook.workflow.tools import FileSpellings, ToolHints
 
 # --- comparing a value with a rule -----------------------------------------------------------------------------------
@@ -49,7 +51,7 @@ LONGEST = 10_000
 """Longest string, in characters, that a pattern of a rule that allows matches."""
 _FORMS: Final = frozenset("./\\:@#?%* ")
 """Characters that structure paths and addresses. Similar characters may be read as these."""
-_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_INVISIBLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of invisible characters."""
 _TRUE = frozenset({"true", "1", "yes", "y", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "n", "off", "f"})
@@ -64,7 +66,8 @@ _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*://)(?:[^/?#]*@)?([^/?#@]*?)\.?(?::[0-
 
 
 def exactly(value: Any) -> Any:
-    """Return the form in which a rule means exactly this value.
+    """Return the form in which a rule matches exactly one value. A string with ``*`` would be read as a pattern
+    otherwise.
 
     >>> exactly("a.txt"), exactly("*.txt")
     ('a.txt', {'equals': '*.txt'})
@@ -81,7 +84,8 @@ def _is_exact(pattern: Any) -> bool:
 
 
 def is_allowed_by(pattern: Any, value: Any) -> bool:
-    """Return whether a rule that allows matches a value. Type, case and Unicode form count.
+    """Return whether a value in a rule that allows calls matches an argument's value. Type, case and Unicode form
+    count.
 
     A string that can be read in two ways matches no pattern: one with ``..``, with invisible characters, with a
     backslash, with a space at an end, or not in composed Unicode form.
@@ -98,7 +102,9 @@ def is_allowed_by(pattern: Any, value: Any) -> bool:
 
 
 def is_same(expected: Any, value: Any) -> bool:
-    """Return whether two values are equal and have equal types at all levels: ``1`` is neither ``True`` nor ``1.0``."""
+    """Return whether two values are equal and have the same types at all levels: ``1`` equals neither ``True`` nor
+    ``1.0``.
+    """
     if isinstance(expected, Mapping) and isinstance(value, Mapping):
         return expected.keys() == value.keys() and all(is_same(expected[key], value[key]) for key in expected)
     if isinstance(expected, list | tuple) and isinstance(value, list | tuple):
@@ -107,8 +113,8 @@ def is_same(expected: Any, value: Any) -> bool:
 
 
 def _plainly(text: str) -> str | None:
-    """Return a text with percent-encoding decoded, or None if it can be read in more than one way."""
-    plain = None if len(text) > LONGEST else _unquoted(text)
+    """Return a text with percent-encoding decoded. Return None if the text can be read in more than one way."""
+    plain = None if len(text) > LONGEST else _percent_decoded(text)
     if plain is None or text != text.strip() or not unicodedata.is_normalized("NFC", plain):
         return None
     if "\\" in plain or any(map(_is_doubtful, plain)):
@@ -116,25 +122,27 @@ def _plainly(text: str) -> str | None:
     return None if any(part and not part.strip(". ") for part in plain.split("/")) else plain
 
 
-def _unquoted(text: str) -> str | None:
-    """Return a text with all layers of percent-encoding decoded, or None if there are more than `_MOST_LAYERS`."""
+def _percent_decoded(text: str) -> str | None:
+    """Return a text with all layers of percent-encoding decoded. Return None if there are more than `_MOST_LAYERS`
+    layers.
+    """
     for _ in range(_MOST_LAYERS):
-        decoded = _once_unquoted(text)
+        decoded = _percent_decoded_once(text)
         if decoded == text:
             return text
         text = decoded
     return None
 
 
-def _once_unquoted(text: str) -> str:
+def _percent_decoded_once(text: str) -> str:
     return _BY_NUMBER.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
 
 
 def _is_doubtful(character: str) -> bool:
-    """Return whether a character is invisible, or may be read as one that structures paths and addresses."""
+    """Return whether a character is invisible, or may be read as a character that structures paths and addresses."""
     if character.isascii():
         return not character.isprintable()
-    return _is_unseen(character) or bool(_FORMS & set(unicodedata.normalize("NFKC", character)))
+    return _is_invisible(character) or bool(_FORMS & set(unicodedata.normalize("NFKC", character)))
 
 
 def _is_any(_character: str) -> bool:
@@ -155,13 +163,15 @@ _ANY, _IN_PART, _IN_HOST = Repeated(_is_any), Repeated(_is_in_part), Repeated(_i
 
 @functools.lru_cache(maxsize=256)
 def _matcher(pattern: str) -> WildcardMatcher:
-    """Return the matcher of a pattern. In the host of an address, ``*`` matches characters of host names only."""
-    scheme, colon, rest = pattern.partition("://")
+    """Return the compiled form of a pattern with ``*`` and ``**``. In the host of an address, ``*`` matches characters
+    of host names only.
+    """
+    scheme, colon, remainder = pattern.partition("://")
     if not colon:
         return WildcardMatcher(_wildcards(pattern, _ANY, _IN_PART))
-    host, slash, path = rest.partition("/")
-    within = _wildcards(host, _IN_HOST, _IN_HOST) if slash or host.strip("*") else _wildcards(host, _ANY, _IN_HOST)
-    start = [*_wildcards(scheme, _IN_HOST, _IN_HOST), *colon, *within, *slash]
+    host, slash, path = remainder.partition("/")
+    host_items = _wildcards(host, _IN_HOST, _IN_HOST) if slash or host.strip("*") else _wildcards(host, _ANY, _IN_HOST)
+    start = [*_wildcards(scheme, _IN_HOST, _IN_HOST), *colon, *host_items, *slash]
     return WildcardMatcher([*start, *_wildcards(path, _ANY, _IN_PART)])
 
 
@@ -174,7 +184,7 @@ def _wildcards(pattern: str, double: Repeated, single: Repeated) -> list[Item]:
 
 
 def is_met_by(pattern: Any, value: Any) -> bool:
-    """Return whether a rule that asks or denies matches a value in any reading of it.
+    """Return whether a value in a rule that asks or denies matches an argument's value in any way to read the value.
 
     The items of a list or mapping count too, unless the rule has a list or a mapping itself.
     """
@@ -193,8 +203,8 @@ def is_met_by(pattern: Any, value: Any) -> bool:
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return True  # too large to compare, so the rule may mean it
     if isinstance(plain, bool):
-        return _worded(value) in (_TRUE if plain else _FALSE)
-    text = _worded(plain)
+        return _normalized(value) in (_TRUE if plain else _FALSE)
+    text = _normalized(plain)
     pieces = [text] if is_exact else text.split("*")
     # An absolute path may end in the relative path of the rule.
     tail = ["", f"/{pieces[0]}", *pieces[1:]]
@@ -206,16 +216,19 @@ def is_met_by(pattern: Any, value: Any) -> bool:
 
 
 def are_met_by(patterns: Mapping[str, Any], values: Mapping[Any, Any]) -> bool:
-    """Return whether each entry of a rule matches a value under its name. Names that differ in case are equal."""
-    arguments = [(_worded(name), value) for name, value in values.items()]
-    entries = [(_worded(name), pattern) for name, pattern in patterns.items()]
+    """Return whether each entry of a rule that asks or denies matches the argument of the same name. Case does not
+    count in names.
+    """
+    arguments = [(_normalized(name), value) for name, value in values.items()]
+    entries = [(_normalized(name), pattern) for name, pattern in patterns.items()]
     return all(
         any(name == other and is_met_by(pattern, value) for other, value in arguments) for name, pattern in entries
     )
 
 
-def _worded(value: Any, between: str = " ") -> str:
-    """Return a value as a string without case, Unicode form, invisible characters and surrounding spaces.
+def _normalized(value: Any, separator: str = " ") -> str:
+    """Return a value as a string for comparisons that ignore case, Unicode form, invisible characters and surrounding
+    spaces.
 
     `between` replaces line ends and tabs, which some programs read as spaces and others ignore.
     """
@@ -223,28 +236,28 @@ def _worded(value: Any, between: str = " ") -> str:
         value = int(value)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", str(value)).casefold())
     characters = set(folded)  # a text may be long, so each character is examined once
-    table = {ord(c): between for c in characters if c.isspace() and c != " "}
-    table |= {ord(c): "" for c in characters if ord(c) not in table and _is_unseen(c)}
+    table = {ord(c): separator for c in characters if c.isspace() and c != " "}
+    table |= {ord(c): "" for c in characters if ord(c) not in table and _is_invisible(c)}
     table |= dict.fromkeys(map(ord, _DOTS), ".")
     return folded.translate(table).strip()
 
 
-def _is_unseen(character: str) -> bool:
-    return unicodedata.category(character) in _UNSEEN
+def _is_invisible(character: str) -> bool:
+    return unicodedata.category(character) in _INVISIBLE
 
 
 def _readings(value: Any) -> Iterator[str]:
-    """Yield the readings of a value: unchanged, without quotes, as a path, as an address."""
-    for text in {_worded(value): None, _worded(value, ""): None}:
+    """Yield the ways to read a value: unchanged, without quotes, as a path, as an address."""
+    for text in {_normalized(value): None, _normalized(value, ""): None}:
         yield text
-        plain = _worded(_unquoted(text) or _once_unquoted(text), "").strip("'\"` ")
+        plain = _normalized(_percent_decoded(text) or _percent_decoded_once(text), "").strip("'\"` ")
         yield plain
         yield from _paths(plain)
         yield from _addresses(plain)
 
 
 def _paths(text: str) -> Iterator[str]:
-    """Yield the normalized paths of a text."""
+    """Yield the normalized paths that a text can mean."""
     path = posixpath.normpath("/".join(part.strip() for part in text.replace("\\", "/").split("/")))
     yield path[1:] if path.startswith("//") else path  # `normpath` keeps two leading slashes, which mean one
     if path.startswith("../"):
@@ -252,12 +265,12 @@ def _paths(text: str) -> Iterator[str]:
 
 
 def _addresses(text: str) -> Iterator[str]:
-    """Yield an address without user, port and last dot of its host, which do not change its target."""
+    """Yield an address without user, port and last dot of its host, because these do not change the target."""
     match = _ADDRESS.fullmatch(text.replace("\\", "/"))
     if match is None:
         return
-    scheme, host, rest = match.groups("")
-    path, mark, query = rest.partition("?")
+    scheme, host, remainder = match.groups("")
+    path, mark, query = remainder.partition("?")
     place = posixpath.normpath(path) if path else ""
     for ending in ("", "/") if place in ("", "/") else (place,):  # an address without a path has the path /
         yield f"{scheme}{host}{ending}{mark}{query}"
@@ -266,7 +279,7 @@ def _addresses(text: str) -> Iterator[str]:
 
 
 def _is_made_of(pieces: list[str], text: str) -> bool:
-    """Return whether a text consists of the pieces in this order, with any characters between them."""
+    """Return whether a text consists of some pieces in this order, with any characters between the pieces."""
     if len(pieces) == 1:
         return text == pieces[0]
     first, *inner, last = pieces
@@ -286,7 +299,9 @@ def _is_made_of(pieces: list[str], text: str) -> bool:
 
 
 class StandingRule(NamedTuple):
-    """Rule that a person made on a card: later calls that equal the approved one are allowed."""
+    """Approval rule that a person made while answering an approval question: later calls that equal the approved call
+    are allowed.
+    """
 
     rule_id: str
     outcome: str
@@ -316,7 +331,7 @@ BY_PERSON, BY_RULE = "User denied tool call", "A rule denies"
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """Call that is about to be made, with validated arguments."""
+    """Call of a tool, an action or a step that needs an approval decision. Its arguments are validated."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -329,7 +344,7 @@ class ToolCall:
     asks: bool = False
     """True if the tool always requires approval (``approval=True``)."""
     mode: str = IF_NOT_READ_ONLY
-    """Mode that applies if neither a rule nor a mode of the table does."""
+    """Approval mode that applies if no rule matches and the table has no mode."""
     kind: str = TOOL
     """Kind of the callee: ``tool``, ``action`` or ``step``."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -345,7 +360,7 @@ class ToolCall:
 
 
 class Approved(NamedTuple):
-    """Decision to make a call."""
+    """Decision to make a call, with its final arguments."""
 
     arguments: dict[str, Any]
     """Requested arguments, or those that a person edited."""
@@ -354,17 +369,17 @@ class Approved(NamedTuple):
 
 
 class Denied(NamedTuple):
-    """Decision not to make a call."""
+    """Decision not to make a call, with the reasons."""
 
     text: str
-    """Text for the model."""
+    """Text that the model gets instead of a result."""
     reason: str = ""
     rule: str = ""
     """Rule that decided; empty if a person did."""
 
 
 class Verdict(NamedTuple):
-    """Outcome of the rules for a call."""
+    """Decision of the approval rules about a call: allow it, ask a person, or deny it."""
 
     outcome: str
     """``allow``, ``ask`` or ``deny``."""
@@ -375,10 +390,13 @@ class Verdict(NamedTuple):
 
 
 def verdict_of(table: Approvals, standing: Iterable[StandingRule], call: ToolCall, now_us: int) -> Verdict:
-    """Return the verdict about a call at a time in microseconds since 1970."""
+    """Return the decision about a call at a time in microseconds since 1970, from the rules of a table and standing
+    rules.
+    """
     verdict = _strictest(table, call, now_us)
     if verdict.outcome != ASK:
         return verdict
+    # A standing rule takes the place of the question, and never overrides a denial.
     allowing = (rule for rule in standing if _holds(rule.expires_us, now_us) and _is_covered(rule, call))
     rule = next(allowing, None)
     return verdict if rule is None else Verdict(ALLOW, rule.rule_id)
@@ -386,6 +404,7 @@ def verdict_of(table: Approvals, standing: Iterable[StandingRule], call: ToolCal
 
 def _strictest(table: Approvals, call: ToolCall, now_us: int) -> Verdict:
     stricter = table.stricter or Approvals()
+    # Rules that no person has confirmed may only make the decision stricter, so those that allow are left out.
     rules = (*table.rules, *(rule for rule in stricter.rules if rule.outcome != ALLOW))
     matching = (rule for rule in rules if _holds(rule.expires_us, now_us) and _matches(rule, call))
     verdicts = [Verdict(rule.outcome, rule.in_words, rule.reason) for rule in matching]
@@ -394,14 +413,16 @@ def _strictest(table: Approvals, call: ToolCall, now_us: int) -> Verdict:
     if verdicts:
         return max(verdicts, key=lambda verdict: OUTCOMES.index(verdict.outcome))
     mode = table.mode_for(call.server) or call.mode
-    beside = stricter.mode_for(call.server)
-    if beside and asks(beside, call.hints):
-        return Verdict(ASK, beside)
+    stricter_mode = stricter.mode_for(call.server)
+    if stricter_mode and asks(stricter_mode, call.hints):
+        return Verdict(ASK, stricter_mode)
     return Verdict(ASK if asks(mode, call.hints) else ALLOW, mode)
 
 
 def asks(mode: str, hints: ToolHints | None) -> bool:
-    """Return whether a mode asks about a tool with these hints. Without hints only ``always`` does."""
+    """Return whether an approval mode requires a question for a tool with these hints. Without hints, only the mode
+    ``always`` does.
+    """
     if mode == APPROVALS_ALWAYS or hints is None:
         return mode == APPROVALS_ALWAYS
     if mode == IF_NOT_READ_ONLY:
@@ -414,7 +435,7 @@ def _holds(expires_us: int | None, now_us: int) -> bool:
 
 
 def _matches(rule: ApprovalRule, call: ToolCall) -> bool:
-    """Return whether a rule matches a call: narrowly if it allows, widely if it asks or denies."""
+    """Return whether a rule matches a call. Rules that allow match narrowly; rules that ask or deny match widely."""
     matches = is_allowed_by if rule.outcome == ALLOW else is_met_by
     tools = _names_of(call, rule)
     if call.rule_name:  # a tool that a definition has renamed is not allowed under its new name
@@ -431,7 +452,7 @@ _NO_SLASH = "\N{DIVISION SLASH}"
 
 
 def _names_of(call: ToolCall, rule: ApprovalRule) -> list[str]:
-    """Return the names of a call's tool that a rule is compared with.
+    """Return the names of a call's tool with which the tool name of a rule is compared.
 
     The names of a server's tools may contain ``/``. A rule that allows ``files/read`` means the tool ``read`` of the
     server ``files``, not a tool with the name ``files/read`` of another server. A ``/`` in the name of a tool is
@@ -464,7 +485,9 @@ def _takes(rule: ApprovalRule, call: ToolCall) -> bool:
 
 
 def _are_exactly(patterns: Mapping[str, Any], call: ToolCall) -> bool:
-    """Return whether the arguments match and there are no others. Files are compared by their real paths."""
+    """Return whether all arguments of a call match a rule, and the call has no further arguments. Files are compared by
+    their real paths.
+    """
     return any(_is_exactly(patterns, arguments, call.defaults) for arguments in call.spellings or (call.arguments,))
 
 
@@ -472,6 +495,7 @@ def _is_exactly(patterns: Mapping[str, Any], arguments: Mapping[str, Any], defau
     for name, pattern in patterns.items():
         if name not in arguments or not is_allowed_by(pattern, arguments[name]):
             return False
+    # An argument that the rule does not name must have its default value.
     extra = [name for name in arguments if name not in patterns]
     return all(name in defaults and is_same(defaults[name], arguments[name]) for name in extra)
 
@@ -507,19 +531,19 @@ _RULE: Final = {
 
 
 def shown_on_card(call: ToolCall, rule: str) -> dict[str, Any]:
-    """Return the data of a card for a call. `rule` is the rule or mode that requires the question."""
-    about = {"agent": call.agent, "server": call.server, "hints": call.hints.to_dict(), "rule": rule}
+    """Return the data of the approval question about a call. `rule` is the rule or mode that requires the question."""
+    details = {"agent": call.agent, "server": call.server, "hints": call.hints.to_dict(), "rule": rule}
     offers = {"scopes": [RUN, ALWAYS], "expires_in": LASTS}
     return {
         call.kind: call.tool,
         "parameters": dict(call.arguments),
-        **{name: value for name, value in about.items() if value},
+        **{name: value for name, value in details.items() if value},
         OFFERS: offers,
     }
 
 
 def schema_of_answer(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the JSON schema of the data in an approval: edited arguments, and a rule for later calls.
+    """Return the JSON schema of the answer to an approval question: edited arguments, and a rule for later calls.
 
     Parameters
     ----------
@@ -533,7 +557,9 @@ def schema_of_answer(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def embedded(schema: Any, place: str) -> Any:
-    """Return a schema for use inside another one at a JSON pointer such as ``#/anyOf/0``. References are adapted."""
+    """Return a JSON schema for use inside another schema, at a JSON pointer such as ``#/anyOf/0``. Its references are
+    adapted.
+    """
     if isinstance(schema, list | tuple):
         return [embedded(item, place) for item in schema]
     if not isinstance(schema, Mapping):
@@ -549,7 +575,7 @@ def embedded(schema: Any, place: str) -> Any:
 
 
 def rule_id_of(execution_id: str, question_id: str) -> str:
-    """Return the id of the rule that the answer to a question creates.
+    """Return the id of the standing rule that the answer to a question creates in an execution.
 
     It depends on the execution, because a copy has the same question ids but must not have the same rules.
     """
@@ -559,7 +585,9 @@ def rule_id_of(execution_id: str, question_id: str) -> str:
 def rule_made(
     execution_id: str, question: Question, response: Mapping[str, Any], by: str | None, at_us: int
 ) -> catalog.ApprovalRuleAdded | None:
-    """Return the rule that an answer creates, or None. Only the approval of a call on a card creates a rule."""
+    """Return the event for the standing rule that an answer creates, or None. Only an approval of a call creates a
+    rule.
+    """
     data = question.data or {}
     answer_data = response.get("data") or {}
     rule = answer_data.get("rule") if isinstance(answer_data, Mapping) else None
@@ -584,5 +612,5 @@ def rule_made(
 
 
 def rules_of_run(execution_id: str, rules: Iterable[StandingRule]) -> list[StandingRule]:
-    """Return the rules that were created in this execution, not in one that it is a copy of."""
+    """Return the standing rules that were created in this execution, and not in an execution of which it is a copy."""
     return [rule for rule in rules if rule.rule_id == rule_id_of(execution_id, rule.question or "")]

@@ -1,4 +1,5 @@
-"""Bounds of an execution: consumption, the bound that is reached, and the question about it. Pure functions.
+"""Bounds (budgets) of an execution: its consumption, the bound that is reached, and the question about it. Pure
+functions.
 
 Model calls reserve the most that they may consume before they begin, and return the rest when they end. Calls side by
 side therefore never overshoot a bound. Example: `max_tokens` is 100, 40 are spent and a call under way has reserved 50.
@@ -13,10 +14,10 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from divebook.engine.changes import Draft, held_by_children
+from divebook.engine.changes import held_by_children
 from divebook.engine.instructions import Fact
 from divebook.engine.operations import Reserved
-from divebook.engine.state import ExecutionState, PathState, Usage
+from divebook.engine.state import Draft, ExecutionState, PathState, Usage
 from divebook.errors import BoundExceededError
 from divebook.events import catalog
 from divebook.events.catalog import PENDING
@@ -69,7 +70,7 @@ _SPENT = {
 
 
 class Exhausted(NamedTuple):
-    """A bound that does not allow the next step or call."""
+    """Bound that does not allow the next step or model call, with the amounts that are spent, reserved and needed."""
 
     bound: str
     limit: int | float | str
@@ -82,22 +83,24 @@ class Exhausted(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The typed reason."""
+        """Typed reason of the error, such as ``max_cost_exceeded``."""
         return REASONS[self.bound]
 
     @property
     def may_pass(self) -> bool:
-        """True if the call may fit once the calls under way have ended and returned what they did not spend."""
+        """True if the call may become possible once the running calls have ended and returned what they did not
+        spend.
+        """
         return self.reserved is not None and Decimal(self.reserved) > 0
 
     @property
     def name(self) -> str:
-        """Name of the key to raise: the bound, or the edge within `edges`."""
+        """Key under which a user can raise the bound: the name of the bound, or the edge within `edges`."""
         return f"edges[{self.edge!r}]" if self.edge else self.bound
 
     @property
     def summary(self) -> str:
-        """Sentence that states the spent, reserved and needed amounts."""
+        """Sentence for people with the spent, reserved and needed amounts."""
         spent = _SPENT[self.bound].format(used=self._text(self.used), limit=self._text(self.limit), edge=self.edge)
         parts = [spent]
         if self.may_pass:
@@ -109,7 +112,7 @@ class Exhausted(NamedTuple):
 
     @property
     def needs_room(self) -> bool:
-        """True if only the size of the next call exceeds the bound."""
+        """True if the bound is not reached yet, but would be exceeded by the next call."""
         return self.needed is not None and Decimal(self.needed) > 0
 
     def _text(self, amount: float | str | None) -> str:
@@ -128,7 +131,9 @@ def text_of_dollars(amount: float | str) -> str:
 
 
 def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozenset[str]) -> Exhausted | None:
-    """Return the first bound that forbids a path to enter a step. `kinds` are the step types that call a model."""
+    """Return the first bound that forbids a path to enter a step, or None. `kinds` are the step types that call a
+    model.
+    """
     bounds = state.bounds
     ledger = state.ledger
     if bounds.max_seconds is not None and state.running_us > bounds.max_seconds * MICROSECONDS:
@@ -138,9 +143,9 @@ def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozen
     if bounds.edges and path.source is not None:
         key = edge_key(path.source, step.name)
         limit = bounds.edges.get(key)
-        passed = ledger.edges.get(key, 0)
-        if limit is not None and passed >= limit:
-            return Exhausted("edges", limit, passed, key)
+        passages = ledger.edges.get(key, 0)
+        if limit is not None and passages >= limit:
+            return Exhausted("edges", limit, passages, key)
     if bounds.max_repeats is not None and path.repeats_of(step.name) >= bounds.max_repeats:
         return Exhausted("max_repeats", bounds.max_repeats, path.repeats_of(step.name))
     if step.type not in kinds:
@@ -152,7 +157,7 @@ def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozen
 
 
 class Consumption(NamedTuple):
-    """Consumption of model calls: number, tokens, cost in nanodollars, and the reservations of calls under way."""
+    """Consumption of model calls: number, tokens, cost in nanodollars, and the reservations of running calls."""
 
     calls: int = 0
     tokens: int = 0
@@ -161,31 +166,31 @@ class Consumption(NamedTuple):
     held_cost: int = 0
 
     def begun(self, reserved: Reserved) -> Consumption:
-        """Return the consumption with one more call under way."""
+        """Return the consumption after one more call has started."""
         tokens = self.held_tokens + reserved.tokens
         cost = self.held_cost + reserved.cost
         return self._replace(calls=self.calls + 1, held_tokens=tokens, held_cost=cost)
 
     def ended(self, reserved: Reserved) -> Consumption:
-        """Return the consumption with one call fewer under way."""
+        """Return the consumption after a call with this reservation has ended."""
         return self._replace(held_tokens=self.held_tokens - reserved.tokens, held_cost=self.held_cost - reserved.cost)
 
     def spent(self, usage: Mapping[str, int]) -> Consumption:
-        """Return the consumption with the recorded usage of a call added."""
+        """Return the consumption plus the recorded usage of a call."""
         tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
         return self._replace(tokens=self.tokens + tokens, cost=self.cost + usage.get("cost", 0))
 
 
 def call_bound(state: ExecutionState, reserved: Reserved, *, is_alone: bool = False) -> Exhausted | None:
-    """Return the first bound of an execution that forbids a model call which may consume `reserved`.
+    """Return the first bound of an execution that forbids a model call which may consume `reserved`, or None.
 
     `is_alone` means that no model call is under way. Calls that were cut off have no end in the log. Their reservations
     then do not count.
     """
     consumed = _consumption(state)
-    reached = bound_met(state.bounds, consumed, reserved)
-    if reached is None or not (reached.may_pass and is_alone):
-        return reached
+    exhausted = bound_met(state.bounds, consumed, reserved)
+    if exhausted is None or not (exhausted.may_pass and is_alone):
+        return exhausted
     held = held_by_children(state)
     return bound_met(state.bounds, consumed._replace(held_tokens=held.tokens, held_cost=held.cost), reserved)
 
@@ -208,22 +213,22 @@ def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exha
         used = consumed.tokens
         held = consumed.held_tokens
         if used + held >= bounds.max_tokens or used + held + reserved.tokens > bounds.max_tokens:
-            reached = Exhausted("max_tokens", bounds.max_tokens, used)
-            return reached if used >= bounds.max_tokens else reached._replace(reserved=held, needed=reserved.tokens)
+            exhausted = Exhausted("max_tokens", bounds.max_tokens, used)
+            return exhausted if used >= bounds.max_tokens else exhausted._replace(reserved=held, needed=reserved.tokens)
     if bounds.max_cost is not None:
         spent = consumed.cost
         held = consumed.held_cost
-        allowed = int(bounds.max_cost * NANODOLLARS)
-        if spent + held >= allowed or spent + held + reserved.cost > allowed:
-            reached = Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
-            if spent >= allowed:
-                return reached
-            return reached._replace(reserved=str(dollars(held)), needed=str(dollars(reserved.cost)))
+        limit = int(bounds.max_cost * NANODOLLARS)
+        if spent + held >= limit or spent + held + reserved.cost > limit:
+            exhausted = Exhausted("max_cost", str(bounds.max_cost), str(dollars(spent)))
+            if spent >= limit:
+                return exhausted
+            return exhausted._replace(reserved=str(dollars(held)), needed=str(dollars(reserved.cost)))
     return None
 
 
 def require_price(bounds: Bounds, reserved: Reserved) -> None:
-    """Raise BoundExceededError if the cost is bounded and the price of the model is unknown."""
+    """Raise BoundExceededError if the bounds limit the cost, and the price of the model is unknown."""
     if bounds.max_cost is not None and not reserved.is_priced:
         raise BoundExceededError(
             "max_cost cannot be enforced: no price is known for this model; bound its tokens with max_tokens",
@@ -233,7 +238,7 @@ def require_price(bounds: Bounds, reserved: Reserved) -> None:
 
 
 def raised(bounds: Bounds, name: str, edge: str | None, to: Any) -> Bounds:
-    """Return bounds with one of them set to the value that a person chose."""
+    """Return bounds in which one bound is raised to the value that a person chose."""
     if edge is not None:
         return replace(bounds, edges={**bounds.edges, edge: to})
     value: Any = Decimal(to) if name == "max_cost" else to
@@ -241,7 +246,7 @@ def raised(bounds: Bounds, name: str, edge: str | None, to: Any) -> Bounds:
 
 
 class Spent(NamedTuple):
-    """Spent amount and limit of a bound, with their unit."""
+    """Spent amount and limit of one bound, with their unit."""
 
     name: str
     amount: int | float | Decimal
@@ -250,7 +255,7 @@ class Spent(NamedTuple):
 
 
 def spent_of(state: ExecutionState) -> list[Spent]:
-    """Return the spent amount of each bound, including reservations of calls under way."""
+    """Return spent amount and limit for each bound of an execution. Reservations of running calls count as spent."""
     bounds = state.bounds
     ledger = state.ledger
     used = state.usage
@@ -266,13 +271,16 @@ def spent_of(state: ExecutionState) -> list[Spent]:
     return [Spent(name, amount, limit, unit) for name, amount, limit, unit in rows if limit is not None]
 
 
-def left_of(state: ExecutionState) -> Bounds:
-    """Return the rest of an execution's bounds for a child. Bounds of edges and repeats are not shared."""
+def remaining_bounds(state: ExecutionState) -> Bounds:
+    """Return the bounds that an execution has left, for a child execution. Bounds of edges and repeats are not
+    shared.
+    """
     bounds = state.bounds
     ledger = state.ledger
     used = state.usage
     tokens = used.input_tokens + used.output_tokens
     seconds = state.running_us / MICROSECONDS
+    # Model calls count from their start, so only the calls that running children may still make are reserved.
     calls = ledger.llm_calls + ledger.reserved_calls
     held = (ledger.reserved_tokens, ledger.reserved_cost)
     return replace(
@@ -283,7 +291,9 @@ def left_of(state: ExecutionState) -> Bounds:
 
 
 def left_after(bounds: Bounds, used: Consumption) -> Bounds:
-    """Return the rest of the bounds for model calls. Reservations of calls under way count as spent."""
+    """Return the bounds for model calls that are left after some consumption. Reservations of running calls count as
+    spent.
+    """
     tokens = used.tokens + used.held_tokens
     cost = dollars(used.cost + used.held_cost)
     return Bounds(
@@ -294,26 +304,27 @@ def left_after(bounds: Bounds, used: Consumption) -> Bounds:
     )
 
 
-def share_of(rest: Bounds, count: int) -> Bounds:
-    """Return the share of one of `count` children that begin side by side."""
-    cost = None if rest.max_cost is None else dollars(-(-int(rest.max_cost * NANODOLLARS) // count))
+def share_of(remaining: Bounds, count: int) -> Bounds:
+    """Return the share of the remaining bounds for one of `count` child executions that start at the same time."""
+    # Shares are rounded up (`-(-a // b)` is a ceiling division), so that a small rest is not lost.
+    cost = None if remaining.max_cost is None else dollars(-(-int(remaining.max_cost * NANODOLLARS) // count))
     return replace(
-        rest,
-        max_llm_calls=None if rest.max_llm_calls is None else -(-rest.max_llm_calls // count),
-        max_tokens=None if rest.max_tokens is None else -(-rest.max_tokens // count),
+        remaining,
+        max_llm_calls=None if remaining.max_llm_calls is None else -(-remaining.max_llm_calls // count),
+        max_tokens=None if remaining.max_tokens is None else -(-remaining.max_tokens // count),
         max_cost=cost,
     )
 
 
 def reserved_for(bounds: Bounds) -> Reserved:
-    """Return the reservation of a parent for a child with these bounds."""
+    """Return the amount that a parent reserves for a child execution with these bounds."""
     cost = int((bounds.max_cost or 0) * NANODOLLARS)
     return Reserved(bounds.max_tokens or 0, cost, calls=bounds.max_llm_calls or 0)
 
 
-def given_with(state: ExecutionState, reserved: Reserved | None) -> Bounds:
-    """Return the bounds of a child for which the parent has already reserved an amount."""
-    remaining = left_of(state)
+def bounds_with_reservation(state: ExecutionState, reserved: Reserved | None) -> Bounds:
+    """Return the bounds of a child execution for which the parent has already reserved an amount."""
+    remaining = remaining_bounds(state)
     held = reserved or Reserved()
     return replace(
         remaining,
@@ -323,8 +334,8 @@ def given_with(state: ExecutionState, reserved: Reserved | None) -> Bounds:
     )
 
 
-def given_again(state: ExecutionState, definition_bounds: Bounds, rest: Bounds, counted: Usage) -> Bounds:
-    """Return the bounds of a child that its parent resumes.
+def bounds_for_resumption(state: ExecutionState, definition_bounds: Bounds, rest: Bounds, counted: Usage) -> Bounds:
+    """Return the bounds of a child execution that its parent resumes.
 
     Each limit is the tighter of two: the child's own bounds, and the rest of the parent's bounds plus what the child
     has already spent (`counted`), since both count it. Bounds that a person raised in the child stay raised.
@@ -344,6 +355,7 @@ def given_again(state: ExecutionState, definition_bounds: Bounds, rest: Bounds, 
     widest = dict[str, Any]()
     for name in _SHARED:
         limit = getattr(definition_bounds, name)
+        # A person may have raised the bound in the child, above the limit of its definition.
         widest[name] = None if limit is None else max(limit, getattr(present, name) or 0)
     tokens = counted.input_tokens + counted.output_tokens
     spent: dict[str, Any] = {
@@ -359,7 +371,9 @@ def given_again(state: ExecutionState, definition_bounds: Bounds, rest: Bounds, 
 
 
 def within(bounds: Bounds, other: Bounds) -> Bounds:
-    """Return bounds with the tighter of two limits each. `on_exhausted` is "fail" if either of them has it."""
+    """Return bounds with the tighter limit of two bounds each. `on_exhausted` is "fail" if one of the two has this
+    value.
+    """
     tighter: dict[str, Any] = {
         name: min((limit for limit in (getattr(bounds, name), getattr(other, name)) if limit is not None), default=None)
         for name in _SHARED
@@ -368,7 +382,7 @@ def within(bounds: Bounds, other: Bounds) -> Bounds:
 
 
 def dollars(nanodollars: int) -> Decimal:
-    """Return an amount in US dollars."""
+    """Return an amount of nanodollars in US dollars."""
     return (Decimal(nanodollars) / NANODOLLARS).normalize()
 
 
@@ -378,12 +392,12 @@ _OR_STOP = " and continue, or stop?"
 
 
 def question_about(state: ExecutionState, exhausted: Exhausted) -> str:
-    """Return the id of the question about a bound. All paths that reach the bound share it."""
+    """Return the id of the question whether to raise a bound. All paths that reach the bound share the question."""
     return state.question_id("bound", exhausted.bound, exhausted.edge, exhausted.limit, state.stops)
 
 
 def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: str) -> tuple[Fact, ...]:
-    """Return the facts that make a path wait for the answer about a bound. Empty if it waits already."""
+    """Return the events that make a path wait for the answer about a bound. Empty if the path waits for it already."""
     interrupt_id = question_about(state, exhausted)
     pending = state.interrupts.get(interrupt_id)
     if pending is None:
@@ -395,7 +409,7 @@ def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: st
 
 
 def asked_about(exhausted: Exhausted, whose: str = "") -> tuple[str, dict[str, Any]]:
-    """Return the text and the data of the question about a bound.
+    """Return text and data of the question whether to raise a bound.
 
     `whose` stands in front of the text; it names the agent that the bound belongs to.
     """
@@ -406,19 +420,21 @@ def asked_about(exhausted: Exhausted, whose: str = "") -> tuple[str, dict[str, A
 
 
 def _error_after_stop(question: str) -> str:
-    """Return the error of an execution whose bound a person did not raise: the question without its last words."""
+    """Return the error of an execution after a person answered "stop" at a bound: the question without its last
+    words.
+    """
     if question.endswith(_OR_STOP):
         return f"{question.removesuffix(_OR_STOP)}."
     return question.partition(". Raise the bound")[0]  # the wording of older versions
 
 
 def fails_at_bounds(state: ExecutionState) -> bool:
-    """Return whether a reached bound ends the execution without a question."""
+    """Return whether an execution fails at a reached bound instead of asking a person."""
     return state.bounds.on_exhausted == FAIL
 
 
 def follow_about_bounds(draft: Draft, question: Question) -> None:
-    """Raise a bound or stop the execution, depending on the answer."""
+    """Apply the answer to a question about a bound to a state: raise the bound, or stop the execution."""
     response = question.response or {}
     details = question.data or {}
     if (

@@ -1,12 +1,11 @@
-"""Mutable draft of a state, and changes of paths, reservations and workspaces that events cause.
+"""Functions that apply events to the draft of a state: changes of paths, reservations, workspaces and enclosing
+operations.
 
-To fold a log, `engine.evolve` copies a state into a draft once, modifies the draft for each event, and seals it. This
-avoids creating a new state for each event.
+`engine.evolve` calls them while it folds a log. Each function reads everything that it needs before its first change,
+so that an error leaves the draft unchanged.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from immutables import Map
 
@@ -19,6 +18,7 @@ from divebook.engine.state import (
     JOINED,
     JOINING,
     NO_PLACES,
+    Draft,
     ExecutionState,
     HeldWorkspace,
     Ledger,
@@ -26,137 +26,21 @@ from divebook.engine.state import (
     OperationRecord,
     PathState,
 )
-from divebook.errors import CorruptStoreError
 from divebook.events import catalog
-from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING, PathCompleted, Payload, StepCompleted
-from divebook.events.event import Event, Record
+from divebook.events.catalog import CANCELLED, COMPLETED, FAILED, RUNNING, Payload
 
 SLEEPS = frozenset({TIMER, SIGNAL_WAIT, CHILD_WORKFLOW})
-"""Types of operations that only wait."""
-
-_ENDS_OF_STEPS = frozenset({StepCompleted, PathCompleted})
-
-_new = object.__new__
-_set = object.__setattr__
-
-
-class _DraftPath(PathState):
-    """Copy of a path that belongs to a draft and may be modified."""
-
-    # Both methods must be set: with only one of them, Python looks up the other at each assignment, which takes eight
-    # times as long.
-    __setattr__ = object.__setattr__
-    __delattr__ = object.__delattr__
-
-
-class Draft(ExecutionState):
-    """Mutable state for folding several events. Paths are copied when they change for the first time.
-
-    No other code may refer to the draft or its copied paths before it is sealed
-    (test_events_that_are_folded_together_change_the_state_as_one_by_one). A function that modifies the draft reads
-    everything that it needs first, so that an error leaves the draft unchanged.
-    """
-
-    __slots__ = ("_copied", "_facts", "_present", "moment", "path_id", "step")
-    __setattr__ = object.__setattr__
-    __delattr__ = object.__delattr__
-
-    _facts: Sequence[Payload]
-    _copied: dict[str, PathState]
-    """Copied paths by id."""
-    _present: PathState | None
-    """Copied path of the current event, if it was copied."""
-    moment: int
-    """Time of the current event in microseconds since 1970. `last_us` is the time of the previous event."""
-    path_id: str
-    """Path of the current event."""
-    step: str
-    """Step of the current event."""
-
-    def __init__(self, state: ExecutionState) -> None:
-        self.__dict__ = state.__dict__.copy()
-        self._copied = {}
-        self._present = None
-        self.path_id = ""
-
-    def go_to(self, entry: Event | Record, facts: Sequence[Payload]) -> None:
-        """Set the current record, whose facts were recorded together."""
-        self.step = entry.step
-        self.moment = entry.recorded_at
-        self._facts = facts
-        if entry.path != self.path_id:
-            self.path_id = entry.path
-            self._present = self._copied.get(entry.path)
-
-    @property
-    def ends_step(self) -> bool:
-        """True if the current record ends the open step, so that its operations need not be kept."""
-        return type(self._facts[-1]) in _ENDS_OF_STEPS
-
-    def path(self, data: Payload) -> PathState:
-        """Return the path of the current event as a modifiable copy.
-
-        Raises
-        ------
-        CorruptStoreError
-            The path never began.
-        """
-        path = self._present
-        if path is None:
-            if self.path_id not in self.paths:
-                raise CorruptStoreError(f"{self._event(data)} is on path {self.path_id!r}, which never began")
-            path = self._present = self.own(self.path_id)
-        return path
-
-    def open_step(self, data: Payload) -> tuple[PathState, OpenStep]:
-        """Return the path of the current event as a modifiable copy, and its open step.
-
-        Raises
-        ------
-        CorruptStoreError
-            The path never began, or is outside any step.
-        """
-        path = self._present or self.path(data)
-        opened = path.open
-        if opened is None:
-            raise CorruptStoreError(f"{self._event(data)} is outside any step of path {self.path_id!r}")
-        return path, opened
-
-    def _event(self, data: Payload) -> str:
-        return f"event {self.last_sequence} ({data.event_type}) of {self.execution_id}"
-
-    def own(self, path_id: str) -> PathState:
-        """Return a path as a modifiable copy. Raise KeyError if there is none."""
-        path = self._copied.get(path_id)
-        if path is None:
-            path = self._copied[path_id] = _new(_DraftPath)
-            path.__dict__ = self.paths[path_id].__dict__.copy()
-            self.paths = self.paths.set(path_id, path)
-        return path
-
-    def add(self, path: PathState) -> None:
-        """Add a path, or replace the one with the same id."""
-        self._copied.pop(path.id, None)
-        self._present = None
-        self.paths = self.paths.set(path.id, path)
-
-    def sealed(self) -> ExecutionState:
-        """Return the resulting state. The draft must not be used afterwards."""
-        for path in self._copied.values():
-            _set(path, "__class__", PathState)
-        state = _new(ExecutionState)
-        _set(state, "__dict__", self.__dict__)
-        return state
+"""Types of operations that only wait: timers, signal waits and child executions."""
 
 
 def is_sleeping(path: PathState) -> bool:
-    """Return whether a path waits for a timer, a signal or a child."""
+    """Return whether a path waits for a timer, a signal or a child execution."""
     return path.open is not None and sleeps(path.open)
 
 
-def sleeps(opened: OpenStep) -> bool:
-    """Return whether an operation that only waits runs in a step."""
-    records = opened.operations.values()
+def sleeps(open_step: OpenStep) -> bool:
+    """Return whether an operation that only waits (timer, signal, child execution) is running in an open step."""
+    records = open_step.operations.values()
     return any(record.operation_type in SLEEPS and record.status == RUNNING for record in records)
 
 
@@ -164,7 +48,7 @@ def sleeps(opened: OpenStep) -> bool:
 
 
 def path_started(draft: Draft, data: catalog.PathStarted) -> None:
-    """Start a path: the root, a branch, or a path that runs a rollback."""
+    """Apply `path_started`: start the root path, a branch, or a path that runs a rollback."""
     if draft.path_id not in draft.paths:
         undoes = data.rollback
         number = 0 if undoes is None else draft.branches + len(draft.rollbacks) - undoes + 1
@@ -177,9 +61,9 @@ def path_started(draft: Draft, data: catalog.PathStarted) -> None:
 
 
 def path_branched(draft: Draft, data: catalog.PathBranched) -> None:
-    """Create the paths that a path branches into. They inherit its counts of visited steps."""
+    """Apply `path_branched`: create the paths into which a path branches. They inherit its counts of visited steps."""
     parent = draft.path(data)
-    entered = Map({step: parent.entries(step) for step in {*parent.visits, *parent.before}})
+    visit_counts = Map({step: parent.entries(step) for step in {*parent.visits, *parent.before}})
     for number, new_path in enumerate(data.new_paths, draft.branches + 1):
         child = PathState(
             new_path["id"],
@@ -187,7 +71,7 @@ def path_branched(draft: Draft, data: catalog.PathBranched) -> None:
             current_step=new_path["current_step"],
             parent=parent.id,
             came_from=parent.current_step,
-            before=entered,
+            before=visit_counts,
             repeats=parent.repeats,
         )
         draft.add(child)
@@ -199,7 +83,7 @@ def path_branched(draft: Draft, data: catalog.PathBranched) -> None:
 
 
 def path_waiting(draft: Draft, data: catalog.PathWaiting) -> None:
-    """Mark a path as waiting at a join."""
+    """Apply `path_waiting`: mark a path as waiting at a join."""
     path = draft.path(data)
     path.phase = JOINING
     path.current_step = data.join_step
@@ -208,13 +92,13 @@ def path_waiting(draft: Draft, data: catalog.PathWaiting) -> None:
 
 
 def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
-    """Release a path from a join. It gets the outputs of the paths that joined it."""
+    """Apply `path_joined`: release a path from a join. It gets the outputs of the paths that were joined with it."""
     path = draft.path(data)
     outputs = path.step_outputs
     places = path.outputs_at
-    for other in map(draft.paths.__getitem__, data.joined):
-        outputs = outputs.update(other.step_outputs)
-        places = moved(places, other.outputs_at, other.step_outputs)
+    for joined_path in map(draft.paths.__getitem__, data.joined):
+        outputs = outputs.update(joined_path.step_outputs)
+        places = moved(places, joined_path.outputs_at, joined_path.step_outputs)
     path.phase = JOINED
     path.step_outputs = outputs
     path.outputs_at = places
@@ -224,7 +108,7 @@ def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
 
 
 def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> PathState:
-    """End the path of the current event and return it."""
+    """End the path of the current event and return its state."""
     path = draft.path(data)
     draft.ledger = _without(draft, path, error or status)
     draft.active -= 1
@@ -242,7 +126,9 @@ def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> 
 
 
 def _without(draft: Draft, path: PathState, why: str) -> Ledger:
-    """Return the ledger without the reservations and the open agent step of a path that ends."""
+    """Return the ledger (counters of an execution) without the reservations and the open agent step of a path that
+    ends.
+    """
     ledger = draft.ledger
     if path.hop is not None:
         ledger = ledger.with_hop(path.hop, status="error", error=why, ended_us=draft.moment)
@@ -252,7 +138,8 @@ def _without(draft: Draft, path: PathState, why: str) -> Ledger:
 
 
 def release_calls(draft: Draft, path: PathState) -> None:
-    """Release the reservations of model calls that were cut off in the open step of a path.
+    """Release the reservations of model calls that were cut off (started, but without a recorded end) in the open step
+    of a path.
 
     These calls have no end in the log: their process died, or the code of their step cancelled them
     (test_a_call_that_was_cut_off_gives_its_reservation_back).
@@ -266,20 +153,26 @@ def release_calls(draft: Draft, path: PathState) -> None:
 
 
 def held_by_children(state: ExecutionState) -> Reserved:
-    """Return the reservations for the children of an execution: all that is reserved while it calls no model."""
-    opened = [path.open for path in state.paths.values() if path.open is not None and path.phase != ENDED]
-    held = Reserved()
-    for record in (record for step in opened for record in step.operations.values()):
-        held = held.plus(_reserved_for_child(record))
-    return held
+    """Return the sum of the reservations for the child executions of an execution. Running model calls are not
+    included.
+    """
+    open_steps = [path.open for path in state.paths.values() if path.open is not None and path.phase != ENDED]
+    total = Reserved()
+    for record in (record for step in open_steps for record in step.operations.values()):
+        total = total.plus(_reserved_for_child(record))
+    return total
 
 
-def _without_reservations(opened: OpenStep | None) -> OpenStep | None:
-    """Return a step without the reservations of its calls, except those for children, which may continue."""
-    if opened is None or not any(map(_is_released, opened.operations.values())):
-        return opened
-    records = {key: record._replace(reserved=None) for key, record in opened.operations.items() if _is_released(record)}
-    return opened._replace(operations=opened.operations.update(records))
+def _without_reservations(open_step: OpenStep | None) -> OpenStep | None:
+    """Return an open step without the reservations of its calls. Reservations for children stay, because a child may
+    continue.
+    """
+    if open_step is None or not any(map(_is_released, open_step.operations.values())):
+        return open_step
+    records = {
+        key: record._replace(reserved=None) for key, record in open_step.operations.items() if _is_released(record)
+    }
+    return open_step._replace(operations=open_step.operations.update(records))
 
 
 def _is_released(record: OperationRecord) -> bool:
@@ -287,20 +180,22 @@ def _is_released(record: OperationRecord) -> bool:
 
 
 def _reserved_for_child(record: OperationRecord) -> Reserved | None:
-    """Return the reservation of a record if it belongs to a child execution."""
+    """Return the reservation of an operation if the operation is a child execution, else None."""
     return record.reserved if record.operation_type == CHILD_WORKFLOW else None
 
 
 def with_child_reservations(path: PathState, ledger: Ledger) -> Ledger:
-    """Return the ledger with the reservations for children of an ended path, whose usage is not counted yet."""
+    """Return the ledger (counters) plus the reservations for children of an ended path, whose usage is not counted
+    yet.
+    """
     records = path.open.operations.values() if path.phase == ENDED and path.open is not None else ()
     for record in records:
         ledger = ledger.holding(_reserved_for_child(record))
     return ledger
 
 
-def held_by(state: ExecutionState) -> Reserved:
-    """Return the reservations that an ended execution has again when it is resumed."""
+def reservations_to_restore(state: ExecutionState) -> Reserved:
+    """Return the reservations that an ended execution needs again when it is resumed."""
     ledger = state.ledger
     for path in state.paths.values():
         ledger = with_child_reservations(path, ledger)
@@ -308,7 +203,7 @@ def held_by(state: ExecutionState) -> Reserved:
 
 
 def path_completed(draft: Draft, data: catalog.PathCompleted) -> None:
-    """End a path successfully."""
+    """Apply `path_completed`: end a path successfully."""
     path = _end(draft, data, COMPLETED)
     path.current_step = data.final_step
     path.open = None
@@ -317,7 +212,7 @@ def path_completed(draft: Draft, data: catalog.PathCompleted) -> None:
 
 
 def path_failed(draft: Draft, data: catalog.PathFailed) -> None:
-    """End a path that failed. The execution stores the id of the first one."""
+    """Apply `path_failed`: end a path with an error. The state keeps the id of the first path that failed."""
     path = _end(draft, data, FAILED, data.error)
     path.reason = data.reason
     if path.undoes is None:
@@ -325,12 +220,12 @@ def path_failed(draft: Draft, data: catalog.PathFailed) -> None:
 
 
 def path_cancelled(draft: Draft, data: catalog.PathCancelled) -> None:
-    """End a path that was cancelled."""
+    """Apply `path_cancelled`: end a path that was cancelled."""
     _end(draft, data, CANCELLED, data.reason or None)
 
 
 def without_a_call(ledger: Ledger, path: PathState) -> Ledger:
-    """Return the ledger with one model call fewer, for a call that was replayed from a log instead."""
+    """Return the ledger (counters) with one model call fewer, because the call was replayed from another log."""
     ledger = ledger._replace(llm_calls=ledger.llm_calls - 1)
     if path.hop is None:
         return ledger
@@ -341,7 +236,7 @@ def without_a_call(ledger: Ledger, path: PathState) -> Ledger:
 
 
 def workspace_opened(draft: Draft, data: catalog.WorkspaceOpened) -> None:
-    """Add a workspace with its place and its files.
+    """Apply `workspace_opened`: add a workspace with its folder and the digest of its files.
 
     A fork that creates a folder continues with the files of its source. Its changes still count from the first files of
     the source.
@@ -349,21 +244,25 @@ def workspace_opened(draft: Draft, data: catalog.WorkspaceOpened) -> None:
     previous = draft.workspaces.get(data.workspace)
     first = data.tree if previous is None else previous.first
     at = draft.last_sequence if data.files is not None or previous is None else previous.at
-    held = HeldWorkspace(data.kind, data.reference, data.source, first, data.tree, at, is_own=bool(data.reference))
-    draft.workspaces = draft.workspaces.set(data.workspace, held)
+    workspace = HeldWorkspace(data.kind, data.reference, data.source, first, data.tree, at, is_own=bool(data.reference))
+    draft.workspaces = draft.workspaces.set(data.workspace, workspace)
 
 
 def files_changed(draft: Draft, data: catalog.FilesChanged) -> None:
-    """Set the digest of the present files of a workspace."""
-    held = draft.workspaces.get(data.workspace)
-    if held is not None:
-        draft.workspaces = draft.workspaces.set(data.workspace, held._replace(tree=data.after, at=draft.last_sequence))
+    """Apply `files_changed`: set the digest of the present files of a workspace."""
+    workspace = draft.workspaces.get(data.workspace)
+    if workspace is not None:
+        draft.workspaces = draft.workspaces.set(
+            data.workspace, workspace._replace(tree=data.after, at=draft.last_sequence)
+        )
 
 
-def of_the_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWorkspace]:
-    """Return the workspaces of a source as its fork has them: with their files, without a folder of the fork."""
-    for name, held in workspaces.items():
-        workspaces = workspaces.set(name, held._replace(is_own=False))
+def workspaces_of_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWorkspace]:
+    """Return the workspaces of a fork's source as the fork has them at first: with the source's files, without an own
+    folder.
+    """
+    for name, workspace in workspaces.items():
+        workspaces = workspaces.set(name, workspace._replace(is_own=False))
     return workspaces
 
 
@@ -374,34 +273,40 @@ def of_the_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWorkspace
 # for ever.
 
 
-def held_of(
-    opened: OpenStep, record: OperationRecord, data: catalog.OperationStarted
+def with_enclosing(
+    open_step: OpenStep, record: OperationRecord, data: catalog.OperationStarted
 ) -> tuple[OperationRecord, OpenStep]:
-    """Return the record of a starting operation with its enclosing operation, and the changed step."""
-    earlier = opened.operations.get(record.operation_id)
+    """Return the record of an operation that starts, with a reference to the enclosing operation, and the changed open
+    step.
+    """
+    earlier = open_step.operations.get(record.operation_id)
     if record.operation_type in ENCLOSING:
-        opened = _holding(opened, record, earlier)
-    outer = opened.operations.get(opened.holders.get(data.within, "")) if data.within is not None else None
+        open_step = _with_enclosing_registered(open_step, record, earlier)
+    outer = open_step.operations.get(open_step.holders.get(data.within, "")) if data.within is not None else None
     record = record._replace(
         setting_hash=data.setting_hash,
         within=None if outer is None else outer.operation_id,
         holds=() if earlier is None else earlier.holds,
     )
     if outer is not None and earlier is None:
-        opened = opened.with_operation(outer._replace(holds=(*outer.holds, record.operation_id)))
-    return record, opened
+        open_step = open_step.with_operation(outer._replace(holds=(*outer.holds, record.operation_id)))
+    return record, open_step
 
 
-def _holding(opened: OpenStep, record: OperationRecord, earlier: OperationRecord | None) -> OpenStep:
-    """Return the step with an enclosing operation registered, also if it starts a second time."""
-    holders = opened.holders if earlier is None else opened.holders.delete(earlier.started_sequence)
-    return opened._replace(holders=holders.set(record.started_sequence, record.operation_id))
+def _with_enclosing_registered(
+    open_step: OpenStep, record: OperationRecord, earlier: OperationRecord | None
+) -> OpenStep:
+    """Return an open step in which an enclosing operation is registered. The operation may start a second time."""
+    holders = open_step.holders if earlier is None else open_step.holders.delete(earlier.started_sequence)
+    return open_step._replace(holders=holders.set(record.started_sequence, record.operation_id))
 
 
-def without_held(opened: OpenStep, outer: OperationRecord) -> OpenStep:
-    """Return the step without the records that a completed operation encloses, except those that still run."""
-    operations = opened.operations
-    holders = opened.holders.delete(outer.started_sequence)
+def without_enclosed(open_step: OpenStep, outer: OperationRecord) -> OpenStep:
+    """Return an open step without the records of operations inside a completed enclosing operation. Running operations
+    stay.
+    """
+    operations = open_step.operations
+    holders = open_step.holders.delete(outer.started_sequence)
     remaining = list(outer.holds)
     while remaining:
         record = operations.get(remaining.pop())
@@ -410,4 +315,4 @@ def without_held(opened: OpenStep, outer: OperationRecord) -> OpenStep:
             operations = operations.delete(record.operation_id)
             if record.started_sequence in holders:
                 holders = holders.delete(record.started_sequence)
-    return opened._replace(operations=operations, holders=holders)
+    return open_step._replace(operations=operations, holders=holders)

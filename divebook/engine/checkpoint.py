@@ -1,4 +1,4 @@
-"""Checkpoints: states as bytes and back, so that a long log need not be folded from its beginning.
+"""Checkpoints: states of executions as bytes and back, so that a long log need not be folded from its beginning.
 
 A checkpoint is a cache. One of another version, or one that does not fit its log, is ignored; deleting all checkpoints
 changes nothing. Large values are in the log already, so a checkpoint refers to the events that hold them and copies
@@ -33,20 +33,25 @@ SMALL = 64
 
 
 def is_large(value: Any) -> bool:
-    """Return whether a checkpoint refers to the event of a value instead of copying it."""
+    """Return whether a value is so large that a checkpoint refers to the event with the value, instead of copying the
+    value.
+    """
     kind = type(value)
     return len(value) > SMALL if kind is str else kind not in ATOMS and bool(value)
 
 
 def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int]:
-    """Return the places of large values by key after event `sequence` has set one of the values."""
+    """Return the event numbers of large values by key, after event `sequence` has set the value of a key."""
     if is_large(value):
         return places.set(key, sequence)
     return places.delete(key) if places and key in places else places
 
 
 def moved(places: Map[K, int], new_places: Map[K, int], keys: Map[K, Any]) -> Map[K, int]:
-    """Return the places after the values of some keys were replaced by values whose places are `new_places`."""
+    """Return the event numbers of large values by key, after other values have replaced the values of some keys.
+
+    `new_places` has the event numbers of the new values, `keys` has all replaced keys.
+    """
     for key in keys if places else ():
         if key in places and key not in new_places:
             places = places.delete(key)
@@ -74,12 +79,12 @@ _REST = tuple(OperationRecord._field_defaults[name] for name in OperationRecord.
 
 
 def dump_state(state: ExecutionState) -> bytes:
-    """Return a state as bytes."""
+    """Return the state of an execution as bytes, for a checkpoint."""
     return encode_parts(_Writer(state).written(), _plain)
 
 
 def load_state(raw: bytes, facts: Facts) -> ExecutionState | None:
-    """Return the state that `dump_state` wrote, or None if it has another version or does not fit the log.
+    """Return the state that `dump_state` wrote, or None if the bytes have another version or do not fit the log.
 
     Parameters
     ----------
@@ -90,44 +95,47 @@ def load_state(raw: bytes, facts: Facts) -> ExecutionState | None:
         data = decode(raw)
         if not isinstance(data, dict) or data.get("version") != VERSION:
             return None
+        # One read of the log for all events that hold large values.
         return _Loading(data, facts(data["facts"])).state()
     except UNFIT:
         return None
 
 
 class _Writer:
-    """Converter of one state to plain data."""
+    """Converter of an execution's state to plain data, for a checkpoint."""
 
     def __init__(self, state: ExecutionState) -> None:
         self._state = state
         self._facts: set[int] = set()
         self._snapshots: dict[int, int] = {id(state.variables): 0}
-        """Numbers of snapshots of variables by identity. Most paths share theirs."""
+        """Numbers of the sets of variables by identity (`id`). Most paths share their set with others."""
         self._differences: list[dict[str, Any]] = []
         """Differences between the present variables and the snapshots with the numbers 1, 2 ..."""
 
     def written(self) -> dict[str, Any]:
-        """Return the state as a dict of plain values and of records that `_plain` converts."""
+        """Return the state as a dict of plain values, and of records that `_plain` converts later."""
         state = self._state
-        whole = _differing(self._state, "variables_at")
+        fields = _differing(self._state, "variables_at")
         # The last event of a completed execution holds its outputs, unless annotations follow it.
-        ended = state.last_sequence if state.lifecycle == COMPLETED and state.annotated_at < state.last_sequence else 0
-        for name, place in (("inputs", BEGINNING), ("outputs", ended)):
-            if name in whole:
+        end_event = (
+            state.last_sequence if state.lifecycle == COMPLETED and state.annotated_at < state.last_sequence else 0
+        )
+        for name, place in (("inputs", BEGINNING), ("outputs", end_event)):
+            if name in fields:
                 inside = state.edited_inputs if name == "inputs" else ()
-                large = [key for key, value in whole[name].items() if place and key not in inside and is_large(value)]
-                whole[name] = self._values(whole[name], dict.fromkeys(large, place))
-        whole["variables"] = self._values(state.variables, state.variables_at)
-        whole["paths"] = [self._path(path) for path in state.paths.values()]
+                large = [key for key, value in fields[name].items() if place and key not in inside and is_large(value)]
+                fields[name] = self._values(fields[name], dict.fromkeys(large, place))
+        fields["variables"] = self._values(state.variables, state.variables_at)
+        fields["paths"] = [self._path(path) for path in state.paths.values()]
         return {
             "version": VERSION,
             "facts": sorted(self._facts),
-            "state": whole,
+            "state": fields,
             "differences": self._differences,
         }
 
     def _values(self, values: Mapping[Any, Any], places: Mapping[Any, int]) -> list[Any]:
-        """Return a list of the small values and a list of the places of the large ones."""
+        """Split values into a list of small values, and a list of the event numbers of large values."""
         if not places:
             return [list(values.items()), []]
         outside = [(key, places[key]) for key in values if key in places]
@@ -144,17 +152,19 @@ class _Writer:
             written["open"] = self._open(path.open)
         return written
 
-    def _open(self, opened: OpenStep) -> dict[str, Any]:
-        written = _differing(opened, "entry_at", "iterations_at")
-        written["entry_variables"] = self._snapshot(opened.entry_variables, opened.entry_at)
-        if opened.iterations:
-            written["iterations"] = self._values(opened.iterations, opened.iterations_at)
-        if opened.operations:
-            written["operations"] = self._operations(opened.operations)
+    def _open(self, open_step: OpenStep) -> dict[str, Any]:
+        written = _differing(open_step, "entry_at", "iterations_at")
+        written["entry_variables"] = self._snapshot(open_step.entry_variables, open_step.entry_at)
+        if open_step.iterations:
+            written["iterations"] = self._values(open_step.iterations, open_step.iterations_at)
+        if open_step.operations:
+            written["operations"] = self._operations(open_step.operations)
         return written
 
     def _operations(self, operations: Map[str, OperationRecord]) -> list[Any]:
-        """Return a list of the operations with small results and a list of those whose end event holds the result."""
+        """Split operations into a list of operations with small results, and a list of operations whose end event has
+        the result.
+        """
         inside = []
         outside = []
         for record in operations.values():
@@ -167,7 +177,7 @@ class _Writer:
         return [inside, outside]
 
     def _snapshot(self, variables: Map[str, Any], places: Map[str, int]) -> int:
-        """Return the number of a snapshot of variables; add it if it is new."""
+        """Return the number of a set of variables in the checkpoint. Add the set if it is new."""
         number = self._snapshots.get(id(variables))
         if number is None:
             number = len(self._snapshots)
@@ -180,7 +190,7 @@ class _Writer:
 
 
 class _Loading:
-    """Converter of plain data to one state."""
+    """Converter of the plain data of a checkpoint to an execution's state."""
 
     def __init__(self, data: Mapping[str, Any], facts: Mapping[int, Payload]) -> None:
         self._fields = dict(data["state"])
@@ -189,7 +199,7 @@ class _Loading:
         self._snapshots += [self._snapshot(difference) for difference in data["differences"]]
 
     def state(self) -> ExecutionState:
-        """Return the state."""
+        """Return the loaded state."""
         data = self._fields
         paths = [self._path(path) for path in data["paths"]]
         data["variables"], data["variables_at"] = self._snapshots[0]
@@ -200,7 +210,7 @@ class _Loading:
         return _record_of(ExecutionState, data)
 
     def _values(self, written: Sequence[Any], value_in: ValueIn) -> tuple[Map[Any, Any], Map[Any, int]]:
-        """Return the values by key and the places of the large ones."""
+        """Return the values by key, and the event numbers of the large values by key."""
         inside, outside = written
         places = dict(outside)
         values = dict(inside)
@@ -211,6 +221,7 @@ class _Loading:
     def _snapshot(self, difference: Mapping[str, Any]) -> tuple[Map[str, Any], Map[str, int]]:
         variables, places = self._snapshots[0]
         old, old_at = self._values(difference["old"], _variable)
+        # Start from the present variables: remove those that are new since, and restore the old values.
         for key in [*difference["new"], *old]:
             if key in places:
                 places = places.delete(key)
@@ -252,7 +263,7 @@ def _entry_of(field: str) -> ValueIn:
 
 
 def _variable(fact: Any, key: str) -> Any:
-    """Return the value that an event has set for a variable."""
+    """Return the value that an event `state_mutated` has set for a variable."""
     return {mutation.key: mutation.value for mutation in fact.mutations}[key]
 
 
@@ -264,7 +275,9 @@ def _operation(row: Sequence[Any]) -> OperationRecord:
 
 
 def _plain(part: Any) -> Any:
-    """Return a record of a state in plain form without converting its fields; return other values unchanged."""
+    """Return a record inside a state as a list or dict, without converting its fields. Return any other value
+    unchanged.
+    """
     if isinstance(part, Map):
         return list(part.items())
     if isinstance(part, Bounds):
@@ -273,7 +286,7 @@ def _plain(part: Any) -> Any:
 
 
 def _differing(record: Any, *without: str) -> dict[str, Any]:
-    """Return the fields of a record that differ from their defaults. Few of them do."""
+    """Return the fields of a record that differ from their default values. Usually these are few."""
     kind: Any = type(record)
     defaults = _defaults(kind)
     values = record._asdict() if hasattr(record, "_asdict") else record.__dict__
@@ -286,14 +299,16 @@ def _differing(record: Any, *without: str) -> dict[str, Any]:
 
 @functools.cache
 def _defaults(kind: Any) -> Mapping[str, Any]:
-    """Return the defaults of the fields of a dataclass or named tuple, `MISSING` for fields without one."""
+    """Return the default values of the fields of a dataclass or named tuple; `MISSING` for fields without a default."""
     if is_dataclass(kind):
         return {entry.name: entry.default for entry in fields(kind)}
     return {name: kind._field_defaults.get(name, MISSING) for name in kind._fields}
 
 
 def _record_of(kind: Callable[..., T], data: Mapping[str, Any]) -> T:
-    """Return a record from its written fields. Fields that are records already stay unchanged."""
+    """Create a dataclass or named tuple from its fields in plain form. Fields that are records already stay
+    unchanged.
+    """
     readers = _readers(kind)
     values = dict[str, Any]()
     for name, value in data.items():
@@ -309,7 +324,9 @@ def _readers(kind: Any) -> Mapping[str, Callable[[Any], Any] | None]:
 
 @functools.cache
 def _reader(kind: Any) -> Callable[[Any], Any] | None:
-    """Return the function that converts the plain form of a type, a list or a mapping, or None if none is needed."""
+    """Return the function that converts a value of a type from its plain form, a list or a mapping. None if no
+    conversion is needed.
+    """
     origin = get_origin(kind)
     arguments = get_args(kind)
     if origin in (Union, UnionType):

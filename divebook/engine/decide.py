@@ -1,4 +1,4 @@
-"""Decisions about what happens next. No other code decides.
+"""Rules that decide what an execution does next. No other code decides.
 
 `decide` returns instructions for a workflow and a state; it never acts. A driver that runs one task per path calls
 `decide_path` (for one path), `decide_joins` (when a path waits or ends) and `decide_end` (when a path ends). Together
@@ -51,7 +51,7 @@ ANSWERED = ("recorded", "read-only")
 
 
 def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]:
-    """Return all instructions that can be carried out now, oldest path first."""
+    """Return all instructions that can be carried out now, for the oldest path first."""
     end = decide_end(workflow, state)
     if end:
         return (end,)
@@ -60,7 +60,7 @@ def decide(workflow: Workflow, state: ExecutionState) -> tuple[Instruction, ...]
 
 
 def decide_start(workflow: Workflow) -> Fact:
-    """Return the fact that starts the root path."""
+    """Return the event that starts the root path."""
     return Fact(catalog.PathStarted(workflow.start.name), ROOT)
 
 
@@ -68,7 +68,7 @@ def decide_start(workflow: Workflow) -> Fact:
 
 
 def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> PathInstruction | None:
-    """Return the next instruction for one path, or None if it has ended.
+    """Return the next instruction for one path, or None if the path has ended.
 
     The phase of the path determines the instruction. While the execution is rolled back, only paths that run rollbacks,
     or that must find out whether a call took effect, get one. After a person answered "stop" at a bound, paths fail
@@ -97,7 +97,7 @@ def decide_path(workflow: Workflow, state: ExecutionState, path_id: str) -> Path
 
 
 def _begin(workflow: Workflow, state: ExecutionState, path: PathState) -> PathInstruction:
-    """Start a path, together with its first step if that can run at once."""
+    """Return the instruction that starts a path, together with its first step if that step can run at once."""
     start = (Fact(catalog.PathStarted(path.current_step), path.id),)
     following = None if state.stopped is not None else _enter(workflow, state, path, path.current_step)
     if isinstance(following, RunStep):
@@ -112,7 +112,7 @@ def _enter(workflow: Workflow, state: ExecutionState, path: PathState, step: str
 
 
 def _run(workflow: Workflow, state: ExecutionState, path: PathState, step: str) -> PathInstruction:
-    """Run a step if the bounds allow it."""
+    """Return the instruction to run a step, if the bounds allow it. Otherwise let the path fail or ask a person."""
     exhausted = step_bound(state, path, workflow.step(step), ASKING_TYPES) if state.bounds is not NO_BOUNDS else None
     if exhausted is None:
         return RunStep(path.id, step, path.visits.get(step, 0) + 1)
@@ -127,9 +127,11 @@ def _route(workflow: Workflow, state: ExecutionState, path: PathState) -> PathIn
         return _complete(path)
     if len(edges) == 1 and edges[0].condition is None:
         return _enter(workflow, state, path, edges[0].step)
+    # The log may have the results of the first conditions already; only the others are evaluated.
     conditions = tuple((edge.condition, edge.step) for edge in edges if edge.condition is not None)
     if len(path.routing) < len(conditions):
         return EvaluateConditions(path.id, path.current_step, conditions[len(path.routing) :])
+    # All conditions are evaluated: `routing` has their results in the order of the edges with a condition.
     results = iter(path.routing)
     targets = [edge.step for edge in edges if edge.condition is None or next(results)]
     if not targets:
@@ -144,6 +146,7 @@ def _complete(path: PathState) -> RecordFacts:
 
 
 def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets: list[str]) -> RecordFacts:
+    # Dialects differ: new paths are numbered within the whole execution, or within the path that branches.
     count = state.branches if workflow.manner.numbers_all_branches else path.children
     new_paths = tuple(
         {"id": f"{path.id}-{count + position}", "current_step": target, "inherit_outputs": False}
@@ -158,21 +161,24 @@ def _branch(workflow: Workflow, state: ExecutionState, path: PathState, targets:
 
 
 def _undo(path: PathState) -> PathInstruction:
-    """Run one rollback, regardless of bounds and of an answer "stop"."""
+    """Return the instruction for a path that runs one rollback, regardless of bounds and of an answer "stop"."""
     if path.phase in (READY, IN_STEP):
         return RunStep(path.id, path.current_step, path.visits.get(path.current_step, 1), resumed=path.phase == IN_STEP)
     return _complete(path)
 
 
 def _settle(path: PathState) -> PathInstruction | None:
-    """Find out whether calls took effect that need a rollback. Nothing else begins in their step."""
+    """Return the instruction to find out whether calls with a rollback took effect. Nothing else starts in their
+    step.
+    """
     if not unsettled(path.open):
         return None
     return RunStep(path.id, path.current_step, path.visits[path.current_step], resumed=True)
 
 
 def only_settles(state: ExecutionState, place: Place) -> bool:
-    """Return whether a path only settles interrupted calls before a rollback, so that no new call may begin at a place.
+    """Return whether a path may start no new call at a place, because it only settles interrupted calls before a
+    rollback.
 
     A call of unknown outcome may be made again there, and no other (test_rollback_unknown.py).
     """
@@ -186,7 +192,7 @@ def only_settles(state: ExecutionState, place: Place) -> bool:
 
 
 def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[RecordFacts, ...]:
-    """Return the joins that are complete, because no other path can still reach them.
+    """Return the instructions for joins that are complete, because no other path can still reach them.
 
     Paths that wait for each other at different joins are released in order of age, so that none waits for ever.
     """
@@ -196,6 +202,7 @@ def decide_joins(workflow: Workflow, state: ExecutionState) -> tuple[RecordFacts
     waiting = [path for path in active if path.phase == JOINING]
     groups = {step: [path for path in waiting if path.current_step == step] for step in _steps(waiting)}
     free = [step for step in groups if not any(_may_reach(workflow, path, step) for path in active)]
+    # All paths wait, each for another one: the oldest path continues without the others.
     if not free and len(waiting) == len(active):
         free = [waiting[0].current_step]
     return tuple(_join(groups[step]) for step in free)
@@ -206,6 +213,7 @@ def _steps(paths: list[PathState]) -> list[str]:
 
 
 def _may_reach(workflow: Workflow, path: PathState, step: str) -> bool:
+    # A path that waits at the join has arrived. A path that is about to enter the join has not.
     if path.current_step == step and path.phase in (JOINING, READY):
         return path.phase == READY
     return step in workflow.reachable(path.current_step)
@@ -219,7 +227,7 @@ def _join(paths: list[PathState]) -> RecordFacts:
 
 
 def _last_step(path: PathState) -> str:
-    """Return the step that a waiting path completed last, or the join if it has completed none."""
+    """Return the step that a path at a join completed last, or the join if the path has completed no step."""
     return path.last_step or path.current_step
 
 
@@ -227,7 +235,7 @@ def _last_step(path: PathState) -> str:
 
 
 def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = False) -> RecordFacts | CancelPaths | None:
-    """Return the end of the execution, or the start of its rollback, or None while it continues.
+    """Return the events that end an execution or start its rollback, or None while the execution continues.
 
     If a path has failed while others are active, these are cancelled first. With `is_left`, that has been done, except
     for the paths that `decide_leaving` keeps.
@@ -250,7 +258,7 @@ def decide_end(workflow: Workflow, state: ExecutionState, *, is_left: bool = Fal
 
 
 def decide_leaving(state: ExecutionState, reason: str) -> RecordFacts:
-    """Return the cancellation of the active paths, after one has failed or the execution was cancelled.
+    """Return the events that cancel the active paths, after one path has failed or the execution was cancelled.
 
     A path with a call of unknown outcome that needs a rollback stays active until the outcome is known.
     """
@@ -261,7 +269,9 @@ def decide_leaving(state: ExecutionState, reason: str) -> RecordFacts:
 
 
 def decide_settled(state: ExecutionState, path_id: str) -> RecordFacts | None:
-    """Return the end of a path that `decide_leaving` kept active, once the outcomes of its calls are known."""
+    """Return the events that end a path which `decide_leaving` kept active, once the outcomes of its calls are
+    known.
+    """
     path = state.paths[path_id]
     ending = state.rolling_back
     if ending is None or path.undoes is not None or path.phase == ENDED or unknown(path.open):
@@ -270,7 +280,7 @@ def decide_settled(state: ExecutionState, path_id: str) -> RecordFacts | None:
 
 
 def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = True) -> RecordFacts:
-    """Return the facts that follow when all paths of a cancelled execution have ended.
+    """Return the events to record when all paths of a cancelled execution have ended.
 
     The execution is rolled back if necessary. If this process cannot do that (`is_here` is False), it returns to its
     queue, if it has one. An execution that is already being rolled back ends; resuming it continues the rollback.
@@ -285,7 +295,8 @@ def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = T
 
 
 def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState | None = None) -> tuple[Fact, ...]:
-    """Return the first facts of an execution. It joins the queue of the execution that it comes from.
+    """Return the first events of an execution. An execution with a parent or predecessor joins the queue of that
+    execution.
 
     `comes_from` is the state of its parent or predecessor.
     """
@@ -296,12 +307,12 @@ def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState
 
 
 def decide_return(state: ExecutionState) -> tuple[Fact, ...]:
-    """Return the facts that return an execution to its queue; empty if it has none."""
+    """Return the events that return an execution to its queue. Empty if it has no queue."""
     return () if state.queue is None else (Fact(catalog.ExecutionEnqueued(state.queue, state.priority)),)
 
 
 def _needs_rollback(state: ExecutionState) -> bool:
-    """Return whether an execution has work to roll back. A what-if without side effects has none."""
+    """Return whether an execution has completed work with rollbacks. A what-if without side effects has none."""
     return bool(state.rollbacks or state.unsettled) and state.tools not in ANSWERED
 
 
@@ -310,7 +321,7 @@ def _start_of_rollback(state: ExecutionState, started: catalog.RollbackStarted) 
 
 
 def _not_undone(state: ExecutionState) -> list[str]:
-    """Return the steps with work that is not rolled back yet, in the order of their rollback."""
+    """Return the names of the steps whose work is not rolled back yet, in the order of their rollback."""
     if state.rolling_back is None:
         return []
     settling = [path.current_step for path in state.unsettled]
@@ -325,7 +336,9 @@ def _next_undoing(state: ExecutionState, number: int) -> Fact:
 
 
 def _undone(state: ExecutionState) -> Fact:
-    """Return the start of the next rollback, latest work first, or the end of the execution."""
+    """Return the event that starts the next rollback, for the latest work first, or the event that ends the
+    execution.
+    """
     if state.undone_from > 1:
         return _next_undoing(state, state.undone_from - 1)
     assert state.rolling_back is not None  # noqa: S101 - the caller has checked it
@@ -338,7 +351,9 @@ def _undone(state: ExecutionState) -> Fact:
 
 
 def _unsure(state: ExecutionState) -> str:
-    """Return the warning about failed steps with a call of unknown outcome, which is not rolled back; may be empty."""
+    """Return a warning about failed steps with a call of unknown outcome, which is not rolled back. Empty if there is
+    none.
+    """
     steps = [path.current_step for path in state.paths.values() if path.status == FAILED and unknown(path.open)]
     if not steps:
         return ""
@@ -346,7 +361,7 @@ def _unsure(state: ExecutionState) -> str:
 
 
 def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:
-    """Return the declared outputs: the variable of that name, else the default.
+    """Return the declared outputs of a workflow: for each output the variable of its name, else the output's default.
 
     If a workflow has a single output without a variable and a default, its value is the text of the last step.
     """
@@ -362,6 +377,7 @@ def outputs_of(workflow: Workflow, state: ExecutionState) -> dict[str, Any]:
 
 
 def _last_output(state: ExecutionState) -> str | None:
+    # Of paths that ended at the same time, the youngest counts as the last.
     last = max(state.paths.values(), key=lambda path: (path.ended_us or 0, path.number))
     return last.step_outputs.get(last.current_step)
 
@@ -370,7 +386,7 @@ def _last_output(state: ExecutionState) -> str | None:
 
 
 def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
-    """Return the names of the steps that an execution is in or can still reach.
+    """Return the names of the steps that an execution is in, or can still reach.
 
     Their agents, actions and functions must exist; those of finished steps need not. An execution that has ended can be
     resumed at any of its steps.
@@ -384,6 +400,6 @@ def steps_ahead(workflow: Workflow, state: ExecutionState) -> frozenset[str]:
 
 
 def steps_to_undo(state: ExecutionState) -> frozenset[str]:
-    """Return the names of the steps whose work is rolled back, or may be."""
+    """Return the names of the steps whose work is being rolled back, or may have to be."""
     done = {undoing.step for undoing in state.rollbacks.values()}
     return frozenset(done.union(path.current_step for path in state.unsettled))

@@ -1,4 +1,4 @@
-"""Fold of events into states. No other code changes a state.
+"""Fold of events into states of executions. No other code changes a state.
 
 `evolve` accepts every event of the catalogue. `_CHANGES` has a function for each event that changes more than the
 sequence number. These functions modify a draft, so that folding a record or a whole log creates one new state only.
@@ -18,9 +18,7 @@ from divebook.engine.approvals import StandingRule
 from divebook.engine.bounds import MICROSECONDS, follow_about_bounds
 from divebook.engine.changes import (
     SLEEPS,
-    Draft,
     files_changed,
-    held_of,
     is_sleeping,
     path_branched,
     path_cancelled,
@@ -32,8 +30,9 @@ from divebook.engine.changes import (
     release_calls,
     sleeps,
     with_child_reservations,
+    with_enclosing,
     without_a_call,
-    without_held,
+    without_enclosed,
     workspace_opened,
 )
 from divebook.engine.checkpoint import placed
@@ -48,6 +47,7 @@ from divebook.engine.state import (
     NO_BOUNDS,
     READY,
     ROUTING,
+    Draft,
     ExecutionState,
     Hop,
     Ledger,
@@ -72,7 +72,7 @@ FUNCTION = "function"
 
 
 def evolve(state: ExecutionState, event: Event) -> ExecutionState:
-    """Return the state after one more event.
+    """Return the state of an execution after one more event.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def evolve(state: ExecutionState, event: Event) -> ExecutionState:
 
 
 def evolve_records(state: ExecutionState, records: Iterable[tuple[Record, int]]) -> ExecutionState:
-    """Return the state after some records.
+    """Return the state of an execution after some records of its log.
 
     Each record comes with the number of its events that the state has already. Errors are those of `evolve`.
     """
@@ -95,13 +95,13 @@ def evolve_records(state: ExecutionState, records: Iterable[tuple[Record, int]])
 
 
 def follow(draft: Draft, records: Iterable[tuple[Record, int]]) -> None:
-    """Apply records to a draft like `evolve_records`. After an error the draft must not be used any more."""
+    """Apply records to a mutable draft like `evolve_records`. After an error the draft must not be used any more."""
     for record, folded in records:
         _change(draft, record, record.facts, folded)
 
 
 def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | None = None) -> ExecutionState:
-    """Return the state after all events, starting from `state` or an empty state.
+    """Return the state of an execution after all events, starting from `state` or from an empty state.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def fold(execution_id: str, events: Iterable[Event], state: ExecutionState | Non
 
 
 def fold_records(execution_id: str, records: Iterable[Record], state: ExecutionState | None = None) -> ExecutionState:
-    """Return the state after all events of some records, like `fold`.
+    """Return the state of an execution after all events of some records, like `fold`.
 
     `state` may have the first events of the first record already.
     """
@@ -137,7 +137,7 @@ def fold_records(execution_id: str, records: Iterable[Record], state: ExecutionS
 
 
 def _refused(draft: Draft, data: Payload, error: Exception) -> CorruptStoreError:
-    """Return the error for an event that does not fit the log (test_a_forged_log_is_a_corrupt_log)."""
+    """Return the error for an event that does not fit the events before it (test_a_forged_log_is_a_corrupt_log)."""
     return CorruptStoreError(
         f"event {draft.last_sequence} ({data.event_type}) of execution {draft.execution_id} does not fit the log: "
         f"{type(error).__name__}: {error}"
@@ -145,7 +145,7 @@ def _refused(draft: Draft, data: Payload, error: Exception) -> CorruptStoreError
 
 
 def _change(draft: Draft, entry: Event | Record, facts: Sequence[Payload], folded: int = 0) -> None:
-    """Apply an event or a record to a draft, which has the first `folded` facts of it already."""
+    """Apply an event or a record to a draft. The draft has the first `folded` events of the record already."""
     sequence = entry.sequence + folded
     moment = entry.recorded_at
     if sequence != draft.last_sequence + 1:
@@ -200,13 +200,16 @@ def _execution_resumed(draft: Draft, data: catalog.ExecutionResumed) -> None:
     draft.joining = sum(path.phase == JOINING for path in active)
     draft.asking = sum(path.asking > 0 for path in active)
     draft.sleeping = sum(map(is_sleeping, active))
+    # From the last event until the resumption, no process ran the execution.
     draft.paused_us += max(0, draft.moment - draft.last_us)
     if data.bounds is not None:
         draft.bounds = Bounds.from_dict(data.bounds)
 
 
 def _was_denied(draft: Draft, path: PathState) -> bool:
-    """Return whether a person or a rule denied the rollback of a path, so that none of its calls was made."""
+    """Return whether a person or an approval rule denied the rollback that a path runs, so that none of its calls was
+    made.
+    """
     if path.undoes is None or path.status != FAILED:
         return False
     operations = path.open.operations.values() if path.open is not None else ()
@@ -217,24 +220,27 @@ def _was_denied(draft: Draft, path: PathState) -> bool:
 
 
 def _reopen(path: PathState) -> None:
-    """Return a path to the point from which it continues: successful operations of its step stay, failed ones go."""
+    """Reset a path to the point from which it continues. Successful operations of its step stay, failed operations are
+    removed.
+    """
     has_ended = path.phase == ENDED
-    opened = path.open
-    if opened is None:
+    open_step = path.open
+    if open_step is None:
         path.status = _status_of(path)
         path.phase = path.left if has_ended else path.phase
         path.routing = ()
     else:
-        path.open = opened._replace(operations=_without_failures(path, opened)) if has_ended else opened
-        path.variables = opened.entry_variables
-        path.variables_at = opened.entry_at
+        path.open = open_step._replace(operations=_without_failures(path, open_step)) if has_ended else open_step
+        # The step runs again from its start, so it reads the variables as they were then.
+        path.variables = open_step.entry_variables
+        path.variables_at = open_step.entry_at
         path.status = RUNNING
         path.phase = IN_STEP
     path.error = path.reason = path.ended_us = None
 
 
 def _within_its_hop(path: PathState, ledger: Ledger) -> Ledger:
-    """Return the ledger for a path that is resumed inside an agent step, which counts once."""
+    """Return the ledger (counters) for a path that is resumed inside an agent step. The step still counts once."""
     if path.hop is not None or path.open is None or path.open.step_type != PROMPT:
         return ledger
     place = (path.id, path.current_step)
@@ -242,10 +248,12 @@ def _within_its_hop(path: PathState, ledger: Ledger) -> Ledger:
     return ledger.with_hop(number, ended_us=None, status="running", error=None)
 
 
-def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRecord]:
-    """Return the operations of an ended step without the failed ones, which run again."""
-    operations = opened.operations
-    for record in _ending_failures(path, opened):
+def _without_failures(path: PathState, open_step: OpenStep) -> Map[str, OperationRecord]:
+    """Return the operations of an ended step without the failed operations, which run again when the execution is
+    resumed.
+    """
+    operations = open_step.operations
+    for record in _ending_failures(path, open_step):
         # A child is resumed, not started a second time, unless it cannot be resumed. A turn keeps its requests and
         # calls. A person is asked about a call whose result was lost.
         stays = record.operation_type == CHILD_WORKFLOW or record.operation_type in ENCLOSING or record.lost
@@ -257,20 +265,22 @@ def _without_failures(path: PathState, opened: OpenStep) -> Map[str, OperationRe
     return operations
 
 
-def _ending_failures(path: PathState, opened: OpenStep) -> list[OperationRecord]:
-    """Return the failures that ended a step.
+def _ending_failures(path: PathState, open_step: OpenStep) -> list[OperationRecord]:
+    """Return the records of the failed operations that caused a step to end.
 
     These are all of them, but a function, an agent or a stage of a pipeline may have continued after some.
     """
-    records = opened.operations.values()
-    failed = [record for record in records if record.status == FAILED]
-    if opened.step_type == STAGE and opened.ended_by is None:  # a log of before stages named them
-        return failed
-    if opened.step_type not in {FUNCTION, STAGE} and not any(record.operation_type in ENCLOSING for record in records):
-        return failed
-    if opened.ended_by is not None:
-        return [record for record in failed if record.operation_id in opened.ended_by]
-    return sorted(failed, key=lambda record: record.ended_sequence)[-1:] if path.status == FAILED else []
+    records = open_step.operations.values()
+    failures = [record for record in records if record.status == FAILED]
+    if open_step.step_type == STAGE and open_step.ended_by is None:  # a log of before stages named them
+        return failures
+    if open_step.step_type not in {FUNCTION, STAGE} and not any(
+        record.operation_type in ENCLOSING for record in records
+    ):
+        return failures
+    if open_step.ended_by is not None:
+        return [record for record in failures if record.operation_id in open_step.ended_by]
+    return sorted(failures, key=lambda record: record.ended_sequence)[-1:] if path.status == FAILED else []
 
 
 def _status_of(path: PathState) -> str:
@@ -344,11 +354,12 @@ def _leave(draft: Draft, data: Payload) -> None:
 
 
 def step_started(draft: Draft, data: catalog.StepStarted) -> None:
-    """Enter a step: count the visit, and open the step with the present variables."""
+    """Apply `step_started`: count the visit of the step, and open the step with the present variables."""
     path = draft.path(data)
     step = draft.step
     is_hop = data.step_type == PROMPT
     path.hop = draft.ledger.agent_hops if is_hop else None
+    # For a first visit without bounds, the ledger stays as it is: this is the usual case.
     if is_hop or step in path.visits or step in path.before or draft.bounds is not NO_BOUNDS:
         draft.ledger = _entered(draft, path, is_hop=is_hop)
     path.current_step = step
@@ -361,7 +372,9 @@ def step_started(draft: Draft, data: catalog.StepStarted) -> None:
 
 
 def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
-    """Return the ledger with an entry into a step: loops, bounded edges and agent steps are counted."""
+    """Return the ledger (counters) after a path has entered a step: loops, bounded edges and agent steps are
+    counted.
+    """
     ledger = draft.ledger
     step = draft.step
     if path.loops_to(step):
@@ -376,10 +389,11 @@ def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
 
 
 def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
-    """Close a step and store its output. The path then chooses an edge."""
+    """Apply `step_completed`: close a step and store its output. The path then chooses an edge."""
     path = draft.path(data)
     step = draft.step
     output = data.output
+    # Counted only if a bound needs it, because it hashes operations and output.
     if draft.bounds.max_repeats is not None:
         path.repeats = _repeats(path, step, output)
     if path.hop is not None:
@@ -396,7 +410,7 @@ def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
 
 
 def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int]]:
-    """Return the counts of equal results in a row after one more result of a step.
+    """Return how often in a row each step had an equal result, after one more result of a step.
 
     Results are equal if the operations and the output text are.
     """
@@ -408,7 +422,7 @@ def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int
 
 
 def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
-    """Record the error of a step."""
+    """Apply `step_failed`: store the error of a step."""
     path = draft.path(data)
     ledger = draft.ledger.with_error(draft.step, data.error, draft.moment)
     if path.hop is not None:
@@ -421,14 +435,14 @@ def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
 
 
 def step_retried(draft: Draft, data: catalog.StepRetried) -> None:
-    """Record that a step, an item or a call will be repeated."""
-    path, opened = draft.open_step(data)
+    """Apply `step_retried`: store that a step, an item or a call has failed and will be repeated."""
+    path, open_step = draft.open_step(data)
     item = data.iteration_index if data.key is None else data.key
-    path.open = opened._replace(failures=opened.failures.set(item, (data.attempt, data.delay)))
+    path.open = open_step._replace(failures=open_step.failures.set(item, (data.attempt, data.delay)))
 
 
 def step_caught(draft: Draft, data: catalog.StepCaught) -> None:
-    """Move a path to the step that catches the failure of its current step."""
+    """Apply `step_caught`: move a path to the step that handles the failure of its current step."""
     path = draft.path(data)
     draft.sleeping -= is_sleeping(path)
     release_calls(draft, path)
@@ -441,57 +455,57 @@ def step_caught(draft: Draft, data: catalog.StepCaught) -> None:
 
 
 def condition_evaluated(draft: Draft, data: catalog.ConditionEvaluated) -> None:
-    """Record the result of a condition after a step."""
+    """Apply `condition_evaluated`: store the result of a condition after a step."""
     path = draft.path(data)
     path.routing = (*path.routing, data.result)
 
 
 def iteration_completed(draft: Draft, data: catalog.IterationCompleted) -> None:
-    """Record the result of an item."""
-    path, opened = draft.open_step(data)
-    path.open = _with_item(draft, opened, data)
+    """Apply `iteration_completed`: store the result of an item of `Each`."""
+    path, open_step = draft.open_step(data)
+    path.open = _with_item(draft, open_step, data)
 
 
 def rows_completed(draft: Draft, data: catalog.RowsCompleted) -> None:
-    """Record the results of some rows, which count as one item."""
-    path, opened = draft.open_step(data)
-    path.open = _with_item(draft, opened, data)
+    """Apply `rows_completed`: store the results of some rows of a frame, which count as one item."""
+    path, open_step = draft.open_step(data)
+    path.open = _with_item(draft, open_step, data)
 
 
 def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
-    """Record the substitute result of a failed item, if its step continues."""
-    path, opened = draft.open_step(data)
+    """Apply `iteration_failed`: store the substitute result of a failed item, if its step continues."""
+    path, open_step = draft.open_step(data)
     if data.result is not None:
-        path.open = _with_item(draft, opened, data)
+        path.open = _with_item(draft, open_step, data)
 
 
 Item: TypeAlias = catalog.IterationCompleted | catalog.IterationFailed | catalog.RowsCompleted
 
 
-def _with_item(draft: Draft, opened: OpenStep, data: Item) -> OpenStep:
+def _with_item(draft: Draft, open_step: OpenStep, data: Item) -> OpenStep:
     index = data.iteration_index
     result = data.result
-    places = placed(opened.iterations_at, index, result, draft.last_sequence)
-    return opened.with_items(opened.iterations.set(index, result), places)
+    places = placed(open_step.iterations_at, index, result, draft.last_sequence)
+    return open_step.with_items(open_step.iterations.set(index, result), places)
 
 
 def state_mutated(draft: Draft, data: catalog.StateMutated) -> None:
-    """Change variables of the execution and of the path that changes them."""
+    """Apply `state_mutated`: change variables of the execution and of the path that changes them."""
     before = draft.variables
     sequence = draft.last_sequence
-    changed = draft.variables, draft.variables_at = _mutated(before, draft.variables_at, data.mutations, sequence)
+    new_variables = draft.variables, draft.variables_at = _mutated(before, draft.variables_at, data.mutations, sequence)
     if draft.path_id not in draft.paths:
         return
     path = draft.path(data)
     if path.variables is not before:  # another path has written since the step began
-        changed = _mutated(path.variables, path.variables_at, data.mutations, sequence)
-    path.variables, path.variables_at = changed
+        new_variables = _mutated(path.variables, path.variables_at, data.mutations, sequence)
+    path.variables, path.variables_at = new_variables
 
 
 def _mutated(
     variables: Map[str, Any], places: Map[str, int], mutations: Iterable[catalog.Mutation], sequence: int
 ) -> tuple[Map[str, Any], Map[str, int]]:
-    """Return the variables and the events of the large ones after some changes."""
+    """Return the variables after some changes, and the numbers of the events that hold the large values."""
     for mutation in mutations:
         key = mutation.key
         if mutation.type == "set":
@@ -512,30 +526,33 @@ LONGEST_SECONDS = 1000 * 365 * 86400.0
 
 
 def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
-    """Add the record of an operation. A model call is counted, and its reservation is deducted from the bounds."""
-    path, opened = draft.open_step(data)
+    """Apply `operation_started`: add the record of an operation. A model call is counted, and its reservation is
+    deducted from the bounds.
+    """
+    path, open_step = draft.open_step(data)
     kind = data.operation_type
     record = OperationRecord.begun(data.operation_id, kind, data.parameters_hash, draft.moment, draft.last_sequence)
     if kind in _RESERVES:
-        held = Reserved.of(data.reserved)
-        earlier = opened.operations.get(data.operation_id)
-        ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(held)
-        record = record._replace(reserved=held)
+        reservation = Reserved.of(data.reserved)
+        earlier = open_step.operations.get(data.operation_id)
+        # A call that starts again replaces the reservation of its earlier start.
+        ledger = draft.ledger.holding(_held_before(earlier, data), -1).holding(reservation)
+        record = record._replace(reserved=reservation)
         draft.ledger = _asking_a_model(ledger, path, data) if kind == AGENT_RESPONSE else ledger
     if data.within is not None or data.setting_hash is not None or kind in ENCLOSING:
-        record, opened = held_of(opened, record, data)
+        record, open_step = with_enclosing(open_step, record, data)
     if data.undone is not None:
         record = record._replace(undone=data.undone, item=data.iteration_index)
     if kind not in SLEEPS:
-        path.open = opened.with_operation(record)
+        path.open = open_step.with_operation(record)
         return
     until = _end_of(draft, data)
     signal = (data.parameters or {}).get("signal")
-    _put_sleeping(draft, path, opened, record._replace(until=until, signal=signal))
+    _put_sleeping(draft, path, open_step, record._replace(until=until, signal=signal))
 
 
 def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted) -> Reserved | None:
-    """Return the reservation to release when a call begins again.
+    """Return the reservation to release when an operation starts again, or None.
 
     The reservation of a child that another child replaces stays
     (test_it_stays_held_where_another_execution_takes_the_place).
@@ -545,7 +562,7 @@ def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted
 
 
 def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStarted) -> Ledger:
-    """Return the ledger with one more model call, also for a call that is repeated."""
+    """Return the ledger (counters) with one more model call. A repeated call counts again."""
     ledger = ledger._replace(llm_calls=ledger.llm_calls + 1)
     if path.hop is None:
         return ledger
@@ -562,7 +579,9 @@ def _end_of(draft: Draft, data: catalog.OperationStarted) -> int | None:
 
 
 def operation_completed(draft: Draft, data: catalog.OperationCompleted) -> None:
-    """Record the result of a call. One that waited for a signal removes the oldest signal of that name."""
+    """Apply `operation_completed`: store the result of an operation. A signal wait also removes the signal that it
+    received.
+    """
     record = _ended(draft, data, COMPLETED, (data.result, None, (), None))
     if record.signal is not None and record.operation_type != CHILD_WORKFLOW:
         remaining = draft.signals.get(record.signal, ())[1:]
@@ -572,83 +591,84 @@ def operation_completed(draft: Draft, data: catalog.OperationCompleted) -> None:
 
 
 def event_emitted(draft: Draft, data: catalog.EventEmitted) -> None:
-    """Record a user event if its code requests it again on replay."""
+    """Apply `event_emitted`: store a user-defined event as an operation, if its code requests it again on replay."""
     if data.operation_id is None:
         return
-    path, opened = draft.open_step(data)
+    path, open_step = draft.open_step(data)
     moment = draft.moment
     sequence = draft.last_sequence
     record = OperationRecord.begun(data.operation_id, EVENT_EMITTED, data.parameters_hash, moment, sequence)
-    path.open = opened.with_operation(record._replace(ended_sequence=sequence, status=COMPLETED))
+    path.open = open_step.with_operation(record._replace(ended_sequence=sequence, status=COMPLETED))
 
 
 def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
-    """Record the error of a call."""
+    """Apply `operation_failed`: store the error of an operation."""
     _ended(draft, data, FAILED, (None, data.error, tuple(data.error_names or ()), data.raised))
-    path, opened = draft.open_step(data)
-    record = opened.operations[data.operation_id]
+    path, open_step = draft.open_step(data)
+    record = open_step.operations[data.operation_id]
     if data.final or data.lost != record.lost:
         is_final = record.is_final or bool(data.final)
-        path.open = opened.with_operation(record._replace(is_final=is_final, lost=data.lost))
+        path.open = open_step.with_operation(record._replace(is_final=is_final, lost=data.lost))
 
 
 def _ended(
     draft: Draft, data: catalog.OperationCompleted | catalog.OperationFailed, status: str, outcome: Outcome
 ) -> OperationRecord:
-    """Record the end of a call with its usage, and release its reservation. Return the record as it was before.
+    """Store the end of an operation with its usage, and release its reservation. Return the operation's record as it
+    was before.
 
     Usage is added to the step and the execution. A call that was replayed from another log does not count as a model
     call. With `data.held`, the call keeps a reservation although it has ended.
     """
-    path, opened = draft.open_step(data)
-    record = opened.operations.get(data.operation_id)
+    path, open_step = draft.open_step(data)
+    record = open_step.operations.get(data.operation_id)
     if record is None:
         raise CorruptStoreError(f"call {data.operation_id} of {draft.execution_id} ends without having begun")
     is_plain = record.reserved is None and record.operation_type not in SLEEPS and not data.usage and not data.served
     if is_plain and draft.ends_step and draft.bounds.max_repeats is None:
         return record  # the step ends with this event, so its records are dropped at once
     if data.usage:
-        opened = opened._replace(usage=opened.usage.plus(data.usage))
+        open_step = open_step._replace(usage=open_step.usage.plus(data.usage))
         draft.usage = draft.usage.plus(data.usage)
     if record.reserved is not None:
         draft.ledger = draft.ledger.holding(record.reserved, -1)
     if data.served is not None and record.operation_type == AGENT_RESPONSE:
         draft.ledger = without_a_call(draft.ledger, path)
-    ended = record.ended(draft.last_sequence, status, outcome)
+    ended_record = record.ended(draft.last_sequence, status, outcome)
     if data.held:
         reservation = Reserved.of(data.held)
         draft.ledger = draft.ledger.holding(reservation)
-        ended = ended._replace(reserved=reservation)
+        ended_record = ended_record._replace(reserved=reservation)
     if status == COMPLETED and record.operation_type in ENCLOSING:
-        opened = without_held(opened, record)
-        ended = ended._replace(holds=())
+        open_step = without_enclosed(open_step, record)
+        ended_record = ended_record._replace(holds=())
     if record.operation_type not in SLEEPS:
-        path.open = opened.with_operation(ended)
+        path.open = open_step.with_operation(ended_record)
         return record
     if record.operation_type == CHILD_WORKFLOW:
         _child_ended(draft, record, data.usage)
-    _put_sleeping(draft, path, opened, ended)
+    _put_sleeping(draft, path, open_step, ended_record)
     return record
 
 
 def _child_ended(draft: Draft, record: OperationRecord, usage: Mapping[str, int] | None) -> None:
-    """Record the end of a child: count its usage, and drop its signals."""
+    """Store the end of a child execution: count its usage, and drop its signals."""
     child = record.signal or ""
     draft.ledger = draft.ledger.with_child(child, usage or {})
     if child in draft.signals:
         draft.signals = draft.signals.delete(child)
 
 
-def _put_sleeping(draft: Draft, path: PathState, opened: OpenStep, record: OperationRecord) -> None:
-    path.open = after = opened.with_operation(record)
-    draft.sleeping += sleeps(after) - sleeps(opened)
+def _put_sleeping(draft: Draft, path: PathState, open_step: OpenStep, record: OperationRecord) -> None:
+    path.open = after = open_step.with_operation(record)
+    draft.sleeping += sleeps(after) - sleeps(open_step)
 
 
 # --- questions, answers and signals ----------------------------------------------------------------------------------
 
 
 def interrupt_raised(draft: Draft, data: catalog.InterruptRaised) -> None:
-    """Add a question. Its path waits."""
+    """Apply `interrupt_raised`: add a question, for which its path waits."""
     path = draft.path(data)
     question = Question(
         data.interrupt_id,
@@ -670,7 +690,7 @@ def interrupt_raised(draft: Draft, data: catalog.InterruptRaised) -> None:
 
 
 def interrupt_joined(draft: Draft, data: catalog.InterruptJoined) -> None:
-    """Add a path to those that wait for a question."""
+    """Apply `interrupt_joined`: add a path to the paths that wait for a question."""
     question = _open_question(draft, data.interrupt_id)
     path = draft.path(data)
     _wait(draft, path, question._replace(waiting=(*question.waiting, path.id)))
@@ -690,16 +710,17 @@ def _open_question(state: ExecutionState, interrupt_id: str) -> Question:
 
 
 def interrupt_resolved(draft: Draft, data: catalog.InterruptResolved) -> None:
-    """Record an answer and wake the paths that waited for it."""
+    """Apply `interrupt_resolved`: store an answer and wake the paths that waited for it."""
     question = _open_question(draft, data.interrupt_id)
-    answered = question.resolved(data)
-    _settle(draft, answered, data.message)
+    answered_question = question.resolved(data)
+    _settle(draft, answered_question, data.message)
+    # The answer raises a bound, or stops the execution.
     if question.kind == RESOURCE_EXHAUSTED:
-        follow_about_bounds(draft, answered)
+        follow_about_bounds(draft, answered_question)
 
 
 def interrupt_expired(draft: Draft, data: catalog.InterruptExpired) -> None:
-    """Record that a question expired. Its default, if it has one, becomes the answer."""
+    """Apply `interrupt_expired`: mark a question as expired. Its default answer, if it has one, becomes the answer."""
     question = _open_question(draft, data.interrupt_id)
     _settle(draft, question.expired(), data.message)
 
@@ -709,6 +730,7 @@ def _settle(draft: Draft, question: Question, message: int | None) -> None:
         draft.paused_us += max(0, draft.moment - draft.last_us)
     for path_id in question.waiting:
         path = draft.own(path_id)
+        # A path may wait for several questions. It is counted as asking until the last one is settled.
         draft.asking -= path.asking == 1 and path.phase != ENDED
         path.asking -= 1
         path.woken += 1
@@ -722,11 +744,12 @@ def _take(draft: Draft, message: int | None) -> None:
 
 
 def signal_received(draft: Draft, data: catalog.SignalReceived) -> None:
-    """Store a signal until a call receives it."""
+    """Apply `signal_received`: store a signal until a signal wait consumes it."""
     name = data.signal_type
     draft.signals = draft.signals.set(name, (*draft.signals.get(name, ()), data.payload))
     _take(draft, data.message)
     for path in draft.active_paths():
+        # Every path with a running wait for this signal checks again; one of them gets the signal.
         records = path.open.operations.values() if path.open is not None else ()
         if any(record.signal == name and record.status == RUNNING for record in records):
             draft.own(path.id).woken += 1
@@ -736,7 +759,7 @@ def signal_received(draft: Draft, data: catalog.SignalReceived) -> None:
 
 
 def rule_added(draft: Draft, data: catalog.ApprovalRuleAdded) -> None:
-    """Add a rule, or replace the one with the same id."""
+    """Apply `approval_rule_added`: add a standing approval rule, or replace the rule with the same id."""
     rule = StandingRule(
         data.rule_id,
         data.outcome,
@@ -755,7 +778,7 @@ def rule_added(draft: Draft, data: catalog.ApprovalRuleAdded) -> None:
 
 
 def rule_revoked(draft: Draft, data: catalog.ApprovalRuleRevoked) -> None:
-    """Remove a rule, if it exists."""
+    """Apply `approval_rule_revoked`: remove a standing approval rule, if it exists."""
     if data.message is not None:
         draft.taken = max(draft.taken, data.message)
     if data.rule_id in draft.rules:

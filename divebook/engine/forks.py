@@ -1,4 +1,4 @@
-"""Forks: the start of an execution that shares the first events of another one, and the changes that it makes.
+"""Forks: the event that starts an execution with the first events of another one, and the changes that a fork makes.
 
 Operations and questions that are open at the event of the fork belong to the source. The fork drops them, and starts
 them again or gets their results from the change. Ended operations and answered questions stay
@@ -15,7 +15,7 @@ from typing import Any
 from immutables import Map
 
 from divebook.engine.bounds import follow_about_bounds
-from divebook.engine.changes import Draft, is_sleeping, of_the_source, without_a_call
+from divebook.engine.changes import is_sleeping, without_a_call, workspaces_of_source
 from divebook.engine.checkpoint import placed
 from divebook.engine.lifecycle import STATUS_AFTER, TERMINAL
 from divebook.engine.operations import AGENT_RESPONSE, CHILD_WORKFLOW, ENCLOSING
@@ -25,6 +25,7 @@ from divebook.engine.state import (
     NO_ROLLBACKS,
     READY,
     ROUTING,
+    Draft,
     ExecutionState,
     Ledger,
     OpenStep,
@@ -59,7 +60,10 @@ _APART = ("definition", "model")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Changes of a fork from its source, as plain data. All fields are optional.
+    """Differences of a fork from its source, as plain data: variables, inputs, results, answers, prompts, model,
+    definition.
+
+    All fields are optional.
 
     Raises
     ------
@@ -81,11 +85,11 @@ class Change:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """New values of inputs."""
     results: Mapping[str, Any] = field(default_factory=dict)
-    """Results by operation id."""
+    """New results of operations, by operation id."""
     answers: Mapping[str, Any] = field(default_factory=dict)
-    """Answers by question id, in full form (`divebook.questions.answer`)."""
+    """New answers by question id, in the form in which the log stores them (`divebook.questions.answer`)."""
     prompts: Mapping[str, str] = field(default_factory=dict)
-    """Prompts by step name."""
+    """New prompts by step name."""
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Output texts by id of a path whose step has failed. The text replaces the output of that step; no variable is
     set."""
@@ -116,7 +120,7 @@ class Change:
 
     @classmethod
     def of(cls, change: Change | Mapping[str, Any] | None) -> Change:
-        """Return a change from a `Change` or a mapping of its fields. None changes nothing."""
+        """Create a change from a `Change` or from a mapping of its fields. None changes nothing."""
         if isinstance(change, Change):
             return change
         if not isinstance(change, Mapping | None):
@@ -130,21 +134,22 @@ class Change:
 
     @classmethod
     def recorded(cls, data: ExecutionForked) -> Change:
-        """Return the change that an event has recorded."""
+        """Return the change that is recorded in a fork's start event."""
         return cls(**(data.change or {}), model=data.model, definition=data.definition)
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Names of the fields that change something."""
+        """Names of the fields that are not empty."""
         values = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
         return tuple(name for name, value in values if value not in (None, {}))
 
     def to_data(self) -> dict[str, Any]:
-        """Return the value of the event's field ``change``."""
+        """Return the change as plain data, for the field ``change`` of a fork's start event."""
         return {name: getattr(self, name) for name in self.named if name not in _APART}
 
     def workflow(self, source: Workflow) -> Workflow:
-        """Return the workflow of a fork. It is `source` itself if the change has no definition and no prompts.
+        """Return the workflow of a fork: the source's workflow with the changed definition or prompts, if there are
+        any.
 
         Raises
         ------
@@ -157,21 +162,21 @@ class Change:
             raise SetupError(
                 "definition must have a name and a list of steps, each plain data; write workflow.to_dict()"
             )
-        changed = source if self.definition is None else replace(Workflow.from_dict(self.definition))
+        workflow = source if self.definition is None else replace(Workflow.from_dict(self.definition))
         if not self.prompts:
-            return changed
-        steps = {step.name: step for step in changed.steps}
+            return workflow
+        steps = {step.name: step for step in workflow.steps}
         for name, text in self.prompts.items():
             if name not in steps or steps[name].prompt is None:
-                with_prompt = [step.name for step in changed.steps if step.prompt is not None]
+                with_prompt = [step.name for step in workflow.steps if step.prompt is not None]
                 advice = did_you_mean(name, with_prompt) or f"those that do: {', '.join(with_prompt) or 'none'}"
-                raise SetupError(f"workflow {changed.name!r} has no step {name!r} with a prompt ({advice})")
+                raise SetupError(f"workflow {workflow.name!r} has no step {name!r} with a prompt ({advice})")
             steps[name] = replace(steps[name], prompt=text)
-        return replace(changed, steps=tuple(steps.values()))
+        return replace(workflow, steps=tuple(steps.values()))
 
 
 def _is_shaped(definition: Mapping[str, Any]) -> bool:
-    """Return whether plain data has the shape of a workflow. `Workflow.from_dict` checks its contents."""
+    """Return whether plain data has the shape of a workflow definition. `Workflow.from_dict` checks the contents."""
     name = definition.get("name")
     steps = definition.get("steps")
     return isinstance(name, str) and isinstance(steps, Sequence) and all(isinstance(step, Mapping) for step in steps)
@@ -210,7 +215,9 @@ _TOGETHER = frozenset(
 
 
 def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
-    """Drop the open operations and questions of the source, and apply the change of the fork."""
+    """Apply `execution_forked`: drop the open operations and questions of the source, and apply the changes of the
+    fork.
+    """
     change = Change.recorded(data)
     _reset(draft, data)
     if data.only is not None:
@@ -219,9 +226,9 @@ def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
         if path.open is not None or path.asking:
             copy = draft.own(path.id)
             copy.asking = 0
-            opened = copy.open
-            copy.open = None if opened is None else _without_calls(copy, opened, change)
-            draft.ledger = _without_dropped(draft.ledger, copy, opened)
+            open_step = copy.open
+            copy.open = None if open_step is None else _without_calls(copy, open_step, change)
+            draft.ledger = _without_dropped(draft.ledger, copy, open_step)
     _skip_failed(draft, change)
     _set_variables(draft, change)
     _settle_questions(draft, change)
@@ -233,7 +240,9 @@ def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
 
 
 def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
-    """Reset times, messages, queue and outcome. The consumption before the fork still counts for the bounds."""
+    """Reset times, messages, queue and outcome of the source. The consumption before the fork still counts for the
+    bounds.
+    """
     draft.lifecycle = RUNNING
     draft.started_us = draft.moment
     draft.paused_us = 0
@@ -253,7 +262,7 @@ def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
     draft.ledger = draft.ledger._replace(reserved_tokens=0, reserved_cost=0, reserved_calls=0)
     draft.tools = data.tools
     draft.only = data.only or EMPTY
-    draft.workspaces = of_the_source(draft.workspaces)
+    draft.workspaces = workspaces_of_source(draft.workspaces)
     draft.seed = data.seed or draft.seed
     draft.fingerprint = data.fingerprint or draft.fingerprint
     draft.code = draft.code if data.code is None else data.code
@@ -263,7 +272,10 @@ def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
 
 
 def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
-    """Prepare one path to enter the step of a trial, and end all others (test_other_paths_do_nothing_in_a_trial)."""
+    """Prepare one path to enter the step of a trial (one step run again), and end all other paths.
+
+    (test_other_paths_do_nothing_in_a_trial)
+    """
     for path in list(draft.paths.values()):
         copy = draft.own(path.id)
         copy.open = None
@@ -280,22 +292,24 @@ def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
     draft.joining = 0
 
 
-def _without_calls(path: PathState, opened: OpenStep, change: Change) -> OpenStep:
-    """Return an open step without the calls that belong to the source, and with the results of the change."""
+def _without_calls(path: PathState, open_step: OpenStep, change: Change) -> OpenStep:
+    """Return an open step without the unfinished calls of the source, and with the results that the change sets."""
     records: dict[str, OperationRecord] = {}
-    for key, record in opened.operations.items():
+    for key, record in open_step.operations.items():
         if key in change.results:
             records[key] = record.ended(0, COMPLETED, (change.results[key], None, (), None))
-        elif not _belongs_to_source(path, opened, record):
+        elif not _belongs_to_source(path, open_step, record):
             records[key] = record._replace(reserved=None)
     for key, record in records.items():
         if record.holds:
             records[key] = record._replace(holds=tuple(inner for inner in record.holds if inner in records))
-    return opened._replace(operations=Map(records))
+    return open_step._replace(operations=Map(records))
 
 
 def _without_dropped(ledger: Ledger, path: PathState, before: OpenStep | None) -> Ledger:
-    """Return the ledger without the dropped model calls of a step. Only the source counts them."""
+    """Return the ledger (counters) without the model calls that a fork drops from a step. Only the source counts
+    them.
+    """
     if before is None or path.open is None:
         return ledger
     for key, record in before.operations.items():
@@ -304,16 +318,16 @@ def _without_dropped(ledger: Ledger, path: PathState, before: OpenStep | None) -
     return ledger
 
 
-def _belongs_to_source(path: PathState, opened: OpenStep, record: OperationRecord) -> bool:
+def _belongs_to_source(path: PathState, open_step: OpenStep, record: OperationRecord) -> bool:
     if record.operation_type in ENCLOSING:  # the fork enters it again, with the ended operations inside it
         return False
     if record.operation_type == CHILD_WORKFLOW and record.status != COMPLETED and path.phase == ENDED:
-        return opened.ended_by is None or record.operation_id in opened.ended_by  # resuming the source resumes it
+        return open_step.ended_by is None or record.operation_id in open_step.ended_by  # resuming the source resumes it
     return record.status not in (COMPLETED, FAILED)
 
 
 def _skip_failed(draft: Draft, change: Change) -> None:
-    """Move paths whose steps have failed behind these steps, with the outputs of the change."""
+    """Move paths whose steps have failed behind these steps, and set the steps' outputs from the change."""
     for name, output in change.skipped.items():
         path = draft.own(name)
         step = path.current_step
@@ -333,7 +347,7 @@ def _skip_failed(draft: Draft, change: Change) -> None:
 
 
 def _set_variables(draft: Draft, change: Change) -> None:
-    """Set variables of the execution, and those that open steps and conditions read."""
+    """Set the changed variables of the execution, also where open steps and conditions read them."""
     values = change.variables
     if not values:
         return
@@ -358,14 +372,14 @@ def _without(places: Map[str, int], names: Iterable[str]) -> Map[str, int]:
 
 
 def _settle_questions(draft: Draft, change: Change) -> None:
-    """Drop the open questions, which are asked again, and apply the answers of the change."""
+    """Drop the open questions, which the fork asks again, and apply the answers that the change sets."""
     for question in list(draft.interrupts.values()):
         if question.id in change.answers:
             answer = catalog.InterruptResolved(question.id, change.answers[question.id], CHANGED_BY)
-            settled = question.resolved(answer)._replace(settled_us=draft.moment, waiting=())
-            draft.interrupts = draft.interrupts.set(question.id, settled)
+            answered_question = question.resolved(answer)._replace(settled_us=draft.moment, waiting=())
+            draft.interrupts = draft.interrupts.set(question.id, answered_question)
             if question.kind == RESOURCE_EXHAUSTED:
-                follow_about_bounds(draft, settled)
+                follow_about_bounds(draft, answered_question)
         elif question.is_open:
             draft.interrupts = draft.interrupts.delete(question.id)
 
@@ -374,13 +388,13 @@ def _settle_questions(draft: Draft, change: Change) -> None:
 
 
 def require_reach(change: Change, source: ExecutionState) -> None:
-    """Raise `SetupError` if a change names something that does not exist in its source at the event of the fork.
+    """Raise `SetupError` if a change refers to something that the source does not have at the fork point.
 
     Results need an open operation, answers a question, skipped paths a failed step, and inputs an input of that name.
     Variables may be new.
     """
-    opened = [path.open for path in source.paths.values() if path.open is not None]
-    operations = {key for step in opened for key in step.operations}
+    open_steps = [path.open for path in source.paths.values() if path.open is not None]
+    operations = {key for step in open_steps for key in step.operations}
     place = f"event {source.last_sequence} of execution {source.execution_id}"
     for operation in change.results:
         if operation not in operations:
@@ -397,24 +411,25 @@ def require_reach(change: Change, source: ExecutionState) -> None:
     for name in change.skipped:
         path = source.paths.get(name)
         if path is None or path.status != FAILED or path.open is None:
-            failed = ", ".join(path.id for path in source.paths.values() if path.status == FAILED) or "none"
-            raise SetupError(f"no step of path {name!r} has failed at {place} (paths that failed: {failed})")
+            failed_ids = ", ".join(path.id for path in source.paths.values() if path.status == FAILED) or "none"
+            raise SetupError(f"no step of path {name!r} has failed at {place} (paths that failed: {failed_ids})")
     for name in change.inputs:
         if name not in source.inputs:
             raise SetupError(f"there is no input {name!r} to change (inputs: {', '.join(source.inputs) or 'none'})")
 
 
 def snapped(events: Sequence[Event], at: int) -> int:
-    """Return the event nearest to `at` after which an execution can be forked.
+    """Return the event nearest to `at` after which an execution can be forked. Facts recorded by one rule stay
+    together.
 
-    Facts that one rule creates together are not separated. The end of an execution and the start of its rollback are
-    not shared, since no other event could follow them.
+    The end of an execution and the start of its rollback are not shared, since no other event could follow them.
 
     Parameters
     ----------
     events
         The whole log, from event 1.
     """
+    # A fork cannot begin between facts that one rule records together.
     while at < len(events) and _belong_together(events[at - 1].data, events[at].data):
         at += 1
     turns = [event for event in events[:at] if type(event.data) in STATUS_AFTER]
@@ -429,7 +444,7 @@ def _belong_together(data: catalog.Payload, following: catalog.Payload) -> bool:
 
 
 def opened_as(first: catalog.ExecutionStarted, forks: Iterable[catalog.ExecutionForked]) -> catalog.ExecutionStarted:
-    """Return the opening of an execution whose log has this first event and these forks.
+    """Return the start event of an execution with the changes of its forks applied.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Events that result from messages from outside: answers, signals, revocations, annotations. Pure functions.
+"""Events that messages from outside cause: answers, signals, revocations, annotations. Pure functions.
 
 The store keeps messages in an inbox in the order of their arrival. The driver adds the facts of this module to the log.
 `ExecutionState.taken` is the number of the last message in the log, so that no message is added twice.
@@ -24,7 +24,7 @@ EXPIRED = "expired"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Message to an execution that is not in its log yet."""
+    """Message from outside to an execution, stored in its inbox until the log has it."""
 
     execution_id: str
     kind: str
@@ -42,12 +42,12 @@ class Message:
 
 
 def answer_payload(response: Mapping[str, Any], by: str) -> dict[str, Any]:
-    """Return the payload of an answer. The key of the message is the id of the question."""
+    """Return the payload of an answer message. The key of the message is the id of the question."""
     return {"response": response, "by": by}
 
 
 def signal_payload(name: str, payload: Any, by: str | None = None) -> dict[str, Any]:
-    """Return the payload of a signal. The key of the message is its own id.
+    """Return the payload of a signal message. The key of the message is its own id.
 
     `by` is the name of the sender; by default the source of the message.
     """
@@ -56,7 +56,7 @@ def signal_payload(name: str, payload: Any, by: str | None = None) -> dict[str, 
 
 
 def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str, Question]:
-    """Return all questions by id, oldest first, as they are after these messages have been added to the log.
+    """Return all questions of an execution by id, oldest first, with the answers that some messages contain.
 
     An answer in the inbox counts even if no process drives the execution, so that its log does not have it yet.
     """
@@ -71,7 +71,9 @@ def questions_of(state: ExecutionState, messages: Iterable[Message]) -> dict[str
 
 
 def facts_of(state: ExecutionState, messages: Iterable[Message]) -> list[Fact]:
-    """Return the facts that messages add to a log, in their order. Messages that are in the log add nothing."""
+    """Return the events that messages add to a log, in the order of the messages. Messages that the log has already add
+    nothing.
+    """
     return [fact for message in messages if message.number > state.taken for fact in _facts(state, message)]
 
 

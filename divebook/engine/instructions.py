@@ -1,7 +1,6 @@
-"""Facts to record, and instructions of the rules to the driver.
+"""Instructions that the rules of `engine.decide` give to the runner, and facts to record.
 
-`engine.decide` returns instructions. The runner carries them out: it records facts, runs steps, evaluates conditions,
-and waits.
+The runner carries the instructions out: it records facts, runs steps, evaluates conditions, and waits.
 """
 
 from __future__ import annotations
@@ -9,31 +8,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from divebook.events.catalog import Payload
-from divebook.events.payload import quickly_made
+from divebook.events.payload import fast_init
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A payload to record, with its path and step."""
+    """Event payload to record, with its path and step."""
 
     data: Payload
     path: str = ""
     step: str = ""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RecordFacts:
-    """Append these facts, in this order."""
+    """Instruction to record some events, in this order."""
 
     facts: tuple[Fact, ...]
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Append `first`, then run a step. `resumed` means that the log has the start of the step already."""
+    """Instruction to record the events `first`, then to run a step. `resumed` means that the log has the start of the
+    step already.
+    """
 
     path: str
     step: str
@@ -42,10 +43,10 @@ class RunStep:
     first: tuple[Fact, ...] = ()
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class EvaluateConditions:
-    """Evaluate conditions of a step's edges and record each result in this order.
+    """Instruction to evaluate the conditions of a step's edges and to record each result, in this order.
 
     `conditions` has pairs ``(condition, target)``.
     """
@@ -55,27 +56,27 @@ class EvaluateConditions:
     conditions: tuple[tuple[str, str], ...]
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class AwaitJoin:
-    """Wait at a join until the other paths have arrived or ended."""
+    """Instruction to let a path wait at a join until the other paths have arrived or ended."""
 
     path: str
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class AwaitAnswer:
-    """Append these facts, if any, and park the path until its question is answered."""
+    """Instruction to record some events, if any, and to park the path until its question is answered."""
 
     path: str
     facts: tuple[Fact, ...] = ()
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class CancelPaths:
-    """Stop every path that is still active, wait for it, and record that it was cancelled."""
+    """Instruction to stop every path that is still active, to wait for its end, and to record that it was cancelled."""
 
     reason: str
 

@@ -1,7 +1,9 @@
-"""Life cycle of an execution as a table: its statuses, the events that lead to them, and the events that may follow.
+"""Life cycle of an execution as a table: its statuses, the events that lead to each status, and the events that may
+follow.
 
-The store's `append` refuses what `STANDINGS` does not allow, `check` and the simulator hold logs against it, and
-CONTRIBUTING.md shows it as a table (tests/engine/test_lifecycle.py).
+The store's `append` refuses an event that `LIFE_CYCLE` does not allow, `check` and the simulator compare logs with it,
+and CONTRIBUTING.md shows it as a table (tests/engine/test_lifecycle.py). `violations` checks the order of all events of
+a log.
 """
 
 from __future__ import annotations
@@ -41,71 +43,85 @@ from divebook.events.event import Event
 
 Kind: TypeAlias = type[Payload]
 
-_HOLDER = "who drives it"
-_DOER = "who does so, with its own lease"
-_ANEW = "start a new execution to run the workflow again"
+_DRIVER = "who drives it"
+_LEASE_HOLDER = "who does so, with its own lease"
+_START_NEW = "start a new execution to run the workflow again"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Row of the table: a status, the events that lead to it, and the events that may follow."""
+class StatusRow:
+    """Row of the life-cycle table: a status of an execution, the events that lead to it, and the events that may
+    follow.
+    """
 
     status: str
-    brought_by: tuple[Kind, ...]
-    """Events after which the status holds. If there are none, `explained` states when it holds."""
+    entered_by: tuple[Kind, ...]
+    """Types of events after which an execution has the status. If empty, `explanation` says when it has the status."""
     allows: tuple[Kind, ...] | None
-    """Events that may follow; None for all events except execution_started."""
+    """Types of events that may be appended; None for all types except `ExecutionStarted`."""
     writer: str
-    """Who may append them."""
-    explained: str = ""
-    way_on: str = ""
-    """Of an end: what there is to do for a person who wants it to go on."""
+    """Phrase that says who may append the events."""
+    explanation: str = ""
+    advice: str = ""
+    """Advice of a final status, for a person who wants the execution to continue."""
 
 
-STANDINGS: tuple[Standing, ...] = (
-    Standing(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
-    Standing(ENQUEUED, (ExecutionEnqueued,), None, "the worker that takes it"),
-    Standing(RUNNING, (ExecutionStarted, ExecutionForked, ExecutionResumed), None, _HOLDER),
-    Standing(WAITING, (), None, _HOLDER, "who drives it says so with the events it appends"),
-    Standing(COMPLETED, (ExecutionCompleted,), (ExecutionAnnotated,), _DOER, way_on=_ANEW),
-    Standing(FAILED, (ExecutionFailed,), (ExecutionResumed, ExecutionAnnotated), _DOER, way_on="resume it first"),
-    Standing(CANCELLED, (ExecutionCancelled,), (ExecutionResumed, ExecutionAnnotated), _DOER, way_on="resume it first"),
-    Standing(
-        MOVED, (ExecutionMoved,), (ExecutionAnnotated,), _DOER, way_on="go on with it where its file was imported"
+LIFE_CYCLE: tuple[StatusRow, ...] = (
+    StatusRow(PENDING, (), (ExecutionStarted,), "who starts it", "nothing is recorded yet"),
+    StatusRow(ENQUEUED, (ExecutionEnqueued,), None, "the worker that takes it"),
+    StatusRow(RUNNING, (ExecutionStarted, ExecutionForked, ExecutionResumed), None, _DRIVER),
+    StatusRow(WAITING, (), None, _DRIVER, "who drives it says so with the events it appends"),
+    StatusRow(COMPLETED, (ExecutionCompleted,), (ExecutionAnnotated,), _LEASE_HOLDER, advice=_START_NEW),
+    StatusRow(
+        FAILED, (ExecutionFailed,), (ExecutionResumed, ExecutionAnnotated), _LEASE_HOLDER, advice="resume it first"
     ),
-    Standing(
+    StatusRow(
+        CANCELLED,
+        (ExecutionCancelled,),
+        (ExecutionResumed, ExecutionAnnotated),
+        _LEASE_HOLDER,
+        advice="resume it first",
+    ),
+    StatusRow(
+        MOVED,
+        (ExecutionMoved,),
+        (ExecutionAnnotated,),
+        _LEASE_HOLDER,
+        advice="go on with it where its file was imported",
+    ),
+    StatusRow(
         CONTINUED,
         (ExecutionContinuedAsNew,),
         (ExecutionAnnotated,),
-        _DOER,
-        way_on="go on with the execution that followed it",
+        _LEASE_HOLDER,
+        advice="go on with the execution that followed it",
     ),
-    Standing(
+    StatusRow(
         PICTURE,
         (ExecutionPictured,),
         (ExecutionAnnotated,),
-        _DOER,
-        way_on="go on with the original, bring that here (divebook export --move), or import the file as an execution "
+        _LEASE_HOLDER,
+        advice="go on with the original, bring that here (divebook export --move), or import the file as an execution "
         "of its own (divebook import --as-fork)",
     ),
 )
-"""The whole state machine."""
+"""The life-cycle table: one row for each status."""
 
-_ALLOWED = {standing.status: standing.allows for standing in STANDINGS}
-STATUSES = tuple(standing.status for standing in STANDINGS)
+_ALLOWED = {row.status: row.allows for row in LIFE_CYCLE}
+STATUSES = tuple(row.status for row in LIFE_CYCLE)
 _UNENDED = (PENDING, ENQUEUED, RUNNING, WAITING)
 TERMINAL = frozenset(STATUSES) - set(_UNENDED)
-"""The ends."""
+"""Final statuses: the execution has ended. Some of them still allow a resumption."""
 FINAL = frozenset(status for status in TERMINAL if ExecutionResumed not in (_ALLOWED[status] or ()))
-"""The ends that no resumption may follow: what a person says of the execution is all that does."""
-STATUS_AFTER: Mapping[Kind, str] = {kind: standing.status for standing in STANDINGS for kind in standing.brought_by}
-"""The events that change a status, and to what."""
-WAY_ON: Mapping[str, str] = {standing.status: standing.way_on for standing in STANDINGS if standing.way_on}
-"""By each end, what there is to do for a person who wants the execution to go on."""
+"""Final statuses that allow no resumption. Only annotations may still be appended."""
+STATUS_AFTER: Mapping[Kind, str] = {kind: row.status for row in LIFE_CYCLE for kind in row.entered_by}
+"""Status of an execution after each type of event that changes the status."""
+WAY_ON: Mapping[str, str] = {row.status: row.advice for row in LIFE_CYCLE if row.advice}
+"""Advice by final status, for a person who wants the execution to continue."""
 
 
 def may_follow(status: str, kind: Kind) -> bool:
-    """Return whether an event of that kind may be appended to an execution of that status.
+    """Return whether an event of a type may be appended to an execution that has a status.
 
     Examples
     --------
@@ -117,18 +133,17 @@ def may_follow(status: str, kind: Kind) -> bool:
 
 
 def check_may_follow(execution_id: str, status: str, kind: Kind) -> None:
-    """Raise `ExecutionEndedError` unless an event of that kind may be appended."""
+    """Raise `ExecutionEndedError` if an event of this type may not be appended to an ended execution."""
     if status in TERMINAL and not may_follow(status, kind):
         raise ExecutionEndedError(execution_id, status, kind.event_type, WAY_ON[status])
 
 
 def as_table() -> str:
-    """Return the state machine as a table in Markdown."""
+    """Return the life-cycle table in Markdown."""
     rows = ["| status | comes with | may be appended then | by |", "|---|---|---|---|"]
     rows += [
-        f"| {standing.status} | {_named(standing.brought_by) or standing.explained} | {_followers(standing.allows)} | "
-        f"{standing.writer} |"
-        for standing in STANDINGS
+        f"| {row.status} | {_named(row.entered_by) or row.explanation} | {_followers(row.allows)} | {row.writer} |"
+        for row in LIFE_CYCLE
     ]
     return "\n".join(rows)
 
@@ -151,7 +166,7 @@ _PATH_ENDS = (catalog.PathCompleted, catalog.PathFailed, catalog.PathCancelled)
 
 
 def violations(events: Iterable[Event]) -> Iterator[tuple[int, str]]:
-    """Yield the sequence number of each event that must not stand where it does, with the reason."""
+    """Yield the sequence number of each event of a log that may not follow the events before it, with the reason."""
     checker = _LogChecker()
     for event in events:
         for text in checker.check(event):
@@ -159,7 +174,7 @@ def violations(events: Iterable[Event]) -> Iterator[tuple[int, str]]:
 
 
 class _LogChecker:
-    """Paths, operations and questions that are open at an event of a log."""
+    """Checker of a log, event by event: knows which paths, operations and questions are open at an event."""
 
     def __init__(self) -> None:
         self.status = catalog.PENDING
@@ -169,15 +184,15 @@ class _LogChecker:
         self.operations: dict[str, bool] = {}
         """By id: True for a running operation, False for an ended one."""
         self.holders: set[str] = set()
-        """Ids of the operations that enclose others."""
+        """Ids of the operations that enclose other operations."""
         self.begun_at: dict[int, str] = {}
-        """Ids of operations by the events of their start."""
+        """Ids of operations, by the sequence number of their start event."""
         self.sequence = 0
         self.questions: dict[str, bool] = {}
         """By id: True for an open question, False for a settled one."""
 
     def check(self, event: Event) -> Iterator[str]:
-        """Yield the faults of the next event, and take it into account for later ones."""
+        """Yield the faults of the next event, and update the open paths, operations and questions."""
         kind = type(event.data)
         self.sequence = event.sequence
         if not may_follow(self.status, kind):
@@ -204,26 +219,26 @@ class _LogChecker:
             self.paths[event.path] = False
 
     def branched(self, data: catalog.PathBranched) -> Iterator[str]:
-        """Add new paths."""
+        """Add new paths. Yield a fault for a path that exists already."""
         for new in data.new_paths:
             if new["id"] in self.paths:
                 yield f"path {new['id']} begins a second time"
             self.paths[new["id"]] = True
 
     def resumed(self, _data: catalog.ExecutionResumed) -> Iterator[str]:
-        """Reopen failed and cancelled paths."""
+        """Reopen failed and cancelled paths, because the execution is resumed."""
         self.paths = dict.fromkeys(self.paths, True)
         return iter(())
 
     def forked(self, data: catalog.ExecutionForked) -> Iterator[str]:
-        """Close the operations and questions that were open in the source."""
+        """Close the operations and questions that were open in the source, because the fork starts them again."""
         if self.sequence <= data.at:
             yield f"it claims to come after event {data.at}"
         self.operations = {name: running and name in self.holders for name, running in self.operations.items()}
         self.questions = dict.fromkeys(self.questions, False)
 
     def begun(self, data: catalog.OperationStarted) -> Iterator[str]:
-        """Open an operation, perhaps once more."""
+        """Open an operation, perhaps a second time. Yield a fault if its enclosing operation is not running."""
         if data.within is not None and not self.operations.get(self.begun_at.get(data.within, "")):
             yield f"call {data.operation_id} begins within that of event {data.within}, which is not under way"
         self.operations[data.operation_id] = True
@@ -232,27 +247,27 @@ class _LogChecker:
         self.begun_at[self.sequence] = data.operation_id
 
     def ended(self, data: catalog.OperationCompleted | catalog.OperationFailed) -> Iterator[str]:
-        """Close an operation."""
+        """Close an operation. Yield a fault if it was not open."""
         if not self.operations.get(data.operation_id):
             yield f"call {data.operation_id} ends without having begun"
         # A person may provide the result later if it was lost.
         self.operations[data.operation_id] = isinstance(data, catalog.OperationFailed) and data.lost is not None
 
     def asked(self, data: catalog.InterruptRaised) -> Iterator[str]:
-        """Open a question."""
+        """Open a question. Yield a fault if it is open already."""
         if self.questions.get(data.interrupt_id):
             yield f"question {data.interrupt_id} is open already"
         self.questions[data.interrupt_id] = True
 
     def settled(self, data: catalog.InterruptResolved | catalog.InterruptExpired) -> Iterator[str]:
-        """Close a question."""
+        """Close a question. Yield a fault if it was not open."""
         if not self.questions.get(data.interrupt_id):
             is_settled = data.interrupt_id in self.questions
             yield f"question {data.interrupt_id} {'is settled already' if is_settled else 'was never asked'}"
         self.questions[data.interrupt_id] = False
 
     def joined(self, data: catalog.InterruptJoined) -> Iterator[str]:
-        """Check that the question of another path exists."""
+        """Yield a fault if a path waits for a question that was never asked."""
         if data.interrupt_id not in self.questions:
             yield f"question {data.interrupt_id} was never asked"
 

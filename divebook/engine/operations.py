@@ -1,4 +1,4 @@
-"""Types, names and identity of operations.
+"""Types, names, places and settings of operations (recorded non-deterministic calls).
 
 An operation is identified by its place (path, step, visit, iteration, key within the step), not by its content. When
 replay reaches the place again, the hash of the parameters is compared with the recorded one, and a difference is a
@@ -81,7 +81,8 @@ NAMED_BY = {
 
 
 def operation_name(operation_type: str, parameters: Mapping[str, Any] | None) -> str | None:
-    """Return the name of the target of an operation: an action, an agent, a function, a signal; None if it has none.
+    """Return the name of the target of an operation (an action, an agent, a function, a signal), or None if it has
+    none.
 
     >>> operation_name("action_execution", {"action_name": "Print", "params": {}})
     'Print'
@@ -92,7 +93,8 @@ def operation_name(operation_type: str, parameters: Mapping[str, Any] | None) ->
 
 
 def consumption_of(fields: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return the consumption of a failed call from the attributes of its error, or None if they lack it.
+    """Return the consumption of a failed call from the attributes of its error. Return None if the error has no
+    consumption.
 
     >>> consumption_of({"consumed_usage": {"input_tokens": 5}})
     {'input_tokens': 5}
@@ -104,7 +106,7 @@ def consumption_of(fields: Mapping[str, Any]) -> dict[str, int] | None:
 
 
 def operation_arguments(parameters: Any) -> Mapping[str, Any] | None:
-    """Return the named arguments of a call, or None if its parameters have none.
+    """Return the named arguments of a call from the operation's parameters, or None if there are none.
 
     >>> operation_arguments({"action_name": "Pay", "params": {"amount": 5}})
     {'amount': 5}
@@ -138,7 +140,7 @@ _KINDS = {
 
 
 def operation_kind(operation_type: str) -> str:
-    """Return the name that people use for a type of operation or step.
+    """Return the name of an operation type or step type for people.
 
     >>> operation_kind("action_execution"), operation_kind("time_access"), operation_kind("prompt")
     ('action', 'time access', 'prompt')
@@ -150,12 +152,14 @@ _PAUSE = re.compile(r"(?:.*-)?retry-\d+")
 
 
 def pause_key(key: str | None, failures: int) -> str:
-    """Return the key of the timer before another attempt at a call. `key` is None for a step or an item."""
+    """Return the key of the timer that pauses before another attempt. `key` is the call's key, or None for a step or an
+    item.
+    """
     return f"retry-{failures}" if key is None else f"{key}-retry-{failures}"
 
 
 def is_pause(operation_type: str, key: str | int | None) -> bool:
-    """Return whether an operation is the timer before another attempt.
+    """Return whether an operation is the timer that pauses before another attempt.
 
     Examples
     --------
@@ -173,7 +177,7 @@ The arguments of a tool call are another part; see `arguments_part`.
 
 
 def arguments_part(tool: str, call: str) -> str:
-    """Return the name of the streamed part with the arguments of a tool call.
+    """Return the name of the streamed part that has the arguments of a tool call.
 
     >>> arguments_part("search", "call_7")
     'arguments:search:call_7'
@@ -182,10 +186,10 @@ def arguments_part(tool: str, call: str) -> str:
 
 
 class Write(Protocol):
-    """Receiver of streamed text."""
+    """Protocol of the function that receives streamed text."""
 
     def __call__(self, text: str, part: str = TEXT) -> None:
-        """Add a piece of text to a part."""
+        """Add a piece of text to a part of the stream."""
 
 
 StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]
@@ -193,7 +197,9 @@ StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]
 
 
 class Place(NamedTuple):
-    """Place of an operation in an execution."""
+    """Place of an operation in an execution (path, step, visit, item, key, attempt), by which replay finds its
+    record.
+    """
 
     path: str
     step: str
@@ -206,12 +212,12 @@ class Place(NamedTuple):
 
     @property
     def operation_id(self) -> str:
-        """Id of the form ``op_`` and 32 hexadecimal digits. It is the same in all executions of the workflow."""
+        """Id of the operation: ``op_`` and 32 hexadecimal digits. All executions of a workflow have the same ids."""
         return f"op_{_digest(self)}"
 
     @property
     def idempotency_key(self) -> str:
-        """Key of 32 hexadecimal digits that is the same for all attempts."""
+        """Key of 32 hexadecimal digits that is equal for all attempts."""
         return _digest(self._replace(attempt=0))
 
     def __str__(self) -> str:
@@ -243,7 +249,7 @@ def _digest(place: Place) -> str:
 
 
 class Reserved(NamedTuple):
-    """Reservation from the bounds: the most that a model call or a child execution may consume."""
+    """Reservation from the bounds: the maximum that a model call or a child execution may consume."""
 
     tokens: int = 0
     cost: int = 0
@@ -261,44 +267,44 @@ class Reserved(NamedTuple):
         return Reserved(self.tokens + other.tokens, self.cost + other.cost, is_priced, self.calls + other.calls)
 
     def to_dict(self) -> dict[str, int]:
-        """Return the amounts that are not zero, in the form of the log."""
+        """Return the amounts that are not zero, in the form in which the log stores a reservation."""
         amounts = ("tokens", self.tokens), ("cost", self.cost), ("calls", self.calls)
         return {name: value for name, value in amounts if value}
 
     @staticmethod
     def of(data: Mapping[str, int] | None) -> Reserved | None:
-        """Return the reservation in the form of the log, or None if there is none."""
+        """Create a reservation from the form in which the log stores it, or return None if there is none."""
         return Reserved(data.get("tokens", 0), data.get("cost", 0), calls=data.get("calls", 0)) if data else None
 
 
 class Slot(Protocol):
-    """Permit for one call where the number of concurrent calls is limited.
+    """Protocol of a permit for one call, where the number of concurrent calls is limited.
 
     It is acquired before the start of the call is recorded. A call that waits for a slot has therefore not begun: its
     time limit does not run, and its outcome cannot be unknown.
     """
 
     async def __aenter__(self) -> object:
-        """Wait for the slot."""
+        """Wait until the permit is free, and acquire it."""
 
     async def __aexit__(self, *_: object) -> None:
-        """Release the slot, unless that has been done."""
+        """Release the permit, unless it has been released already."""
 
     def release(self) -> None:
-        """Release the slot. Further calls have no effect."""
+        """Release the permit for other calls. Calling it again has no effect."""
 
 
 class Setting(NamedTuple):
-    """Setting of a call, such as model and instructions. It is recorded, but replay does not compare it."""
+    """Settings of a call, such as model and instructions. They are recorded, but replay does not compare them."""
 
     told: Mapping[str, Any]
-    """Fields that differ from the setting of the previous call."""
+    """Settings that differ from those of the previous call, by name."""
     digest: str | None = None
     """Hash of the whole setting, 16 hexadecimal digits, if code needs to know whether it has changed."""
 
 
 class RunOperation(Protocol):
-    """Function with which code inside a step makes a non-deterministic call. The call is made and recorded once.
+    """Protocol of the function with which code inside a step makes a non-deterministic call that is recorded.
 
     Replay returns the recorded result.
     """
@@ -316,4 +322,4 @@ class RunOperation(Protocol):
         streamed: StreamedCall | None = None,
         slot: Slot | None = None,
     ) -> Any:
-        """Return the recorded result, or make the call and record what it returns."""
+        """Return the recorded result of the operation, or make the call and record its result."""

@@ -1,4 +1,4 @@
-"""Consequences of a failure: another attempt, a Catch policy, or the failure of the step. Pure functions.
+"""Decisions after a failure: another attempt, a `Catch` policy, or the failure of the step. Pure functions.
 
 An error and its causes are described by a `Fault`. `retry_delay` and `catching` compare it with the policies of a step.
 An error that is read from the log after a crash has the same description as the error that was raised, because the
@@ -57,7 +57,7 @@ HOPELESS = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Description of an error, as policies need it."""
+    """Description of an error that retry and catch policies need: classes, message, reason, item and place."""
 
     message: str
     kind: str
@@ -89,7 +89,7 @@ class Fault:
         clean: Callable[[str], str] = str,
         place: Mapping[str, Any] | None = None,
     ) -> Fault:
-        """Return the description of an error and its causes.
+        """Create the description of an error and its causes.
 
         `place` is where it was raised. It is used if the error does not have its place.
         """
@@ -123,20 +123,25 @@ class Fault:
 
     @property
     def index(self) -> int | None:
-        """Number of the item of `Each` that failed."""
+        """Number of the item of `Each` that failed, or None."""
         return None if self.item is None else self.item.index
 
     def matches(self, errors: Sequence[str]) -> bool:
-        """Return whether a policy with these class names or parts of messages applies. An empty one always does."""
+        """Return whether a policy applies that lists class names or parts of messages. A policy with an empty list
+        always applies.
+        """
         return not errors or any(entry in self.names or entry in self.message for entry in errors)
 
     def to_data(self, step: str, attempts: int) -> dict[str, Any]:
-        """Return the value that `Catch.store` stores. `iteration` and `item` are there if an item of `Each` failed."""
+        """Return the value that `Catch.store` stores in a variable. If an item of `Each` failed, it includes
+        `iteration` and `item`.
+        """
         data = {"type": self.kind, "message": self.message, "step": step, "attempts": attempts}
         return data if self.item is None else {**data, "iteration": self.item.index, "item": self.item.item}
 
     def shown(self, step: Step) -> str:
-        """Return the text for people: class, message, and in parentheses the step or call, the item and the line.
+        """Return the error as text for people: class, message, and in parentheses the step or call, the item and the
+        line.
 
         For a pipeline it is the message only, which names the stage; the steps of a pipeline are internal.
         """
@@ -153,7 +158,7 @@ class Fault:
 
 
 def text_of(error: BaseException, clean: Callable[[str], str] = str) -> str:
-    """Return an error's message for the log: valid Unicode, at most `MOST_TEXT` characters.
+    """Return the message of an error for the log: valid Unicode, at most `MOST_TEXT` characters.
 
     `clean` redacts it before it is cut (`divebook.runtime.errors`).
     """
@@ -171,7 +176,8 @@ def text_of(error: BaseException, clean: Callable[[str], str] = str) -> str:
 
 
 def names_of(error: BaseException) -> tuple[str, ...]:
-    """Return the names of an error's class and its base classes. For an error from the log they are the recorded ones.
+    """Return the names of an error's class and its base classes. For an error from the log, these are the recorded
+    names.
 
     For an error of a script or a tool, the names of the error that the script or the tool raised come first.
     """
@@ -185,7 +191,8 @@ def names_of(error: BaseException) -> tuple[str, ...]:
 
 
 def recorded_chain(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes as far as the log can restore them: down to the error of an operation or script.
+    """Return an error and its causes as far as the log can restore them: down to the first error of an operation or
+    script.
 
     The same policies therefore apply to an error that was raised and to one that is read from the log after a crash
     (test_an_error_is_the_same_after_a_crash).
@@ -196,7 +203,8 @@ def recorded_chain(error: BaseException) -> list[BaseException]:
 
 
 def telling(error: BaseException) -> BaseException:
-    """Return the most informative error of a chain: the one of a call or a script, if there is one, else the outermost.
+    """Return the most informative error of a chain of causes: the error of a call or a script, if there is one, else
+    the outermost error.
 
     Errors that divebook raises around other errors contain more information, for example which model is unusable.
     """
@@ -207,7 +215,7 @@ def telling(error: BaseException) -> BaseException:
 
 
 def _is_source(link: DivebookError) -> bool:
-    """Return whether an error is the recorded error of a call or a script."""
+    """Return whether an error is the error of an operation or a script, which the log can restore."""
     return isinstance(link, ScriptError) or (isinstance(link, OperationError) and bool(link.error_names))
 
 
@@ -218,9 +226,10 @@ def _head(source: BaseException, clean: Callable[[str], str]) -> str:
 
 
 def chain_of(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes. Of an exception group, follow the first error."""
+    """Return an error and its causes, outermost first. Of an exception group, only the first error is followed."""
     chain: list[BaseException] = []
     link: BaseException | None = error
+    # User code can build a cycle of causes, so each error is visited once.
     while link is not None and link not in chain:
         chain.append(link)
         link = link.exceptions[0] if isinstance(link, BaseExceptionGroup) else link.__cause__
@@ -228,7 +237,7 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 
 def failure_text(error: BaseException, clean: Callable[[str], str] = str) -> str:
-    """Return the message of an error, with the class name in front if it is not an error of divebook."""
+    """Return the message of an error, with the class name in front if divebook has not raised the error."""
     if isinstance(error, BaseExceptionGroup):
         return failure_text(error.exceptions[0], clean)
     text = text_of(error, clean)
@@ -238,7 +247,7 @@ def failure_text(error: BaseException, clean: Callable[[str], str] = str) -> str
 
 
 def retry_delay(policy: Retry | None, failures: int, failure: Fault, chance: float) -> float | None:
-    """Return the seconds to wait before another attempt, or None if there is none.
+    """Return the seconds to wait before another attempt, or None if the policy allows none.
 
     Parameters
     ----------
@@ -250,9 +259,10 @@ def retry_delay(policy: Retry | None, failures: int, failure: Fault, chance: flo
     if policy is None or failures >= policy.attempts or failure.hopeless or not failure.matches(policy.errors):
         return None
     delay = policy.delay(failures)
+    # An error can request a longer pause, for example by the header Retry-After of a provider.
     return max(delay + delay * policy.jitter * chance, failure.retry_after)
 
 
 def catching(step: Step, failure: Fault) -> Catch | None:
-    """Return the first policy of the step that catches the failure."""
+    """Return the first `Catch` policy of a step that applies to a failure, or None."""
     return next((policy for policy in step.catch if failure.matches(policy.errors)), None)

@@ -1,4 +1,4 @@
-"""State of an execution after some number of events.
+"""State of an execution (`ExecutionState`, immutable), its parts, and its mutable copy for folding events (`Draft`).
 
 A state is immutable and shares structure with its predecessor (`immutables.Map`). A snapshot therefore costs nothing,
 and the tenth step costs as much as the ten-thousandth. Only `engine.evolve` creates new states.
@@ -19,10 +19,21 @@ from immutables import Map
 from divebook.engine.approvals import StandingRule
 from divebook.engine.lifecycle import FINAL, TERMINAL
 from divebook.engine.operations import CHILD_WORKFLOW, SIGNAL_WAIT, TIMER, Reserved, consumption_of
-from divebook.errors import SetupError, did_you_mean
+from divebook.errors import CorruptStoreError, SetupError, did_you_mean
 from divebook.events import catalog
-from divebook.events.catalog import CANCELLED, COMPLETED, ENQUEUED, FAILED, PENDING, RUNNING, WAITING
-from divebook.events.event import Event, Timed, to_datetime, to_microseconds
+from divebook.events.catalog import (
+    CANCELLED,
+    COMPLETED,
+    ENQUEUED,
+    FAILED,
+    PENDING,
+    RUNNING,
+    WAITING,
+    PathCompleted,
+    Payload,
+    StepCompleted,
+)
+from divebook.events.event import Event, Record, Timed, to_datetime, to_microseconds
 from divebook.questions import Question
 from divebook.questions.bounds import Bounds
 from divebook.text.format import local_time, visible
@@ -65,11 +76,11 @@ class Usage(NamedTuple):
         return f"Usage({parts}{' nanodollars' if self.cost else ''})"
 
     def plus(self, more: Mapping[str, int]) -> Usage:
-        """Return the sum with another usage in plain form."""
+        """Return the sum of this usage and another usage, which is given as a mapping."""
         return Usage(*map(add, self, map(more.get, self._fields, repeat(0)))) if more else self
 
     def to_dict(self) -> dict[str, int]:
-        """Return the parts that are not zero."""
+        """Return the fields that are not zero."""
         return {name: value for name, value in zip(self._fields, self, strict=True) if value}
 
 
@@ -81,7 +92,7 @@ Outcome: TypeAlias = tuple[Any, str | None, tuple[str, ...], Mapping[str, Any] |
 
 
 class OperationRecord(NamedTuple):
-    """Record of an operation in an open step."""
+    """State of one operation in an open step: its status, result or error."""
 
     operation_id: str
     operation_type: str
@@ -126,14 +137,14 @@ class OperationRecord(NamedTuple):
 
     @classmethod
     def begun(cls, *fields: Any) -> OperationRecord:
-        """Return a record from its first five fields.
+        """Create the record of a started operation from its first five fields.
 
         Like the other constructors here, this costs a third of calling the class.
         """
         return tuple.__new__(cls, fields + _BEGUN)
 
     def ended(self, sequence: int, status: str, outcome: Outcome) -> OperationRecord:
-        """Return the record after the event of its end."""
+        """Return the record with the end of the operation."""
         return tuple.__new__(
             OperationRecord, (*self[:5], sequence, status, *outcome, self.until, self.signal, None, *self[14:])
         )
@@ -143,12 +154,12 @@ _BEGUN = tuple(OperationRecord._field_defaults[name] for name in OperationRecord
 
 
 class OpenStep(NamedTuple):
-    """Step that has started and not ended."""
+    """State of a step that has started and not ended: its operations, finished items, failures and usage."""
 
     entry_variables: Map[str, Any]
     """Variables at the start of the step."""
     operations: Map[str, OperationRecord] = EMPTY
-    """By operation id."""
+    """Records of the operations of the step, by operation id."""
     iterations: Map[int, Any] = NO_ITEMS
     """Results of the finished items of `Each`, by index."""
     usage: Usage = NO_USAGE
@@ -169,17 +180,19 @@ class OpenStep(NamedTuple):
 
     @classmethod
     def begun(cls, step_type: str, variables: Map[str, Any], places: Map[str, int]) -> OpenStep:
-        """Return a step without operations. This costs a third of calling the class."""
+        """Create the state of a step without operations. This costs a third of calling the class."""
         return tuple.__new__(
             cls, (variables, EMPTY, NO_ITEMS, NO_USAGE, NO_FAILURES, step_type, None, places, NO_PLACES, NO_HOLDERS)
         )
 
     def with_operation(self, record: OperationRecord) -> OpenStep:
-        """Return the step with a new or changed operation. Called twice for each operation."""
+        """Return the state of the step with a new or changed operation. Called twice for each operation."""
         return tuple.__new__(OpenStep, (self[0], self.operations.set(record.operation_id, record), *self[2:]))
 
     def with_items(self, iterations: Map[int, Any], places: Map[int, int]) -> OpenStep:
-        """Return the step with other item results and the events of the large ones. Called once for each item."""
+        """Return the state of the step with other item results, and the event numbers of the large results. Called once
+        for each item.
+        """
         return tuple.__new__(OpenStep, (*self[:2], iterations, *self[3:8], places, *self[9:]))
 
 
@@ -192,7 +205,7 @@ NO_CHILDREN: Map[str, Usage] = Map()
 
 
 class Hop(NamedTuple):
-    """Visit of an agent step."""
+    """Visit of an agent step by a path (an agent hop)."""
 
     step: str
     path: str
@@ -211,7 +224,9 @@ NO_ERRORS: Map[int, Mapping[str, Any]] = Map()
 
 
 class Ledger(NamedTuple):
-    """Counters, history and errors of an execution. A call counts from its start."""
+    """Ledger of an execution: counters, reservations, visits of agent steps, and errors. A call counts from its
+    start.
+    """
 
     llm_calls: int = 0
     agent_hops: int = 0
@@ -242,12 +257,12 @@ class Ledger(NamedTuple):
         )
 
     def with_child(self, child: str, usage: Mapping[str, int]) -> Ledger:
-        """Return the ledger with more usage of a child execution."""
+        """Return the ledger with the usage of a child execution added."""
         counted = self.children.set(child, self.children.get(child, NO_USAGE).plus(usage))
         return self._replace(llm_calls=self.llm_calls + usage.get("requests", 0), children=counted)
 
     def with_error(self, step: str, error: str, at: int) -> Ledger:
-        """Return the ledger with one more error."""
+        """Return the ledger with the error of a step added."""
         record = {"agent": step, "error": error, "error_type": "ProcessingError", "timestamp": at}
         return self._replace(errors=self.errors.set(len(self.errors), record))
 
@@ -269,7 +284,7 @@ The name of the workspace follows it."""
 
 
 class HeldWorkspace(NamedTuple):
-    """Workspace that an execution has used."""
+    """State of a workspace that an execution has used: its folder and the digest of its files."""
 
     kind: str
     """Kind of place where commands run: ``local``, ``fenced``, ``virtualenv``."""
@@ -295,17 +310,17 @@ class HeldWorkspace(NamedTuple):
 
 
 class Undone(NamedTuple):
-    """Part of a log whose effects were rolled back, or will be."""
+    """Description of the work in a log that is rolled back, or will be: its first event, steps and operations."""
 
     before: int
-    """Last event before any of that work began."""
+    """Last event before any of the rolled back work began."""
     steps: tuple[str, ...]
     operations: frozenset[str]
     """Ids of the operations whose results do not count."""
 
 
 def undone_in(events: Sequence[Event], *, is_left: bool = False) -> Undone | None:
-    """Return the part of a log whose effects are rolled back, or None.
+    """Return a description of the work in a log that is rolled back or will be, or None if there is none.
 
     Parameters
     ----------
@@ -330,7 +345,7 @@ def undone_in(events: Sequence[Event], *, is_left: bool = False) -> Undone | Non
 
 
 def _part(events: Sequence[Event], added: Event) -> list[Event]:
-    """Return the events of the call, item or step that an event `rollback_added` belongs to."""
+    """Return the events of the call, item or step to which an event `rollback_added` belongs."""
     before = [event for event in events[: added.sequence - 1] if event.path == added.path]
     if getattr(added.data, "kind", "") == "step":
         ended = next(event.data for event in reversed(before) if isinstance(event.data, catalog.OperationCompleted))
@@ -348,7 +363,7 @@ def _is_of(event: Event, ended: catalog.Payload) -> bool:
 
 
 def require_kept(events: Sequence[Event], at: int) -> None:
-    """Raise `SetupError` if a fork after event `at` would share work that is rolled back."""
+    """Raise `SetupError` if a fork after event `at` would share work whose effects are rolled back."""
     undone = undone_in(events)
     if undone is not None and at > undone.before:
         steps = ", ".join(map(repr, undone.steps))
@@ -364,11 +379,13 @@ def require_kept(events: Sequence[Event], at: int) -> None:
 
 BY_CALL: Final = "call"
 BY_STEP: Final = "step"
-"""Event that carries the rollback of a call: the end of the call, or the end of its step or item."""
+"""Event that carries the rollback of a call: the end of the call (`BY_CALL`), or the end of its step or item
+(`BY_STEP`).
+"""
 
 
 class Undoing(NamedTuple):
-    """Rollback call of a step, of one of its items, or of an operation."""
+    """Rollback call of a step, of one of its items, or of an operation: the function to call and its arguments."""
 
     step: str
     action: str
@@ -386,31 +403,31 @@ class Undoing(NamedTuple):
 
 
 class RollingBack(NamedTuple):
-    """End of an execution that is being rolled back."""
+    """Final status and error that an execution gets after its rollback."""
 
     error: str
     reason: str | None
     is_cancelled: bool
 
 
-def unsettled(opened: OpenStep | None) -> list[OperationRecord]:
-    """Return the calls of a step whose rollback is not in the log yet.
+def unsettled(open_step: OpenStep | None) -> list[OperationRecord]:
+    """Return the operations of a step that need a rollback which is not in the log yet.
 
     Either it is unknown whether the call took effect, or the parameters of its rollback still need its result.
     """
-    records = () if opened is None else opened.operations.values()
-    return [record for record in records if record.undone is not None and _is_unsettled(record, opened)]
+    records = () if open_step is None else open_step.operations.values()
+    return [record for record in records if record.undone is not None and _is_unsettled(record, open_step)]
 
 
-def unknown(opened: OpenStep | None) -> list[OperationRecord]:
-    """Return the unsettled calls of which it is unknown whether they took effect."""
-    return [record for record in unsettled(opened) if record.status == RUNNING]
+def unknown(open_step: OpenStep | None) -> list[OperationRecord]:
+    """Return the operations of a step that need a rollback and of which it is unknown whether they took effect."""
+    return [record for record in unsettled(open_step) if record.status == RUNNING]
 
 
-def _is_unsettled(record: OperationRecord, opened: OpenStep | None) -> bool:
+def _is_unsettled(record: OperationRecord, open_step: OpenStep | None) -> bool:
     if record.status == RUNNING:
         return True
-    is_in_step = record.undone == BY_STEP and opened is not None and record.item not in opened.iterations
+    is_in_step = record.undone == BY_STEP and open_step is not None and record.item not in open_step.iterations
     return record.status == COMPLETED and is_in_step
 
 
@@ -425,10 +442,12 @@ IN_STEP = "in_step"
 ROUTING = "routing"
 BRANCHED = "branched"
 JOINING, JOINED, ENDED = "joining", "joined", "ended"
-"""Phases of a path: before a step, inside it, choosing an edge, branched, waiting at a join, released from it, over."""
+"""Phases of a path: before a step, inside a step, choosing an edge, branched, waiting at a join, released from a join,
+ended.
+"""
 
 
-if TYPE_CHECKING:  # a draft of a state is modified in place (`divebook.engine.changes`)
+if TYPE_CHECKING:  # a draft of a state is modified in place (`Draft`)
     from dataclasses import dataclass as snapshot
 else:
     snapshot = dataclass(frozen=True)
@@ -436,7 +455,7 @@ else:
 
 @snapshot
 class PathState(Timed):
-    """Path of an execution: one line of progress through the graph."""
+    """State of one path (branch) of an execution: its current step, phase, variables and open step."""
 
     id: str
     number: int
@@ -446,7 +465,7 @@ class PathState(Timed):
     status: str = PENDING
     phase: str = READY
     left: str = READY
-    """The phase in which it ended."""
+    """Phase in which the path was when it ended."""
     last_step: str | None = None
     """Step that it completed last."""
     step_outputs: Map[str, str] = EMPTY
@@ -485,24 +504,25 @@ class PathState(Timed):
 
     @property
     def source(self) -> str | None:
-        """Step from which it enters the next one."""
+        """Step that the path leaves when it enters the next step, or None."""
         return self.last_step or self.came_from
 
     def entries(self, step: str) -> int:
-        """Return the number of times that this path and its ancestors have entered a step."""
+        """Return how often this path and its ancestors have entered a step."""
         return self.visits.get(step, 0) + self.before.get(step, 0)
 
     def loops_to(self, step: str) -> bool:
-        """Return whether entering a step now begins a new pass through a loop."""
+        """Return whether the path would begin a new pass through a loop if it entered a step now."""
+        # In a straight line, a step is entered as often as the step before it. Entering it once more closes a loop.
         entered = self.visits.get(step, 0) + self.before.get(step, 0)
         return entered > 0 and (self.source is None or entered + 1 > self.entries(self.source))
 
     def repeats_of(self, step: str) -> int:
-        """Return how often in a row a step has had the same result."""
+        """Return how often in a row a step has had the same result on this path."""
         return self.repeats.get(step, ("", 0))[1]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the public fields of the path under their documented keys, without empty ones."""
+        """Return the public fields of the path under their documented keys. Empty fields are left out."""
         record = {
             "id": self.id,
             "status": self.status,
@@ -515,7 +535,7 @@ class PathState(Timed):
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> PathState:
-        """Build a path from `to_dict`'s form."""
+        """Create a path from the form that `to_dict` returns."""
 
         def moment(key: str) -> int | None:
             text = record.get(key)
@@ -545,7 +565,7 @@ class ExecutionState(Timed):
     seed: str = ""
     """Seed of question ids and idempotency keys. A copy of the log has the same seed."""
     lifecycle: str = PENDING
-    """Status that never is "waiting". `status` derives the waiting status from the paths."""
+    """Status of the execution without "waiting", which `status` derives from the paths."""
     inputs: Mapping[str, Any] = EMPTY
     outputs: Mapping[str, Any] = EMPTY
     error: str | None = None
@@ -555,13 +575,13 @@ class ExecutionState(Timed):
     paths: Map[str, PathState] = EMPTY
     usage: Usage = NO_USAGE
     inherited: Usage = NO_USAGE
-    """Part of `usage` from events that it shares with its source. It counts for the bounds only."""
+    """Part of `usage` from the events that a fork shares with its source. It counts for the bounds only."""
     edited_inputs: tuple[str, ...] = ()
     """Names of the inputs that a fork changed."""
     tools: str | None = None
-    """Which actions and tools a what-if or a trial may run; None for other executions."""
+    """Setting of a what-if or trial that says which actions and tools may run; None for other executions."""
     only: Mapping[str, Any] = EMPTY
-    """The single step that a trial runs; see `divebook.events.catalog.ExecutionForked`."""
+    """Scope of a trial: step, path, visit and perhaps one item; see `divebook.events.catalog.ExecutionForked`."""
     last_sequence: int = 0
     active: int = 0
     """Number of paths that have not ended."""
@@ -631,9 +651,10 @@ class ExecutionState(Timed):
 
     @property
     def status(self) -> str:
-        """Status: pending, enqueued, running, waiting, completed, failed or cancelled."""
+        """Status of the execution: pending, enqueued, running, waiting, completed, failed or cancelled ..."""
         if self.paused is not None and self.lifecycle == RUNNING:
             return WAITING
+        # Waiting means: each active path sleeps, asks or waits at a join, and at least one sleeps or asks.
         waits = self.sleeping + self.asking
         if self.lifecycle == RUNNING and waits and waits + self.joining >= self.active:
             return WAITING
@@ -641,28 +662,30 @@ class ExecutionState(Timed):
 
     @property
     def shown_status(self) -> str:
-        """Status for people: ``paused`` instead of ``waiting`` or ``enqueued`` if a person has paused it."""
+        """Status for people: like `status`, but ``paused`` if a person has paused the execution."""
         return "paused" if self.is_shown_paused else self.status
 
     @property
     def is_shown_paused(self) -> bool:
-        """True if it waits or is in a queue because a person has paused it."""
+        """True if the execution waits, or is in a queue, because a person has paused it."""
         return self.paused is not None and self.status in (WAITING, ENQUEUED)
 
     @property
     def running_us(self) -> int:
-        """Microseconds that it has run, without the time in which it waited for people or for a driver."""
+        """Microseconds that the execution has run. Time in which it waited for people or for a driver does not
+        count.
+        """
         return 0 if self.started_us is None else max(0, self.last_us - self.started_us - self.paused_us)
 
     @property
     def own_usage(self) -> Usage:
-        """Usage without the usage of its source before the fork."""
+        """Usage of this execution, without the usage of its source before the fork."""
         return Usage(*(now - before for now, before in zip(self.usage, self.inherited, strict=True)))
 
     def deadlines(self) -> list[tuple[str, int]]:
-        """Return the ids of paths that must continue at a time even if nothing happens, each with that time.
+        """Return the deadlines of the execution, as pairs of path id and time in microseconds since 1970.
 
-        The times, in microseconds since 1970, are those at which questions expire and timers and waits end.
+        At these times questions expire, and timers and signal waits end, even if no message arrives.
         """
         deadlines = [
             (path, question.expires_us)
@@ -679,10 +702,11 @@ class ExecutionState(Timed):
 
     @property
     def wake_at(self) -> int | None:
-        """Time in microseconds at which it has something to do even without an answer; None for never.
+        """Time in microseconds since 1970 at which a process must resume the execution, even if no answer or signal
+        arrives; None for never.
 
-        An execution that sleeps has something to do at any time, because a process must be there to wake it. One in a
-        queue has something to do when it is due.
+        For a waiting execution that sleeps, it is a time in the past: a process must drive the execution, so that the
+        sleep ends in time. For an execution in a queue, it is the time at which a worker may claim it.
         """
         if self.lifecycle == ENQUEUED:
             return self.due_us
@@ -694,14 +718,14 @@ class ExecutionState(Timed):
 
     @property
     def is_asleep(self) -> bool:
-        """True if a path sleeps, or pauses before another attempt."""
+        """True if a path sleeps in a timer, or pauses before another attempt."""
         steps = (path.open for path in self.paths.values() if path.open is not None and path.phase != ENDED)
-        records = (record for opened in steps for record in opened.operations.values())
+        records = (record for open_step in steps for record in open_step.operations.values())
         return any(record.operation_type == TIMER and record.status == RUNNING for record in records)
 
     @property
     def is_over(self) -> bool:
-        """True if it has ended. It may still be resumed."""
+        """True if the execution has ended. It may still be resumed."""
         return self.lifecycle in TERMINAL
 
     @property
@@ -711,12 +735,12 @@ class ExecutionState(Timed):
 
     @property
     def is_final(self) -> bool:
-        """True if it has ended and cannot be resumed."""
+        """True if the execution has ended and cannot be resumed."""
         return self.lifecycle in FINAL or (self.is_over and self.is_rolled_back)
 
     @property
     def is_rolled_back(self) -> bool:
-        """True if all its work is rolled back, so that it cannot be resumed."""
+        """True if all work of the execution is rolled back, so that it cannot be resumed."""
         return (
             self.rolling_back is not None
             and self.undone_from <= 1
@@ -726,16 +750,16 @@ class ExecutionState(Timed):
 
     @property
     def unsettled(self) -> list[PathState]:
-        """Paths with calls whose rollback is not in the log yet; see `unsettled`."""
+        """Paths with operations that need a rollback which is not in the log yet; see the function `unsettled`."""
         return [p for p in self.paths.values() if p.undoes is None and p.status != FAILED and unsettled(p.open)]
 
     def question_id(self, *about: object) -> str:
-        """Return the id of a question about a subject. It is the same in each copy of the log."""
+        """Return the id of a question about a subject. All copies of a log have the same id."""
         text = "/".join(map(str, (self.seed or self.execution_id, *about)))
         return f"ask_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def pending_interrupts(self) -> list[Question]:
-        """Return the questions without an answer, oldest first."""
+        """Return the questions of the execution that have no answer, oldest first."""
         pending = (question for question in self.interrupts.values() if question.is_open)
         return sorted(pending, key=lambda question: question.order)
 
@@ -744,11 +768,134 @@ class ExecutionState(Timed):
         return sorted((p for p in self.paths.values() if p.phase != ENDED), key=lambda path: path.number)
 
 
+# --- drafts: states that are modified in place while a log is folded -------------------------------------------------
+#
+# A draft is a subclass, so that functions which read a state also read a draft. It takes over the fields of its state
+# as a copied `__dict__` and becomes a state again by a change of class. A wrapper around the state would cost one more
+# attribute access for each field that an event reads or sets.
+
+
+_ENDS_OF_STEPS = frozenset({StepCompleted, PathCompleted})
+
+_new = object.__new__
+_set = object.__setattr__
+
+
+class _DraftPath(PathState):
+    """Mutable copy of a path's state, which belongs to a draft."""
+
+    # Both methods must be set: with only one of them, Python looks up the other at each assignment, which takes eight
+    # times as long.
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
+
+
+class Draft(ExecutionState):
+    """Mutable copy of an execution's state, for folding several events. The states of paths are copied when they first
+    change.
+
+    No other code may refer to the draft or its copied paths before it is sealed
+    (test_events_that_are_folded_together_change_the_state_as_one_by_one). A function that modifies the draft reads
+    everything that it needs first, so that an error leaves the draft unchanged.
+    """
+
+    __slots__ = ("_copied", "_facts", "_present", "moment", "path_id", "step")
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
+
+    _facts: Sequence[Payload]
+    _copied: dict[str, PathState]
+    """Copied paths by id."""
+    _present: PathState | None
+    """Copied path of the current event, if it was copied."""
+    moment: int
+    """Time of the current event in microseconds since 1970. `last_us` is the time of the previous event."""
+    path_id: str
+    """Path of the current event."""
+    step: str
+    """Step of the current event."""
+
+    def __init__(self, state: ExecutionState) -> None:
+        self.__dict__ = state.__dict__.copy()
+        self._copied = {}
+        self._present = None
+        self.path_id = ""
+
+    def go_to(self, entry: Event | Record, facts: Sequence[Payload]) -> None:
+        """Set the record (or event) whose facts are applied next."""
+        self.step = entry.step
+        self.moment = entry.recorded_at
+        self._facts = facts
+        if entry.path != self.path_id:
+            self.path_id = entry.path
+            self._present = self._copied.get(entry.path)
+
+    @property
+    def ends_step(self) -> bool:
+        """True if the current record contains the end of the open step, so that its operations need not be kept."""
+        return type(self._facts[-1]) in _ENDS_OF_STEPS
+
+    def path(self, data: Payload) -> PathState:
+        """Return the state of the current event's path as a mutable copy.
+
+        Raises
+        ------
+        CorruptStoreError
+            The path never began.
+        """
+        path = self._present
+        if path is None:
+            if self.path_id not in self.paths:
+                raise CorruptStoreError(f"{self._event(data)} is on path {self.path_id!r}, which never began")
+            path = self._present = self.own(self.path_id)
+        return path
+
+    def open_step(self, data: Payload) -> tuple[PathState, OpenStep]:
+        """Return the state of the current event's path as a mutable copy, and the open step of the path.
+
+        Raises
+        ------
+        CorruptStoreError
+            The path never began, or is outside any step.
+        """
+        path = self._present or self.path(data)
+        open_step = path.open
+        if open_step is None:
+            raise CorruptStoreError(f"{self._event(data)} is outside any step of path {self.path_id!r}")
+        return path, open_step
+
+    def _event(self, data: Payload) -> str:
+        return f"event {self.last_sequence} ({data.event_type}) of {self.execution_id}"
+
+    def own(self, path_id: str) -> PathState:
+        """Return the state of a path as a mutable copy. Raise KeyError if the path does not exist."""
+        path = self._copied.get(path_id)
+        if path is None:
+            path = self._copied[path_id] = _new(_DraftPath)
+            path.__dict__ = self.paths[path_id].__dict__.copy()
+            self.paths = self.paths.set(path_id, path)
+        return path
+
+    def add(self, path: PathState) -> None:
+        """Add the state of a path to the draft. Replaces the state of a path with the same id."""
+        self._copied.pop(path.id, None)
+        self._present = None
+        self.paths = self.paths.set(path.id, path)
+
+    def sealed(self) -> ExecutionState:
+        """Return the resulting state, which is immutable. The draft must not be used afterwards."""
+        for path in self._copied.values():
+            _set(path, "__class__", PathState)
+        state = _new(ExecutionState)
+        _set(state, "__dict__", self.__dict__)
+        return state
+
+
 # --- what a waiting execution waits for ------------------------------------------------------------------------------
 
 
 class AwaitedSignal(NamedTuple):
-    """Signal that a step waits for."""
+    """Signal for which a step waits, with the end of the wait."""
 
     name: str
     step: str
@@ -761,7 +908,7 @@ class AwaitedSignal(NamedTuple):
 
 
 def awaited_signals(state: ExecutionState) -> list[AwaitedSignal]:
-    """Return the signals that an execution waits for and has not received, each name once."""
+    """Return the signals for which an execution waits and which it has not received yet, each name once."""
     signals = {
         record.signal: AwaitedSignal(record.signal, step, record.until)
         for step, record in _open_records(state, SIGNAL_WAIT)
@@ -771,7 +918,7 @@ def awaited_signals(state: ExecutionState) -> list[AwaitedSignal]:
 
 
 def kept_until_taken(state: ExecutionState, name: str) -> str | None:
-    """Return the warning that no step waits for a signal of that name, or None if a step does."""
+    """Return a warning if no step waits for a signal with this name, else None."""
     awaited = {signal.name for signal in awaited_signals(state)}
     if name in awaited or state.is_over:
         return None
@@ -781,7 +928,9 @@ def kept_until_taken(state: ExecutionState, name: str) -> str | None:
 
 
 def waits_for(state: ExecutionState, questions: Iterable[Question]) -> list[str]:
-    """Return texts about the answers, signals and children that an execution waits for; empty if it does not wait."""
+    """Return texts for people about the answers, signals and children for which an execution waits. Empty if it does
+    not wait.
+    """
     if state.status != WAITING or state.paused is not None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Environment: agents, workflows, actions and documents over one store, and the executions of that store."""
+"""The class `Environment`, the container of workflows, agents, actions and documents that uses one store."""
 
 from __future__ import annotations
 
@@ -80,22 +80,31 @@ from divebook.steps.script_step import ScriptStep, condition_holds, filled, item
 from divebook.steps.workspace_actions import WORKSPACE_ACTIONS
 from divebook.store import EventStore, ExecutionRecord, MemoryStore, open_store, transfer
 from divebook.store.append import Durability, durability_called
-from divebook.store.codec import Codec
+from divebook.store.encryption import Codec
 from divebook.store.leases import QueuedExecution, WorkerRecord
 from divebook.text.arguments import has_methods, id_of, is_list_of_strings, list_of, require
 from divebook.text.path_arguments import as_path
 from divebook.text.redaction import logger
 from divebook.tools.mcp.servers import Server
 from divebook.workflow.definition import Definitions, Workflow, require_name
-from divebook.workflow.resources import AgentDefinition, Config, ScheduleDefinition
-from divebook.workflow.servers import ApprovalRule, Approvals, MCPServerDefinition, WorkspaceDefinition
+from divebook.workflow.resources import (
+    AgentDefinition,
+    ApprovalRule,
+    Approvals,
+    Config,
+    ScheduleDefinition,
+    WorkspaceDefinition,
+)
+from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tools import ToolFunction
 
 _log = logger(__name__)
 _USERS: weakref.WeakKeyDictionary[EventStore, weakref.WeakSet[Environment]] = weakref.WeakKeyDictionary()
-"""The open environments over each store: `open_store` shares files."""
+"""For each store, the open environments that use it. `open_store` returns one store object for one file, so that
+environments can share a store; the last environment closes it.
+"""
 _FILTERS = ("tag", "origin", "parent", "notebook", "cell", "key")
-"""Filters of `Environment.executions`."""
+"""Names of the keyword arguments by which `Environment.executions` can filter."""
 _STORE = "a path, a URL, or an instance of a subclass of divebook.store.EventStore"
 _EXPECTED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "name": ("a string", lambda value: isinstance(value, str)),
@@ -122,11 +131,12 @@ _EXPECTED: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "policy": ("a divebook.Policy, such as Policy('files')", lambda value: isinstance(value, Policy)),
     "codec": ("an object with encrypt(data) and decrypt(data)", lambda value: has_methods(value, "encrypt", "decrypt")),
 }
-"""By argument of `Environment` the expected value, in words and as a condition."""
+"""For each argument of `Environment`: the expected value in words, for the error, and a function that checks a value.
+"""
 
 
 class Environment:
-    """Agents, workflows, actions and documents over one store.
+    """Container of workflows, agents, actions and documents that uses one store.
 
     An environment is composed of a registry (`divebook.environment.registry`: definitions by name, and their checks),
     settings, a starter of executions, variants of executions (`divebook.environment.variants`), and the control of the
@@ -164,7 +174,7 @@ class Environment:
         Called step by step with the progress of executions; see `divebook.Formatter`.
     codec
         Encrypts values before the store writes them, for all users of the store in this process; by default
-        `divebook.store.codec.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.
+        `divebook.store.encryption.FernetCodec` with the keys of the variable ``DIVEBOOK_KEY``, if it is set.
     policy
         What definitions may reach beyond their folder and the public internet; by default the value of the variable
         ``DIVEBOOK_ALLOW``. See `divebook.documents.policy`.
@@ -240,6 +250,7 @@ class Environment:
         self._reuse = ReuseInputs(
             self._registry.reads_only, self._clock, functools.partial(edited_operations, self._registry)
         )
+        # The control calls `_services` at once. The dictionary of handlers in it is filled later, by `_apply`.
         self._control = Control(
             self.store,
             self._services,
@@ -268,7 +279,9 @@ class Environment:
             self.add_workspace(workspace)
 
     def _apply(self, settings: Settings) -> None:
-        """Apply settings in place of the previous ones."""
+        """Replace the settings of this environment: end the subscriptions of the old listeners to the store, and
+        subscribe the new listeners.
+        """
         self._settings = settings
         for unsubscribe in self._unsubscribers:
             unsubscribe()
@@ -290,7 +303,9 @@ class Environment:
         self._registry.set_built_ins({**actions, **WORKSPACE_ACTIONS}, handlers)
 
     def _services(self, control: Control) -> Services:
-        """Return the services of the runners of a control, which may drive the executions of another store."""
+        """Return the services (workspaces, executors, step handlers, ...) that an execution control needs to run steps.
+        The control may drive executions of another store.
+        """
         workspaces = EnvironmentWorkspaces(self._registry, control.store)
         self.on_close(workspaces.close)
         return Services(
@@ -313,7 +328,9 @@ class Environment:
         return self._starter.begin_log(key)  # the starter is created later than the log
 
     def _durability(self, durability: str | None) -> Durability | None:
-        """Return the durability for an option of a start; None if the store decides."""
+        """Return the durability (how soon events reach the disk) of a new execution: the given one, else that of the
+        settings; None if the store decides.
+        """
         return durability_called(durability or self._settings.durability or self.config.durability or None)
 
     def _handle(self, driver: Driver) -> Execution:
@@ -321,20 +338,25 @@ class Environment:
 
     @classmethod
     def from_definitions(cls, definitions: Definitions, **settings: Any) -> Environment:
-        """Create an environment from a whole definition, which must have a name; `settings` are those of the class."""
+        """Create an environment from definitions, which must contain its name. `settings` are keyword arguments of
+        `Environment`.
+        """
         environment = cls(require_name(definitions), **settings)
         environment.define(definitions)
         return environment
 
     def beside(self, store: EventStore) -> Environment:
-        """Return an environment over another store with the definitions and settings of this one."""
+        """Return a new environment that uses another store, and has the definitions and settings of this
+        environment.
+        """
         require(store, "store", _STORE, fits=isinstance(store, EventStore))
         environment = Environment(self.name, store=store)
         environment.take_in(self)
         return environment
 
     def take_in(self, other: Self) -> None:
-        """Add the definitions and settings of another environment; those of the other one win.
+        """Add the definitions and settings of another environment to this one. Where both define the same name, the
+        definition of the other environment is used.
 
         Store, printer, clock and chance do not change.
         """
@@ -350,11 +372,12 @@ class Environment:
     # --- closing ---------------------------------------------------------------------------------------------------
 
     def on_close(self, closer: Callable[[], object]) -> None:
-        """Register a function that `close` calls; the last one is called first."""
+        """Register a function that `close` calls. Functions are called in reverse order of registration."""
         self._closers.append(closer)
 
     def close(self) -> None:
-        """Close everything that this environment has opened. A second call has no effect.
+        """Close everything that this environment has opened, such as executors, MCP servers and its own store. Closing
+        again has no effect.
 
         Executions that it still drives keep their state and can be resumed elsewhere; use `Execution.wait` for those
         that must end first. A store that was passed in, or that another environment uses, stays open.
@@ -364,6 +387,7 @@ class Environment:
         if self._is_closed:
             return
         self._is_closed = True
+        # Executions first: until they are left, they use executors, servers and model clients.
         self._control.close()
         self._executors.close()
         if self.servers:
@@ -396,7 +420,8 @@ class Environment:
     # --- definitions -----------------------------------------------------------------------------------------------
 
     def define(self, definitions: Definitions) -> None:
-        """Add everything that a text, file or folder defines. A new definition replaces an old one of the same name.
+        """Add all definitions of a text, file or folder. A new definition replaces an older definition of the same
+        name.
 
         Two texts, one after the other, have the same effect as a folder of both: settings of the second also apply to
         agents of the first. Agents that steps name must exist when an execution starts, not before, so that cells can
@@ -407,9 +432,9 @@ class Environment:
         self.description = definitions.description or self.description
 
     def not_yet(self, definitions: Definitions) -> list[Problem]:
-        """Return warnings about names that steps of definitions use and that do not exist yet.
+        """Return a warning for each name that a step of the given definitions uses and that is not defined yet.
 
-        They may be defined later, before an execution starts.
+        These names may be defined later, before an execution starts.
         """
         return self._registry.not_yet(definitions)
 
@@ -420,68 +445,76 @@ class Environment:
 
     @property
     def agents(self) -> dict[str, Agent]:
-        """Its agents by name, in the order in which they were added."""
+        """Agents of this environment by name, in the order in which they were added."""
         return self._registry.agents
 
     def agent(self, name: str) -> Agent:
-        """Return the agent of that name; raises `NotFoundError`."""
+        """Return the agent with this name; raises `NotFoundError`."""
         return self._registry.agent(name)
 
     @property
     def default_agent(self) -> Agent | None:
-        """The agent of prompt steps that name none: the first supervisor, else the first agent."""
+        """Agent for prompt steps without the key ``Agent``: the first supervisor, else the first agent, else None."""
         return self._registry.default_agent
 
     def add_agent(self, agent: Agent | Any, *, replace: bool = False) -> None:
-        """Add an agent, also one of pydantic-ai as it is; a taken name is an error unless `replace` is set."""
+        """Add an agent of divebook or pydantic-ai. A name that exists already is an error unless `replace` is set."""
         self._registry.add_agent(agent, replace=replace)
 
     def check_agent(self, agent: Agent) -> None:
-        """Raise unless everything that an agent names exists, once, and may be used: see `divebook.steps.prompt`."""
+        """Raise an error unless every tool, server, agent and workspace that an agent names exists and is allowed."""
         self._registry.check_agent(agent)
 
     @property
     def workflows(self) -> dict[str, Workflow]:
-        """Its workflows by name: those of this process made with `@workflow`, and its own, which win."""
+        """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
+        have a name, the one of this environment is used.
+        """
         return self._registry.workflows
 
     @property
     def own_workflows(self) -> tuple[Workflow, ...]:
-        """Its own workflows, without those of the process."""
+        """Workflows of this environment, without the workflows registered with `@workflow` in this process."""
         return tuple(self._registry.registered_workflows.values())
 
     def workflow(self, name: str) -> Workflow:
-        """Return the workflow of that name; raises `NotFoundError`."""
+        """Return the workflow with this name; raises `NotFoundError`."""
         return self._registry.workflow(name)
 
     @property
     def default_workflow(self) -> Workflow | None:
-        """The workflow that the settings name for runs that name none."""
+        """Workflow that the settings select for runs that do not name a workflow; None if the settings select none."""
         return self._registry.default_workflow
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
-        """Add a workflow; executions that are already running keep the one they were started with."""
+        """Add a workflow. Executions that are already running keep the workflow with which they started."""
         self._registry.add_workflow(workflow, replace=replace)
 
     def as_written(self, workflow: Workflow) -> Workflow:
-        """Return a workflow of a log with the text it was read from in this environment, if any: errors name lines."""
+        """Return the registered workflow that is equal to `workflow`, which was loaded from a log; if none is equal,
+        return `workflow`. The registered one also has its source text, so that errors can show line numbers.
+        """
         return self._registry.as_written(workflow)
 
     def code_of(self, workflow: Workflow) -> dict[str, str]:
-        """Return the digests of the Python functions that a workflow may call, by kind and name."""
+        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function. They
+        show later if a function has changed.
+        """
         return self._registry.code_of(workflow)
 
     @property
     def actions(self) -> dict[str, Action]:
-        """Every action steps may call: built in, made with `@action`, given to this environment; later ones win."""
+        """Actions that steps can call: built-in ones, those made with `@action`, and those added here. If several have
+        the same name, the last of these sources is used.
+        """
         return self._registry.actions
 
     def action(self, name: str) -> Action:
-        """Return the action of that name; raises `NotFoundError`."""
+        """Return the action with this name; raises `NotFoundError`."""
         return self._registry.action(name)
 
     def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
-        """Set the handler of the steps of a type, in place of the previous one.
+        """Set the handler for all steps of a type. A previous handler for the type is replaced.
 
         Parameters
         ----------
@@ -495,47 +528,54 @@ class Environment:
         self._registry.add_step_type(name, handler, check)
 
     def step_handler(self, name: str) -> Handler:
-        """Return the handler of the steps of a type; raises `NotFoundError`."""
+        """Return the handler for a step type; raises `NotFoundError`."""
         return self._registry.step_handler(name)
 
     def add_executor(self, name: str, executor: object, *, replace: bool = False) -> None:
-        """Add an executor that functions and steps may name (``Executor: name``). The caller closes it."""
+        """Add an executor (a place where functions run, such as a process pool) under a name, which functions and steps
+        use as ``Executor: name``. The caller closes it.
+        """
         self._executors.add(name, executor, replace=replace)
 
     @property
     def schedules(self) -> tuple[ScheduleDefinition, ...]:
-        """Its schedules; a worker that has them enqueues their workflows when they are due."""
+        """Schedules of this environment. A worker with this environment enqueues each scheduled workflow when it is
+        due.
+        """
         return self._registry.schedules
 
     def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
-        """Add a schedule; a taken name is an error unless `replace` is set."""
+        """Add a schedule. A name that exists already is an error unless `replace` is set."""
         self._registry.add_schedule(schedule, replace=replace)
 
     # --- tools of agents, and permissions --------------------------------------------------------------------------
 
     @property
     def tools(self) -> dict[str, ToolFunction]:
-        """Every tool that was made with `@tool` or given to this environment; later ones win.
+        """Tools by name: those made with `@tool`, and those added to this environment. If both have a name, the one of
+        this environment is used.
 
-        Built-in tools are made for each agent that names them: `divebook.tools.builtin`.
+        Built-in tools are not included. They are created for each agent that names them: see `divebook.tools.builtin`.
         """
         return self._registry.tools
 
     def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
-        """Add a tool; a taken name is an error unless `replace` is set."""
+        """Add a tool. A name that exists already is an error unless `replace` is set."""
         self._registry.add_tool(tool, replace=replace)
 
     def add_server(self, server: MCPServerDefinition, *, replace: bool = False) -> None:
-        """Add an MCP server; a taken name is an error unless `replace` is set.
+        """Add an MCP server. A name that exists already is an error unless `replace` is set.
 
-        It starts when an agent first needs it, and ends with the environment.
+        The server starts when an agent first needs it, and stops when the environment is closed.
         """
         self._registry.add_server(server, replace=replace)
 
     def mcp_tools(self) -> dict[str, ToolFunction]:
-        """Return the tools of its MCP servers, by ``server/tool``; starts the servers that do not run.
+        """Return the tools of all MCP servers of this environment, by ``server/tool``. Servers that do not run are
+        started.
 
-        Each can be given to an agent, whose rules then apply: ``Agent("a", tools=[tools["files/read"]])``.
+        Each tool can be passed to an agent, whose approval rules then apply: ``Agent("a",
+        tools=[tools["files/read"]])``.
 
         Raises
         ------
@@ -545,7 +585,7 @@ class Environment:
         return self._registry.mcp_tools()
 
     def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
-        """Return the tools that an agent names, in its order.
+        """Return the tools that an agent definition names, in the same order.
 
         Raises
         ------
@@ -555,7 +595,8 @@ class Environment:
         return self._registry.tools_for(definition)
 
     def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
-        """Return the agents that an agent may delegate to: those it names, all others if it is the only supervisor.
+        """Return the agents to which an agent may delegate: the agents that its definition names, or all others if it
+        names none and is the only supervisor.
 
         Raises
         ------
@@ -565,7 +606,8 @@ class Environment:
         return self._registry.subordinates_for(definition)
 
     def servers_for(self, definition: AgentDefinition) -> list[Server]:
-        """Return the MCP servers whose tools an agent may call: those it names; all if a tool can be of any server.
+        """Return the MCP servers whose tools an agent may call: the servers that its definition names, or all servers
+        if it names a tool that any server could provide.
 
         Raises
         ------
@@ -575,60 +617,72 @@ class Environment:
         return self._registry.servers_for(definition)
 
     def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a tool with the limits that its entry in ``Tools`` sets."""
+        """Return a tool function restricted by the limits (such as time and output size) that the definition of the
+        tool under ``Tools`` sets.
+        """
         return self._registry.limited(tool)
 
     def approvals_for(self, agent: str) -> Approvals:
-        """Return the rules and modes for the calls of an agent: those of all, and its own; '' for no agent.
+        """Return the approval rules and modes for tool calls of an agent: the rules for all agents and those of the
+        agent. The name '' stands for calls outside an agent.
 
-        Those of texts can only make decisions stricter, unless the policy allows more.
+        Rules from YAML texts can only make decisions stricter, unless the policy allows more.
         """
         return self._registry.approvals_for(agent)
 
     @property
     def workspaces(self) -> dict[str, WorkspaceDefinition]:
-        """Its workspaces by name."""
+        """Definitions of the workspaces of this environment, by name."""
         return self._registry.workspaces
 
     def workspace(self, name: str) -> WorkspaceDefinition:
-        """Return the definition of a workspace; raises `NotFoundError`."""
+        """Return the definition of the workspace with this name; raises `NotFoundError`."""
         return self._registry.workspace(name)
 
     def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
-        """Add a workspace; a taken name is an error unless `replace` is set."""
+        """Add a workspace. A name that exists already is an error unless `replace` is set."""
         self._registry.add_workspace(workspace, replace=replace)
 
     def check_workspace(self, name: str) -> None:
-        """Raise unless a workspace exists, and the policy allows its commands, secrets and image."""
+        """Raise an error unless the workspace exists and the policy allows its commands, secrets and image."""
         self._registry.check_workspace(name)
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
-        """Set the documents that tools can reach, and the policy."""
+        """Set the document repository that the tools of agents can access, and the policy that limits their access."""
         self._registry.reach(documents, policy)
         self.documents = documents
         self.policy = policy
 
     def policy_for_agent(self, name: str) -> Policy:
-        """Return the permissions of an agent: one that Python code defines has more than one of a text."""
+        """Return the policy that restricts an agent. An agent defined in Python code may be allowed more than an agent
+        defined in a text such as a YAML file.
+        """
         return self._registry.policy_for_agent(name)
 
     def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
-        """Return the permissions of a workspace: all, if Python code added it, else what the policy allows."""
+        """Return the policy that restricts a workspace. A workspace added by Python code is not restricted; for all
+        others, the policy of the environment applies.
+        """
         return self._registry.policy_of(workspace)
 
     def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
-        """Return whether a workflow may apply changes of a workspace without a question.
+        """Return whether a workflow may copy changed files from a workspace back into the original folder without
+        asking a person.
 
         Python code allows this, for a workspace that it added, to its own workflows only.
         """
         return self._registry.may_apply_unasked(workspace, fingerprint)
 
     def folder_of(self, workspace: WorkspaceDefinition) -> Path:
-        """Return the folder that a workspace names; raises `SetupError` for one that it may not reach."""
+        """Return the folder that the definition of a workspace names as the place of its files. Raise `SetupError` if
+        the policy does not allow it.
+        """
         return self._registry.folder_of(workspace)
 
     def require_reachable(self, workspace: WorkspaceDefinition, path: str | Path) -> Path:
-        """Return a folder that a workspace may use; raises `SetupError`."""
+        """Check that the policy lets a workspace use a path, and return the absolute path; raise `SetupError` if it
+        does not.
+        """
         return self._registry.require_reachable(workspace, path)
 
     def require_permitted(self, workspace: WorkspaceDefinition) -> None:
@@ -643,7 +697,8 @@ class Environment:
         inputs: Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Execution:
-        """Start an execution and return once it is in the store; `create` and `Execution.start` in one.
+        """Start an execution, and return as soon as its first event is stored. Same as `create` followed by
+        `Execution.start`.
 
         With a `key` it is started once: a second start with that key, from any process, returns the existing execution
         in its current state, and raises `StartKeyTakenError` if that is one of another workflow. If that one was
@@ -663,7 +718,7 @@ class Environment:
         inputs: Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Execution:
-        """Return a pending execution. Nothing of it is recorded before it is started.
+        """Return a pending execution. Nothing is recorded in the store before `Execution.start` is called.
 
         Parameters
         ----------
@@ -692,7 +747,7 @@ class Environment:
         at: datetime | None = None,
         **options: Unpack[StartOptions],
     ) -> Execution:
-        """Put an execution into a queue and return once it is in the store; a worker of that queue drives it.
+        """Put an execution into a queue, and return as soon as it is stored. A worker that serves the queue drives it.
 
         It has the status ``enqueued`` until a worker starts it. `Execution.wait` waits for its end, in any process.
         Its answers and signals reach its worker; `resume` drives it in this process.
@@ -726,13 +781,17 @@ class Environment:
             return self._existing(conflict, execution, options.get("on_conflict", WARN))
 
     def _existing(self, conflict: StartKeyTakenError, execution: Execution, on_conflict: str) -> Execution:
-        """Return the existing execution with the start key of an execution that was not started for that reason."""
+        """Return the execution that already has the start key of `execution`. The store refused to start `execution`
+        because of this conflict.
+        """
         opening = execution._driver.opening  # noqa: SLF001 - it is ours
         inputs = None if opening is None else opening.inputs
         return self.execution(existing_execution(conflict, execution.workflow.name, self.store, inputs, on_conflict))
 
     def fire(self, trigger: str, inputs: Mapping[str, Any] | None = None) -> list[Execution]:
-        """Create a pending execution of every workflow that lists a trigger of that name; start those you want."""
+        """Create one pending execution of each workflow that lists this trigger. They are not started; the caller
+        starts those it wants.
+        """
         require(trigger, "the trigger", "its name as a string", fits=isinstance(trigger, str))
         workflows = self.own_workflows
         subscribed = [workflow for workflow in workflows if trigger in {entry.name for entry in workflow.triggers}]
@@ -742,16 +801,18 @@ class Environment:
         return [self.create(workflow, inputs) for workflow in subscribed]
 
     def stream_text(self, *, always: bool) -> None:
-        """Set whether to stream text of models always, not only to listeners; see `Execution.subscribe_text`.
+        """Set whether the text of model responses is always streamed (`always`), or only while a listener is
+        subscribed.
 
-        A listener that subscribes a moment after the start then gets a text from its beginning.
+        If it is always streamed, a listener that subscribes a moment after the start gets a text from its beginning.
+        See `Execution.subscribe_text`.
         """
         self._control.texts.always = always
 
     # --- executions of the store -----------------------------------------------------------------------------------
 
     def execution(self, execution_id: str) -> Execution:
-        """Return an execution, live or past; a unique prefix of an id is enough.
+        """Return an execution of the store, running or ended. A unique prefix of its id is enough.
 
         Its log is read when first needed, so finding an execution costs the same whatever its length.
         """
@@ -765,7 +826,7 @@ class Environment:
         offset: int = 0,
         **filters: Any,
     ) -> list[ExecutionRecord]:
-        """Return the records of executions in the store, newest first; `limit` 0 returns all.
+        """Return records (summary rows) of executions in the store, newest first. A `limit` of 0 returns all.
 
         The `filters` are those of `EventStore.records`: ``tag``, ``origin``, ``parent``, ``notebook``, ``cell``.
         """
@@ -773,19 +834,19 @@ class Environment:
         return self.store.records(status=status, workflow=workflow, limit=limit, offset=offset, **filters)
 
     def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
-        """Return the executions in the queues that have not ended, queue by queue, in the order of their start.
+        """Return the executions that wait or run in queues, ordered by queue and then by start order.
 
-        With `withheld`, return those that workers do not start instead: a person has paused them, or they were
-        interrupted too often. `resume` continues one.
+        With `withheld`, return instead the executions that workers do not start, because a person has paused them or
+        they were interrupted too often. `resume` continues such an execution.
         """
         return self.store.queued(withheld=withheld)
 
     def workers(self) -> list[WorkerRecord]:
-        """Return the running workers, with what each can run."""
+        """Return the running workers, with the queues and workflows that each can run."""
         return self.store.workers()
 
     def cancel(self, execution_id: str) -> Execution:
-        """Cancel an execution: one of this process is stopped, any other is marked as cancelled.
+        """Cancel an execution. It is stopped if this process drives it, and marked as cancelled in the store otherwise.
 
         A process that drives it finds at its next step that it may no longer write, and stops there. Its child
         executions are cancelled next, level by level: when `Execution.wait` returns, none of them runs or waits any
@@ -820,7 +881,7 @@ class Environment:
         definition: DefinitionLike | None = None,
         plan: bool = False,
     ) -> Execution | ResumePlan:
-        """Resume an execution where its log ends, or with a corrected definition where that differs from the log.
+        """Resume an execution where its log ends; with a changed definition, at the first operation that would differ.
 
         Completed steps do not run again. A failed or cancelled execution continues at the step it stopped in. Without a
         `definition` it continues with the one it was started with; `bounds` replace its bounds. One that has completed,
@@ -873,9 +934,10 @@ class Environment:
         return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
 
     def recover(self, execution_id: str) -> Execution:
-        """Resume an interrupted execution automatically; see `divebook.runtime.queueing`.
+        """Resume an execution whose process died. Attempts are counted; see `divebook.runtime.queueing`.
 
-        One whose parent has ended is cancelled instead, with its child executions: none of its calls is made.
+        An execution whose parent has ended is cancelled instead, with its child executions: none of its calls is made.
+        An execution that has ended is returned unchanged.
 
         Raises
         ------
@@ -890,15 +952,14 @@ class Environment:
                 environment.recover(record.execution_id)
         """
         driver = self._control.find(execution_id)
-        if self._control.cancel_with_parent(driver) or (driver.state.parent is not None and driver.state.is_over):
-            return self._handle(driver)  # it has ended, or ends, with an execution above it that was recovered before
-        had_ended = driver.state.is_over
+        if self._control.cancel_with_parent(driver) or driver.state.is_over:
+            return self._handle(driver)  # it has ended, or ends, perhaps with an execution above it
         try:
             attempt = next_attempt(self.store, execution_id, self._clock.now())
             return self._handle(self._control.resume(execution_id, recovery=attempt))
         except ExecutionError:
-            # The cancellation of an execution above it may have ended it in the meantime.
-            if had_ended or not driver.refresh().state.is_over:
+            # It may have been cancelled in the meantime, for example with an execution above it.
+            if not driver.refresh().state.is_over:
                 raise
             return self._handle(driver)
 
@@ -910,7 +971,7 @@ class Environment:
         return self._control.recoverable()
 
     def retry(self, execution_id: str, strategy: str = FROM_FAILURE) -> Execution:
-        """Retry a failed execution, in one of three ways.
+        """Retry a failed execution: from the failed step, from the start, or without the failed steps.
 
         Parameters
         ----------
@@ -943,7 +1004,8 @@ class Environment:
     def answer(
         self, interrupt_id: str, response: Any, execution_id: str | Execution | None = None, by: str | None = None
     ) -> Execution:
-        """Answer a question; its execution continues at once, here or in the process that drives it.
+        """Answer a question. The execution that asked continues at once, in this process or in the process that drives
+        it.
 
         Parameters
         ----------
@@ -976,7 +1038,8 @@ class Environment:
         return self._handle(self._control.answering.answer(interrupt_id, response, asker, by))
 
     def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Execution]:
-        """Give one answer to a question and to all similar open ones, of every execution; return those that continue.
+        """Give the same answer to a question and to all similar open questions of all executions. Return the executions
+        that continue because of it.
 
         Questions are similar if the same step of the same workflow asks them, of the same kind, for the same sort of
         answer and, for calls, about the same tool or action of the same agent. Changed arguments and rules apply to the
@@ -991,15 +1054,15 @@ class Environment:
         return [self._handle(driver) for driver in drivers]
 
     def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
-        """Return a question, answered or not, of an execution that has not ended; raises `NotFoundError`."""
+        """Return a question with its status, of an execution that has not ended; raises `NotFoundError`."""
         return self._control.answering.question(interrupt_id, execution_id)
 
     def interrupts(self) -> list[tuple[str, Question]]:
-        """Return every open question, with the id of its execution, newest execution first."""
+        """Return all open questions as pairs of execution id and question, newest execution first."""
         return self._control.answering.questions()
 
     def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Execution:
-        """Send a signal to an execution; it is stored until a step receives it.
+        """Send a signal to an execution. The signal is stored until a step receives it.
 
         Steps receive signals with ``Type: wait`` and ``Signal: name``, or with ``ctx.wait_signal``.
 
@@ -1018,7 +1081,8 @@ class Environment:
         return self._handle(self._control.answering.signal(execution_id, name, payload, by))
 
     def rules(self) -> list[tuple[str | None, StandingRule]]:
-        """Return the valid rules that people made when they approved calls, each with the id of its run.
+        """Return the approval rules that people created when they approved calls and that are still valid, as pairs of
+        execution id and rule.
 
         Rules of runs come first. Rules for every execution have None in place of the id.
         """
@@ -1028,7 +1092,7 @@ class Environment:
         return [(name, rule) for name, rule in rules if rule.expires_us is None or now < rule.expires_us]
 
     def revoke(self, rule_id: str, by: str | None = None) -> None:
-        """Revoke a rule that a person made, for all later calls.
+        """Revoke an approval rule that a person created. All later calls are checked without the rule.
 
         Parameters
         ----------
@@ -1051,7 +1115,9 @@ class Environment:
                 self._control.answering.revoke(execution_id, rule_id, by)
 
     def thread(self, id: str) -> Thread:
-        """Return a conversation over several runs; raises `NotFoundError` if it has no messages."""
+        """Return the thread (a conversation over several runs) with an id; raises `NotFoundError` if the thread has no
+        messages.
+        """
         if self.threads.line(id).head is None:
             raise NotFoundError("thread", id, self.threads.ids, f"thread not found: {id}")
         return Thread(id, self.threads, this_person())
@@ -1059,7 +1125,7 @@ class Environment:
     # --- annotations -----------------------------------------------------------------------------------------------
 
     def tag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
-        """Add tags to an execution of any status; return all tags in its log.
+        """Add tags to an execution of any status; return all its tags.
 
         This adds an event to its log, also after its end: see `annotate`.
 
@@ -1073,7 +1139,7 @@ class Environment:
         return self.annotate(execution_id, tags=tags).tags if tags else self.store.record(execution_id).tags
 
     def untag(self, execution_id: str, *tags: str) -> tuple[str, ...]:
-        """Remove tags from an execution; return the remaining ones. See `tag`."""
+        """Remove tags from an execution; return its remaining tags. See `tag`."""
         return self.annotate(execution_id, untag=tags).tags if tags else self.store.record(execution_id).tags
 
     def note(self, execution_id: str, text: str) -> None:
@@ -1081,7 +1147,7 @@ class Environment:
         self.annotate(execution_id, note=text)
 
     def label(self, execution_id: str, **labels: Any) -> None:
-        """Set labels of an execution: ``label(id, quality="good")``; None removes one. See `annotate`."""
+        """Set labels of an execution: ``label(id, quality="good")``. The value None removes a label. See `annotate`."""
         self.annotate(execution_id, labels=labels)
 
     def annotate(
@@ -1094,7 +1160,7 @@ class Environment:
         labels: Mapping[str, Any] | None = None,
         by: str | None = None,
     ) -> ExecutionRecord:
-        """Change tags, note and labels of an execution of any status, with one event of its log; return its record.
+        """Change tags, note and labels of an execution of any status by appending one event. Return its updated record.
 
         The annotation has no effect on the execution, and one that has ended stays ended. If another process drives it,
         that process writes the event.
@@ -1124,7 +1190,9 @@ class Environment:
     # --- reading executions ----------------------------------------------------------------------------------------
 
     def inspect(self, execution_id: str) -> Inspection:
-        """Return what an execution waited for and spent: critical path, time by kind, further attempts, costs."""
+        """Return an analysis of the time and money that an execution used: critical path, time by kind of activity,
+        retries, costs.
+        """
         return Inspection(self.execution(execution_id).history())
 
     def why(
@@ -1136,7 +1204,7 @@ class Environment:
         row: int | None = None,
         column: str | None = None,
     ) -> Provenance:
-        """Return the origin of the value of a variable of an execution: events, steps, calls, variables, inputs.
+        """Return the origin of the value of a variable: the events, steps, calls, variables and inputs that led to it.
 
         `str` of it is an explanation in words; `Provenance.frame` is a DataFrame. The log is read once; further
         questions need no time. Parameters and errors are those of `divebook.replay.provenance.why`.
@@ -1144,7 +1212,8 @@ class Environment:
         return why(self.execution(execution_id).history(), name, at, row=row, column=column)
 
     def files(self, execution_id: str, workspace: str | None = None) -> KeptFiles:
-        """Return the files of a workspace of an execution, at any of its events: to view, copy or restore them.
+        """Return the recorded files of one workspace of an execution, to view, copy or restore them as they were after
+        any event.
 
         Raises
         ------
@@ -1155,11 +1224,12 @@ class Environment:
         return KeptFiles(execution.store, execution.history(), workspace)
 
     def replay(self, execution_id: str) -> Replayer:
-        """Return a replayer of the log of an execution, as `Execution.replay` does."""
+        """Return a replayer, which steps through the log of an execution event by event; see `Execution.replay`."""
         return replayer_of(self.execution(execution_id))
 
     def compare(self, *runs: FramedLog | str) -> Comparison:
-        """Compare two or more runs: runs, executions, or ids of executions in the store.
+        """Compare two or more runs with each other. Each run is given as an object or as the id of an execution in the
+        store.
 
         The first one is compared with each of the others.
 
@@ -1179,11 +1249,13 @@ class Environment:
 
     @functools.cached_property
     def responses(self) -> ResponseCache:
-        """The responses of models that agents with a `Cache` use again: in a folder beside the file of the store."""
+        """Cache of model responses, used by agents with the setting `Cache`. It is a folder next to the file of the
+        store.
+        """
         return cache_of(self.store, lambda: self._clock.now() / 1_000_000)
 
     def requests_of(self, run: str) -> list[RequestView]:
-        """Return the requests that an execution made to models; raises `ExecutionNotFoundError`."""
+        """Return all requests that an execution sent to models; raises `ExecutionNotFoundError`."""
         return requests_of(self.store.read(run))
 
     # --- files of executions ---------------------------------------------------------------------------------------
@@ -1191,9 +1263,10 @@ class Environment:
     def export_log(
         self, execution_id: str, file: str | os.PathLike[str], *, overwrite: bool = False, move: bool = False
     ) -> int:
-        """Write an execution to a file of JSON lines; return the number of its events.
+        """Write the log of an execution to a file of JSON lines; return the number of events.
 
-        With `move` it ends here, with the status ``moved``, and continues where the file is imported.
+        With `move`, the execution ends in this store with the status ``moved``, and continues where the file is
+        imported.
         """
         path = as_path(file, "the file of a log")
         whole_id = self.store.resolve(execution_id)
@@ -1202,7 +1275,7 @@ class Environment:
         return move_out(self.store, whole_id, path, self._clock, Ids(self._clock, self._chance), overwrite=overwrite)
 
     def import_log(self, file: str | os.PathLike[str], *, rename: bool = False, as_fork: bool = False) -> Execution:
-        """Import the execution of such a file; see `divebook.store.transfer.import_`.
+        """Import an execution from a file written by `export_log`; see `divebook.store.transfer.import_`.
 
         One that had not ended is a read-only snapshot, which cannot continue, unless it moved here or becomes a fork.
         The file may also be a history of messages of pydantic-ai, or a trace: see `divebook.agents.imports.read`.
@@ -1214,9 +1287,11 @@ class Environment:
         return self.execution(execution_id)
 
     def open(self, file: str | os.PathLike[str]) -> Execution:
-        """Return the run in a file, ``run.html``, ``run.ipynb`` or ``run.jsonl``; the store does not change.
+        """Load the run in an exported file (``run.html``, ``run.ipynb`` or ``run.jsonl``), and return it. This store
+        does not change.
 
-        It is in a store in memory; one that had not ended is a read-only snapshot. `import_log` adds it to this store.
+        The run is loaded into a store in memory. A run that had not ended becomes a read-only snapshot. `import_log`
+        adds a run to this store.
 
         Raises
         ------
@@ -1234,7 +1309,8 @@ class Environment:
         change: Change | Mapping[str, Any] | None = None,
         **options: Unpack[StartOptions],
     ) -> Execution:
-        """Start an execution that shares the first events of another one, and continues live after those.
+        """Start an execution that shares the events of another one up to a point, and then continues with calls that
+        really run.
 
         Nothing is copied, and the other execution does not change. Its calls that were running are made again, its open
         questions are asked in both. Functions are the current ones. With a `key` it is started once, as by `start`.
@@ -1297,7 +1373,7 @@ class Environment:
         plan: bool = False,
         **options: Unpack[WhatIfOptions],
     ) -> WhatIf | RepeatedWhatIf | Plan:
-        """Run an execution again with one change, answered from its log; return the result.
+        """Run an execution again with one change, taking results from its log where possible. Return the comparison.
 
         The execution itself does not change. Operations are answered with the change, with a recorded result of the
         same call, that of the same place first, and else by their kind: scripts are computed, sleeps skipped, clock and
@@ -1328,7 +1404,8 @@ class Environment:
         return self._variants.what_if(execution_id, change, at, repeat, options, plan=plan)
 
     def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
-        """Drive a definition against the log of an execution, and compare everything it does; no call is made.
+        """Replay a definition against the log of an execution, and report the first difference. No external call is
+        made.
 
         Scripts, templates and conditions are computed again; every operation is answered from the log. Events are equal
         byte for byte, in each path and concurrent call, except for values of the clock, of prices or of chance outside
@@ -1352,7 +1429,8 @@ class Environment:
     def run_again(
         self, execution_id: str, *, plan: bool = False, **options: Unpack[StartOptions]
     ) -> Execution | ResumePlan:
-        """Run the current definition of a workflow with the inputs of an earlier execution, and reuse its results.
+        """Start a new execution with the current definition and the inputs of an earlier execution. Recorded results of
+        the earlier one are reused.
 
         The new execution shares the longest beginning that the definition, its agents and its functions would repeat.
         After that no call is repeated whose result is recorded, unless a function that it called was edited. The
@@ -1381,7 +1459,8 @@ class Environment:
         times: int = 1,
         **options: Unpack[TrialOptions],
     ) -> StepTrial:
-        """Run one step of an execution again with the state it had, and return the results beside the recorded one.
+        """Run one step of an execution again from the state that it had, and return the new results and the recorded
+        result.
 
         In a workflow function, which is one step, `step` can also be an agent that its code calls: it is called again
         with the recorded prompt, which the key ``Prompt`` can name as ``${state.asked}``; `visit` selects the call.
@@ -1420,7 +1499,7 @@ def _add_stages(environment: Environment) -> None:
 
 
 def _require_types(arguments: Mapping[str, Any]) -> None:
-    """Raise `SetupError` for an argument of `Environment` with a value of the wrong type."""
+    """Raise `SetupError` if a constructor argument of `Environment` has a value of the wrong type."""
     for name, (expected, fits) in _EXPECTED.items():
         value = arguments[name]
         require(value, name, expected, fits=value is None or fits(value))

@@ -1,4 +1,4 @@
-"""Registry of workflows, agents, actions, tools and step types of an environment."""
+"""Registry of the workflows, agents, actions, tools and step types of an environment."""
 
 from __future__ import annotations
 
@@ -56,17 +56,25 @@ from divebook.workflow.definition import (
 )
 from divebook.workflow.dialect import OWN, TOOLS
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
-from divebook.workflow.resources import AgentDefinition, Config, ScheduleDefinition, ToolDefinition
-from divebook.workflow.servers import SCHEME, ApprovalRule, Approvals, MCPServerDefinition, WorkspaceDefinition
+from divebook.workflow.resources import (
+    AgentDefinition,
+    ApprovalRule,
+    Approvals,
+    Config,
+    ScheduleDefinition,
+    ToolDefinition,
+    WorkspaceDefinition,
+)
+from divebook.workflow.servers import SCHEME, MCPServerDefinition
 from divebook.workflow.step import STEP_TYPES, Step
 from divebook.workflow.tools import REGISTERED_TOOLS, ToolFunction, tool_of
 from divebook.workspace.docker.engine import require_image
 
 T = TypeVar("T")
 _DefinitionName: TypeAlias = tuple[str, str]
-"""``agent``, ``workspace`` or ``tool``, and the name of the definition."""
+"""Kind (``agent``, ``workspace`` or ``tool``) and name of a definition."""
 StepType: TypeAlias = tuple[Handler, Callable[[Workflow], None] | None]
-"""Handler of the steps of a type, and the check of workflows with such steps."""
+"""Handler of all steps of a type, and an optional function that checks workflows with steps of that type."""
 _log = logger(__name__)
 
 
@@ -97,13 +105,13 @@ class Registry:
         self._store = store
         self._executors = executors
         self._definitions = Definitions()
-        """Everything defined by texts, and the workspaces and schedules added by code."""
+        """Everything that texts define, and the workspaces and schedules that Python code added."""
         self._workflows: dict[str, Workflow] = {}
         self._agents: dict[str, Agent] = {}
         self._tools: dict[str, ToolFunction] = {}
         self._built_in_actions: dict[str, Action] = {}
         self.custom_actions = {action.name: action for action in actions}
-        """Actions that were given to this environment."""
+        """Actions passed to this environment, without the built-in actions and those made with `@action`."""
         self._approvals = Approvals().plus(list_of(approvals, "approvals", "approvals=[ApprovalRule(...)]"))
         self.servers = Servers(_run_on_engine, store.sealing)
         self.origins = DefinitionOrigins()
@@ -114,21 +122,21 @@ class Registry:
         """Step types that were added to this environment, without the built-in ones."""
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
-        """Set the documents and the policy of tools."""
+        """Set the document repository that the tools of agents can access, and the policy that limits their access."""
         self.documents = documents
         self.policy = policy
         documents.include(SCHEME, ServedDocuments(self.servers))
         self._tool_reach = ToolReach(documents, policy, getattr(documents, "root", Path()))
 
     def set_built_ins(self, actions: Mapping[str, Action], handlers: Mapping[str, Handler]) -> None:
-        """Set the actions and step handlers that come with divebook."""
+        """Set the actions and the step handlers that divebook itself provides."""
         self._built_in_actions = dict(actions)
         self.handlers |= handlers
 
     # --- adding ----------------------------------------------------------------------------------------------------
 
     def define(self, definitions: Definitions) -> None:
-        """Add everything that a text, file or folder defines; see `Environment.define`."""
+        """Add all definitions of a text, file or folder; see `Environment.define`."""
         expected = "Definitions; divebook.load('flows.yaml') reads them, and add_agent and add_workflow take one thing"
         require(definitions, "definitions", expected, fits=isinstance(definitions, Definitions))
         problems = syntax_problems(definitions)
@@ -151,7 +159,7 @@ class Registry:
             self.add_workflow(workflow, replace=True)
 
     def merge_from(self, other: Self) -> None:
-        """Add everything that another registry contains.
+        """Add all definitions of another registry to this one.
 
         Definitions of the other registry replace those of the same name. Approval rules of both apply.
         """
@@ -171,7 +179,7 @@ class Registry:
             self.add_step_type(name, handler, check)
 
     def add_agent(self, agent: Agent | Any, *, replace: bool = False) -> None:
-        """Add an agent of divebook or pydantic-ai, and its servers."""
+        """Add an agent of divebook or pydantic-ai, and the MCP servers that the agent brings."""
         agent = agent_of(agent)
         if agent.name in self._agents and not replace:
             raise AlreadyRegisteredError("agent", agent.name)
@@ -184,7 +192,7 @@ class Registry:
         self._definitions = replaced(self._definitions, agents=tuple(remaining))
 
     def add_workflow(self, workflow: Workflow, *, replace: bool = False) -> None:
-        """Add a workflow. Running executions keep the one that they were started with."""
+        """Add a workflow. Executions that are already running keep the workflow with which they started."""
         expected = "a Workflow; write @workflow above an async function, or Workflow('name', [Step(...)])"
         require(workflow, "a workflow", expected, fits=isinstance(workflow, Workflow))
         if workflow.name in self._workflows and not replace:
@@ -193,21 +201,25 @@ class Registry:
         self.origins.mark_workflow_as_code(workflow)
 
     def add_tool(self, tool: ToolFunction | Callable[..., Any], *, replace: bool = False) -> None:
-        """Add a tool."""
+        """Add a tool, or a function as a tool; raises `AlreadyRegisteredError` for a name that exists unless `replace`
+        is set.
+        """
         function = tool_of(tool)
         if function.name in self._tools and not replace:
             raise AlreadyRegisteredError("tool", function.name)
         self._tools[function.name] = function
 
     def add_server(self, server: MCPServerDefinition, *, replace: bool = False) -> None:
-        """Add an MCP server. The first agent that needs it starts it."""
+        """Add an MCP server. It is started for the first agent that needs it."""
         expected = "a divebook.MCPServerDefinition('name', ...)"
         require(server, "a server", expected, fits=isinstance(server, MCPServerDefinition))
         everything = Policy(*KINDS)  # who writes Python may start programs anyway
         self.servers.add(server, everything, replace=replace)
 
     def add_workspace(self, workspace: WorkspaceDefinition, *, replace: bool = False) -> None:
-        """Add a workspace."""
+        """Add the definition of a workspace; raises `AlreadyRegisteredError` for a name that exists unless `replace` is
+        set.
+        """
         expected = "a divebook.WorkspaceDefinition('name', ...)"
         require(workspace, "a workspace", expected, fits=isinstance(workspace, WorkspaceDefinition))
         if workspace.name in self.workspaces and not replace:
@@ -216,13 +228,13 @@ class Registry:
         self._definitions = merge(replaced(self._definitions, warnings=()), Definitions(workspaces=(workspace,)))
 
     def add_schedule(self, schedule: ScheduleDefinition, *, replace: bool = False) -> None:
-        """Add a schedule."""
+        """Add a schedule; raises `AlreadyRegisteredError` for a name that exists unless `replace` is set."""
         if not replace and schedule.name in {definition.name for definition in self.schedules}:
             raise AlreadyRegisteredError("schedule", schedule.name)
         self._definitions = merge(replaced(self._definitions, warnings=()), Definitions(schedules=(schedule,)))
 
     def add_step_type(self, name: str, handler: Handler, check: Callable[[Workflow], None] | None = None) -> None:
-        """Set the handler of the steps of a type; see `Environment.add_step_type`."""
+        """Set the handler for all steps of a type; see `Environment.add_step_type`."""
         if name not in STEP_TYPES:
             raise NotFoundError("step type", name, STEP_TYPES)
         self.handlers[name] = handler
@@ -236,7 +248,9 @@ class Registry:
                 self.documents.register(document.name, document.path)
 
     def _warn_of_relaxations(self, definitions: Definitions) -> None:
-        """Warn if a text contains approval rules that would skip questions, which its policy does not allow."""
+        """Warn if a YAML text contains approval rules that would skip questions to a person. They have no effect unless
+        the policy allows them.
+        """
         if not definitions.is_text or APPROVALS in self.policy.allowed:
             return
         ignored = _relaxations(definitions)
@@ -254,12 +268,12 @@ class Registry:
 
     @property
     def config(self) -> Config:
-        """Merged settings of all definitions."""
+        """Settings merged from all definitions of this registry."""
         return self._definitions.config
 
     @property
     def schedules(self) -> tuple[ScheduleDefinition, ...]:
-        """Schedules of this environment."""
+        """Schedules of the environment: workflows that a worker starts at certain times."""
         return self._definitions.schedules
 
     @property
@@ -268,7 +282,7 @@ class Registry:
         return dict(self._agents)
 
     def agent(self, name: str) -> Agent:
-        """Return the agent of a name; raises `NotFoundError`."""
+        """Return the agent with this name; raises `NotFoundError`."""
         registered_name = same_name(name, self._agents)
         if registered_name is None:
             raise NotFoundError("agent", name, self._agents)
@@ -276,26 +290,28 @@ class Registry:
 
     @property
     def default_agent(self) -> Agent | None:
-        """Agent of prompt steps that name none: the first supervisor, else the first agent."""
+        """Agent for prompt steps without the key ``Agent``: the first supervisor, else the first agent, else None."""
         supervisors = [agent for agent in self._agents.values() if agent.is_supervisor]
         return next(iter(supervisors or self._agents.values()), None)
 
     def agent_or_default(self, name: str | None) -> Agent | None:
-        """Return the agent of a name, or the default agent for None."""
+        """Return the agent with this name, or the default agent if the name is None."""
         return self.default_agent if name is None else self.agent(name)
 
     @property
     def workflows(self) -> dict[str, Workflow]:
-        """Workflows by name: those of this process made with `@workflow`, and those of this environment, which win."""
+        """Workflows by name: those registered with `@workflow` in this process, and those of this environment. If both
+        have a name, the one of this environment is used.
+        """
         return {name: entry.workflow for name, entry in WORKFLOW_FUNCTIONS.items()} | self._workflows
 
     @property
     def registered_workflows(self) -> Mapping[str, Workflow]:
-        """Workflows of this environment by name, without those of the process."""
+        """Workflows of this environment by name, without the workflows registered with `@workflow` in this process."""
         return self._workflows
 
     def workflow(self, name: str) -> Workflow:
-        """Return the workflow of a name; raises `NotFoundError`."""
+        """Return the workflow with this name; raises `NotFoundError`."""
         workflows = self.workflows
         registered_name = same_name(name, workflows)
         if registered_name is None:
@@ -304,26 +320,32 @@ class Registry:
 
     @property
     def default_workflow(self) -> Workflow | None:
-        """Workflow that the settings name for runs that name none."""
+        """Workflow that the settings select for runs that do not name a workflow; None if the settings select none."""
         check_default_workflow(self.config, self._workflows)
         return self._workflows.get(self.config.default_workflow)
 
     def as_written(self, workflow: Workflow) -> Workflow:
-        """Return the equal workflow of this registry, which has its source text, or the given one if there is none."""
+        """Return the registered workflow that is equal to `workflow`, which was loaded from a log; if none is equal,
+        return `workflow`. The registered one also has its source text.
+        """
         registered = self._workflows.get(workflow.name, workflow)
         return registered if registered == workflow else workflow
 
     def code_of(self, workflow: Workflow) -> dict[str, str]:
-        """Return the digests of the Python functions that a workflow may call, by kind and name."""
+        """Return the hashes of the Python functions that a workflow may call, by kind and name of the function. They
+        show later if a function has changed.
+        """
         return code_of(roots_of(workflow, self.actions))
 
     @property
     def actions(self) -> dict[str, Action]:
-        """All actions: built-in ones, those made with `@action`, those of this environment; later ones win."""
+        """All actions by name: built-in ones, those made with `@action`, and those of this environment. If several have
+        the same name, the last of these sources is used.
+        """
         return {**self._built_in_actions, **REGISTERED, **self.custom_actions}
 
     def action(self, name: str) -> Action:
-        """Return the action of a name; raises `NotFoundError`."""
+        """Return the action with this name; raises `NotFoundError`."""
         for actions in (self.custom_actions, REGISTERED, self._built_in_actions):
             registered_name = same_name(name, actions)
             if registered_name is not None:
@@ -331,23 +353,25 @@ class Registry:
         raise NotFoundError("action", name, self.actions, f'action "{name}" not found')
 
     def step_handler(self, name: str) -> Handler:
-        """Return the handler of a step type; raises `NotFoundError`."""
+        """Return the handler for a step type; raises `NotFoundError`."""
         if name not in self.handlers:
             raise NotFoundError("step type", name, self.handlers)
         return self.handlers[name]
 
     @property
     def tools(self) -> dict[str, ToolFunction]:
-        """Tools made with `@tool` or added to this environment; later ones win."""
+        """Tools by name: those made with `@tool`, and those added to this environment. If both have a name, the one of
+        this environment is used.
+        """
         return {**REGISTERED_TOOLS, **self._tools}
 
     @property
     def workspaces(self) -> dict[str, WorkspaceDefinition]:
-        """Workspaces by name."""
+        """Definitions of workspaces by name."""
         return {workspace.name: workspace for workspace in self._definitions.workspaces}
 
     def workspace(self, name: str) -> WorkspaceDefinition:
-        """Return the definition of a workspace; raises `NotFoundError`."""
+        """Return the definition of the workspace with this name; raises `NotFoundError`."""
         workspaces = self.workspaces
         if name not in workspaces:
             raise NotFoundError("workspace", name, workspaces)
@@ -356,9 +380,10 @@ class Registry:
     # --- tools of agents -------------------------------------------------------------------------------------------
 
     def tools_for(self, definition: AgentDefinition) -> list[ToolFunction]:
-        """Return the tools that an agent names, in its order; see `Environment.tools_for`.
+        """Return the tools that an agent definition names, in the same order; see `Environment.tools_for`.
 
-        An agent with a workspace that names no workspace tool gets all of them. The shell needs a workspace with one.
+        An agent with a workspace that names no workspace tool gets all workspace tools. The shell tool is added only if
+        the workspace has a shell.
         """
         names = [*definition.tools]
         if definition.workspace is not None and not set(WORKSPACE_TOOLS) & set(names):
@@ -368,7 +393,8 @@ class Registry:
         return [tool for tool in tools.values() if tool is not None]
 
     def _tool_for(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
-        """Return a tool for an agent, or None if no function is needed for it.
+        """Return the function of a tool that an agent definition names. Return None if the turn or an MCP server
+        provides the tool itself.
 
         The name is looked up in this order:
 
@@ -404,13 +430,15 @@ class Registry:
         return None
 
     def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a tool with the limits that its entry in ``Tools`` sets."""
+        """Return a tool function restricted by the limits (such as time and output size) that the definition of the
+        tool under ``Tools`` sets.
+        """
         names = (tool.name, f"{tool.server}/{tool.name}")
         entry = next((entry for entry in self._definitions.tools if entry.name in names), None)
         return limited(tool, entry)
 
     def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
-        """Return the agents that an agent may delegate to; see `Environment.subordinates_for`."""
+        """Return the agents to which an agent may delegate; see `Environment.subordinates_for`."""
         if definition.subordinates:
             require_existing("agent", definition.subordinates, self._agents, definition.name)
             return [self._agents[name] for name in definition.subordinates]
@@ -421,7 +449,7 @@ class Registry:
         return [agent for agent in self._agents.values() if agent.name != definition.name]
 
     def servers_for(self, definition: AgentDefinition) -> list[Server]:
-        """Return the MCP servers of an agent; see `Environment.servers_for`.
+        """Return the MCP servers whose tools an agent may call; see `Environment.servers_for`.
 
         ``server/tool`` names one server. A tool name that is neither a function nor built in can belong to any server,
         so all servers are returned then.
@@ -434,7 +462,7 @@ class Registry:
         return [self.servers[name] for name in sorted(names)]
 
     def mcp_tools(self) -> dict[str, ToolFunction]:
-        """Return the tools of all MCP servers by ``server/tool``; starts servers that do not run."""
+        """Return the tools of all MCP servers by ``server/tool``. Servers that do not run are started."""
         from divebook.agents.server_tools import server_tool
 
         return {
@@ -444,14 +472,16 @@ class Registry:
         }
 
     def reads_only(self, request: OperationRequest) -> bool:
-        """Return whether an operation is a call of a tool function that declares to change nothing."""
+        """Return whether an operation calls a tool function that is declared as read-only, that is, as changing
+        nothing.
+        """
         if request.operation_type != TOOL_CALL or request.parameters.get("server"):
             return False
         tool = self.tools.get(request.parameters.get("tool", ""))
         return tool is not None and tool.hints.read_only is True
 
     def approvals_for(self, agent: str) -> Approvals:
-        """Return the approval rules and modes for the calls of an agent; see `Environment.approvals_for`.
+        """Return the approval rules and modes for tool calls of an agent; see `Environment.approvals_for`.
 
         The rules are collected in two tables. Rules of sources that the policy trusts with approvals decide alone;
         the others can only make a decision stricter. With the rules ``allow read`` of code and ``allow erase`` of a
@@ -485,13 +515,15 @@ class Registry:
     # --- permissions -----------------------------------------------------------------------------------------------
 
     def policy_of(self, workspace: WorkspaceDefinition) -> Policy:
-        """Return the permissions of a workspace: all, if Python code added it."""
+        """Return the policy that restricts a workspace. A workspace added by Python code is not restricted."""
         if self.origins.is_trusted_workspace(workspace.name):
             return Policy(*KINDS)
         return self._policy_for(("workspace", workspace.name))
 
     def policy_for_agent(self, name: str) -> Policy:
-        """Return the permissions of an agent: more, if Python code defines it."""
+        """Return the policy that restricts an agent. An agent defined in Python code may be allowed more than an agent
+        defined in a text such as a YAML file.
+        """
         return self._policy_for(("agent", name))
 
     def _policy_for(self, *names: _DefinitionName) -> Policy:
@@ -499,7 +531,9 @@ class Registry:
         return self.policy.of_code() if is_code else self.policy
 
     def _has_headers_of_text(self, name: _DefinitionName) -> bool:
-        """Return whether a text made the settings of an agent's provider, whichever of the two was defined first."""
+        """Return whether a definition is an agent whose provider settings, such as request headers, come from a YAML
+        text.
+        """
         text_providers = self.origins.text_config.providers
         kind, agent_name = name
         if kind != "agent" or not text_providers:
@@ -509,7 +543,8 @@ class Registry:
         return any(entry is text_entry for entry in entries for text_entry in text_providers)
 
     def may_apply_unasked(self, workspace: WorkspaceDefinition, fingerprint: str) -> bool:
-        """Return whether a workflow may apply changes of a workspace without a question.
+        """Return whether a workflow may copy changed files from a workspace back into the original folder without
+        asking a person.
 
         Only a workflow of Python code has the permissions of a workspace of Python code. A workflow of a text, or of a
         log from elsewhere, may name that workspace as well, but no person vouches for what it writes.
@@ -518,11 +553,15 @@ class Registry:
         return APPROVALS in policy.allowed
 
     def folder_of(self, workspace: WorkspaceDefinition) -> Path:
-        """Return the folder that a workspace names; raises `SetupError` if it may not reach it."""
+        """Return the folder that the definition of a workspace names as the place of its files. Raise `SetupError` if
+        the policy does not allow it.
+        """
         return self.require_reachable(workspace, workspace.folder or ".")
 
     def require_reachable(self, workspace: WorkspaceDefinition, path: str | Path) -> Path:
-        """Return a folder that a workspace may use; raises `SetupError`."""
+        """Check that the policy lets a workspace use a path, and return the absolute path; raise `SetupError` if it
+        does not.
+        """
         is_trusted = self.origins.is_trusted_workspace(workspace.name)
         base = Path.cwd() if is_trusted else self._tool_reach.folder
         return self.policy_of(workspace).file(path, base)
@@ -537,7 +576,7 @@ class Registry:
     # --- checks before a start -------------------------------------------------------------------------------------
 
     def check(self, workflow: Workflow, ahead: Container[str] | None = None, to_begin: Iterable[str] = ()) -> None:
-        """Raise unless everything that the steps of a workflow name exists and is allowed.
+        """Raise an error unless everything to which the steps of a workflow refer exists and is allowed.
 
         Parameters
         ----------
@@ -573,7 +612,7 @@ class Registry:
                 self.check_workspace(workspace)
 
     def _check_names(self, workflow: Workflow, ahead: Container[str] | None) -> None:
-        """Raise unless the actions, workflows and agents that the steps name exist."""
+        """Raise an error unless the actions, workflows and agents to which the steps of a workflow refer exist."""
         actions = self.actions
         _raise_first("action", missing_actions(workflow, actions, ahead), actions, workflow)
         if any(step.workflow for step in workflow.steps):
@@ -585,7 +624,7 @@ class Registry:
                 raise NotFoundError("agent", "", (), f'no agent specified for prompt step "{step.name}"')
 
     def check_agent(self, agent: Agent) -> None:
-        """Raise unless everything that an agent names exists, once, and is allowed: see `divebook.steps.prompt`."""
+        """Raise an error unless every tool, server, agent and workspace that an agent names exists and is allowed."""
         check_agent(agent, self, self._tools)
         definition = agent.definition
         headers = None if definition.model_settings is None else definition.model_settings.request_headers
@@ -596,14 +635,16 @@ class Registry:
             self.check_workspace(definition.workspace)
 
     def check_workspace(self, name: str) -> None:
-        """Raise unless a workspace exists and is allowed."""
+        """Raise an error unless a workspace exists and the policy allows its commands, secrets and image."""
         workspace = self.workspace(name)
         self.require_permitted(workspace)
         if workspace.image is not None and workspace.shell:
             require_image(workspace.image)
 
     def check_models(self, workflow: Workflow, model: str | None) -> None:
-        """Raise unless the model of a run exists; without one, the models of its agents must exist."""
+        """Raise an error unless the model of a run exists. If the run has no model of its own, the models of the
+        workflow's agents must exist.
+        """
         if model is not None:
             check_model(model, f"workflow {workflow.name}", self._store)
         elif workflow.manner.is_strict:
@@ -611,14 +652,17 @@ class Registry:
                 check_model(agent.model, f"agent {agent.name}", self._store)
 
     def model_of_run(self, workflow: Workflow, name: str | None) -> str | None:
-        """Return the full name of the model that a run uses for all agents, or None; raises `SetupError`."""
+        """Check the model that a run uses for all agents, and return its full name ``provider:model``. Return None if
+        `name` is None, so that each agent uses its own model; raise `SetupError` for an unusable model.
+        """
         model = model_name(None, name, self.config.default_provider) if name else None
         if model:
             self.check_models(workflow, model)
         return model
 
     def stand_in_for(self, workflow: Workflow) -> str | None:
-        """Return the scripted model if a file of the legacy Dive dialect names a provider that is not available.
+        """Return the name of the scripted model that replaces the models of a workflow in the legacy Dive dialect whose
+        providers are all unavailable. Return None for other workflows.
 
         Such files leave the model to the provider, and run unchanged this way (tests/cli/test_run.py). In the
         divebook dialect the step fails, and its error names the package or key that is missing.
@@ -638,7 +682,7 @@ class Registry:
         return SCRIPTED
 
     def not_yet(self, definitions: Definitions) -> list[Problem]:
-        """Return warnings about names in definitions that do not exist yet; see `Environment.not_yet`."""
+        """Return a warning for each name that is used in definitions and not defined yet; see `Environment.not_yet`."""
         warnings: list[Problem] = []
         for workflow in definitions.workflows:
             for problem in self._missing(workflow):
@@ -654,7 +698,8 @@ class Registry:
 
 
 class DefinitionOrigins:
-    """Origin of definitions: Python code, or a text such as a YAML file.
+    """Origins of definitions: Python code, or a text such as a YAML file. The origin of a definition determines its
+    permissions.
 
     A person vouches for Python code, which can do anything anyway. A text, or a log, may come from elsewhere. A
     definition of code therefore gets the permissions of `Policy.of_code`, a definition of a text only those of the
@@ -666,7 +711,7 @@ class DefinitionOrigins:
         self._trusted_workspaces: set[str] = set()
         """Workspaces that Python code added. They may run programs and use any folder."""
         self._from_text: set[_DefinitionName] = set()
-        """Definitions of texts. All others are of code."""
+        """Names of the definitions that come from texts. All other definitions come from Python code."""
         self._code_workflows: set[str] = set()
         self._text_workflows: set[str] = set()
         """Fingerprints of the workflows that Python code added, and of those that texts define."""
@@ -675,7 +720,9 @@ class DefinitionOrigins:
         """Merged settings of texts, and of Python code."""
 
     def record(self, definitions: Definitions) -> None:
-        """Record the origin of new definitions, in place of the origin of older ones of the same names."""
+        """Record whether some new definitions come from Python code or from a text. This replaces the recorded origins
+        of older definitions of the same names.
+        """
         names = _names_of(definitions.agents, definitions.workspaces, definitions.tools)
         self._trusted_workspaces -= {workspace.name for workspace in definitions.workspaces}
         if definitions.is_text:
@@ -687,7 +734,7 @@ class DefinitionOrigins:
             self.code_config = merge_config(self.code_config, definitions.config)
 
     def merge_from(self, other: DefinitionOrigins, names: set[_DefinitionName]) -> None:
-        """Add the origins of another registry, all of whose definitions have the given names."""
+        """Add the recorded origins of another registry. `names` are the names of all definitions of that registry."""
         workspaces = {name for kind, name in names if kind == "workspace"}
         self._trusted_workspaces = (self._trusted_workspaces - workspaces) | other._trusted_workspaces
         self._from_text = (self._from_text - names) | other._from_text
@@ -697,28 +744,32 @@ class DefinitionOrigins:
         self.code_config = merge_config(self.code_config, other.code_config)
 
     def mark_as_code(self, kind: str, name: str) -> None:
-        """Record that Python code added a definition."""
+        """Record that Python code, not a text, defined something, such as the agent of a name."""
         self._from_text.discard((kind, name))
 
     def mark_workflow_as_code(self, workflow: Workflow) -> None:
-        """Record that Python code added or started a workflow."""
+        """Record that Python code added or started a workflow, which therefore has the permissions of code."""
         self._code_workflows.add(workflow.fingerprint)
 
     def trust_workspace(self, name: str) -> None:
-        """Record that Python code added a workspace."""
+        """Record that Python code added a workspace, which may therefore run programs and use any folder."""
         self._trusted_workspaces.add(name)
         self.mark_as_code("workspace", name)
 
     def is_trusted_workspace(self, name: str) -> bool:
-        """Return whether Python code added a workspace."""
+        """Return whether Python code added the workspace, which may therefore run programs and use any folder."""
         return name in self._trusted_workspaces
 
     def is_code_workflow(self, fingerprint: str) -> bool:
-        """Return whether Python code added a workflow that no text defines as well."""
+        """Return whether Python code added the workflow with this fingerprint, and no text defines the same
+        workflow.
+        """
         return fingerprint in self._code_workflows and fingerprint not in self._text_workflows
 
     def are_code(self, names: Iterable[_DefinitionName]) -> bool:
-        """Return whether no text defines any of these names."""
+        """Return whether none of these definitions comes from a text, so that all of them have the permissions of
+        Python code.
+        """
         return self._from_text.isdisjoint(names)
 
 
@@ -732,7 +783,9 @@ def _names_of(
 
 
 def _build_agent(definition: AgentDefinition, config: Config, new: Definitions) -> Agent:
-    """Build an agent from its definition and the settings; an error has the place in the new definitions."""
+    """Build an agent from its definition and the merged settings of all definitions. An error names the line in the
+    newly added definitions.
+    """
     try:
         return Agent(
             with_defaults(definition, config),
@@ -745,7 +798,9 @@ def _build_agent(definition: AgentDefinition, config: Config, new: Definitions) 
 
 
 def _relaxations(definitions: Definitions) -> list[str]:
-    """Return descriptions of everything in definitions that would let tool calls run without a question."""
+    """Return descriptions of all settings in the given definitions that would let tool calls run without asking a
+    person.
+    """
     config = definitions.config
     tables = [Approvals(config.approvals, config.confirmation_mode)]
     tables += [Approvals(agent.approvals) for agent in definitions.agents]
@@ -761,7 +816,9 @@ def _raise_first(kind: str, missing: Iterable[tuple[Problem, str]], names: Itera
 
 
 def _run_on_engine(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine on the engine's loop and wait for it in this thread."""
+    """Run a coroutine on the engine's event loop, which has its own thread, and block the calling thread until it
+    ends.
+    """
     if ENGINE.is_current():
         raise SetupError("an MCP server cannot be read here: read it in an action, a tool or a script")
     return interruptible_result(ENGINE.call(lambda: ENGINE.promise(work())))

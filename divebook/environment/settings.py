@@ -1,4 +1,4 @@
-"""Settings of an environment, its workspaces, and the options with which executions start."""
+"""Settings of an environment, and the workspaces of its executions."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from divebook.runtime.workspaces import OnEgress
 from divebook.scripting import Interpreter
 from divebook.store import EventStore
 from divebook.store.append import Durability
-from divebook.store.codec import Codec
+from divebook.store.encryption import Codec
 from divebook.store.maintenance import file_content
-from divebook.workflow.servers import DOCKER, FENCED, VIRTUALENV, WorkspaceDefinition
+from divebook.workflow.resources import DOCKER, FENCED, VIRTUALENV, WorkspaceDefinition
 from divebook.workspace.docker.workspace import DockerWorkspace
 from divebook.workspace.local import FencedWorkspace, FilesWorkspace, LocalWorkspace, VirtualenvWorkspace
 from divebook.workspace.workspace import Workspace
@@ -36,14 +36,16 @@ if TYPE_CHECKING:
 
 TelemetrySetting: TypeAlias = "Telemetry | bool | str"
 TELEMETRY = "DIVEBOOK_TELEMETRY"
-"""Environment variable with the telemetry setting."""
+"""Name of the environment variable with the telemetry setting."""
 _OFF = frozenset({"", "0", "false", "no", "off", "none"})
 _ON = frozenset({"1", "true", "yes", "on"})
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of `divebook.Environment`, also used where its definitions run on another store; None if not set."""
+    """Optional settings of an `Environment`, such as policy, durability and telemetry. A setting that is None is not
+    set.
+    """
 
     documents: DocumentRepository | None = None
     interpreter: Interpreter | None = None
@@ -55,7 +57,9 @@ class Settings:
     telemetry: TelemetrySetting | None = None
 
     def plus(self, other: Self) -> Self:
-        """Return both in one: settings of the other one win, and a policy allows only what both allow."""
+        """Return these settings merged with `other`. A setting of `other` replaces the one here; a merged policy allows
+        only what both policies allow.
+        """
         values: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(other, field.name)
@@ -66,7 +70,8 @@ class Settings:
         return replace(self, **values)
 
     def listen_to(self, store: EventStore, calls: CallTracing) -> list[Callable[[], object]]:
-        """Subscribe formatter, hook and telemetry to a store.
+        """Subscribe the listeners in these settings (formatter, notification hook and telemetry) to the events of a
+        store.
 
         Return the functions that end the subscriptions, to be called in this order: the last subscription first.
         """
@@ -87,7 +92,9 @@ def _subscribe_telemetry(
     store: EventStore,
     calls: CallTracing,
 ) -> list[Callable[[], object]]:
-    """Subscribe telemetry to a store and to calls. Return the functions that end this, the first subscription first."""
+    """Export the events of a store and the recorded calls to OpenTelemetry. Return functions that end the two
+    subscriptions, to be called in their order; an empty list if telemetry is off.
+    """
     if not setting:
         return []
     from divebook.telemetry import Telemetry  # its libraries may be missing
@@ -108,7 +115,8 @@ def _subscribe_telemetry(
 
 
 def _checked_telemetry(setting: object) -> Telemetry | str | bool:
-    """Return a telemetry setting as an object, the address of a collector, or a boolean.
+    """Parse and check the setting of telemetry. Return a `Telemetry` object, the address of a collector, or True or
+    False for on or off.
 
     Raises
     ------
@@ -137,11 +145,11 @@ def _checked_telemetry(setting: object) -> Telemetry | str | bool:
 
 
 FOLDER = "workspaces"
-"""Folder beside a store that contains the folders of executions."""
+"""Name of the folder, next to the file of a store, with the workspace folders of all executions."""
 
 
 class EnvironmentWorkspaces:
-    """Provider of workspaces for the executions of one environment.
+    """Creates the workspaces of the executions of one environment.
 
     Parameters
     ----------
@@ -153,24 +161,28 @@ class EnvironmentWorkspaces:
         self._registry = registry
         self._store = store
         self._temporary: Path | None = None
-        """Folder for executions whose store is in memory. `close` removes it."""
+        """Base folder if the store is in memory; None until it is needed. `close` removes it."""
 
     def definition(self, name: str) -> WorkspaceDefinition:
-        """Return the definition of a workspace; raises `NotFoundError`."""
+        """Return the definition of the workspace with this name; raises `NotFoundError`."""
         return self._registry.workspace(name)
 
     def may_go_unasked(self, name: str, fingerprint: str) -> bool:
-        """Return whether a workflow may apply changes of a workspace without a question."""
+        """Return whether a workflow may copy changed files from a workspace back into the original folder without
+        asking a person.
+        """
         return self._registry.may_apply_unasked(self.definition(name), fingerprint)
 
     def folder_for(self, execution_id: str, name: str) -> Path:
-        """Return the folder of an execution for the files of a workspace, and create it if necessary."""
+        """Return the folder in which an execution keeps the files of a workspace. A missing folder is created."""
         folder = self._base() / execution_id / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def is_of_another(self, folder: Path, execution_id: str) -> bool:
-        """Return whether a folder belongs to another execution. A log may name any folder."""
+        """Return whether a folder belongs to another execution than this one. This is checked because the folder is
+        read from a log, which could contain any path.
+        """
         real = folder.resolve()
         base = self._base().resolve()
         return real.is_relative_to(base) and not real.is_relative_to(base / execution_id)
@@ -184,7 +196,9 @@ class EnvironmentWorkspaces:
         return self._temporary
 
     def source_of(self, definition: WorkspaceDefinition) -> Path | None:
-        """Return the folder whose files a workspace starts with, or None; raises `SetupError`."""
+        """Return the folder whose files are copied into a new workspace; None if its definition names none. Raise
+        `SetupError` if the folder does not exist.
+        """
         if definition.folder is None:
             return None
         folder = self._registry.folder_of(definition)
@@ -193,7 +207,9 @@ class EnvironmentWorkspaces:
         return folder
 
     def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
-        """Return a workspace over a folder, not entered yet. It calls `on_egress` for each request to a host."""
+        """Create the workspace object for a folder, without opening it. The workspace calls `on_egress` for each
+        network request to a host.
+        """
         self._registry.require_permitted(definition)
         policy = self._registry.policy_of(definition)
         if not folder.resolve().is_relative_to(self._base().resolve()):  # the log of a run may name any folder
@@ -219,18 +235,18 @@ class EnvironmentWorkspaces:
         return LocalWorkspace(folder, **options)
 
     def content(self, digest: str) -> bytes:
-        """Return the content of a file from the store, by its digest."""
+        """Return the content of a file in a workspace from the store, by the hash of the content."""
         return file_content(self._store, digest)
 
     def close(self) -> None:
-        """Remove the temporary folder."""
+        """Remove the temporary folder for workspaces, if one was created because the store is in memory."""
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
 
 
 def drop_folders(store: EventStore, *, dry_run: bool = False) -> int:
-    """Remove the folders of executions that the store does not contain any more; return their number."""
+    """Remove the workspace folders of executions that the store no longer contains; return their number."""
     path: Path | None = getattr(store, "path", None)
     base = None if path is None else path.parent / FOLDER
     if base is None or not base.is_dir():

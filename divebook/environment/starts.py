@@ -1,4 +1,6 @@
-"""Starts of executions: their options, their first event, and start keys."""
+"""Start of executions: the start options, the first event, and start keys, which ensure that an execution is started
+only once.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,12 @@ from divebook.workflow.functions import bind_inputs
 
 
 class StartOptions(TypedDict, total=False):
-    """Options of the start of an execution; all are optional."""
+    """Options for starting an execution. All options are optional."""
 
     coerce_text: bool
-    """Convert strings to the declared types of inputs, for a command line."""
+    """True to convert strings to the declared types of inputs, as a command line needs."""
     bounds: Bounds | Mapping[str, Any] | None
-    """Budget, in place of the workflow's: ``{"max_llm_calls": 40, "max_cost": 2.50}``."""
+    """Bounds (budget) in place of the bounds of the workflow: ``{"max_llm_calls": 40, "max_cost": 2.50}``."""
     identity: Mapping[str, Any] | None
     """Identity of the caller for the envelope: ``user_id``, ``session_id``, ``request_id``, ``metadata``."""
     durability: str | None
@@ -55,18 +57,19 @@ class StartOptions(TypedDict, total=False):
     key: str | None
     """Start key, unique in the store. A second start with the key returns the existing execution."""
     on_conflict: str
-    """What to do if the execution with the key was started with other inputs: ``warn`` and return that execution (the
-    default), ``refuse`` with `StartKeyTakenError`, or ``return`` it without a warning."""
+    """Reaction if the execution with the key was started with other inputs: ``warn`` and return that execution (the
+    default), ``refuse`` with `StartKeyTakenError`, or ``return`` that execution without a warning.
+    """
     model: str | None
     """Model of all agents, in place of their own models: ``provider:model``, or ``scripted``."""
     tags: Sequence[str] | None
-    """Words by which to find executions."""
+    """Words for finding the execution later."""
     note: str | None
-    """Note of a person."""
+    """Free text of a person about the execution."""
     notebook: str | None
-    """The notebook that starts it."""
+    """File name of the notebook that starts the execution."""
     cell: str | None
-    """The cell that starts it."""
+    """Id of the notebook cell that starts the execution."""
 
 
 WARN = "warn"
@@ -75,18 +78,20 @@ RETURN = "return"
 CONFLICTS = (WARN, REFUSE, RETURN)
 """Values of the option ``on_conflict``."""
 MOST_NAMED = 5
-"""Number of different inputs whose values a warning or an error shows."""
+"""Maximum number of different inputs that a warning or an error shows with their values."""
 CELL = "cell"
 """Key of the notebook cell in the identity of an execution."""
 OPTION_NAMES = StartOptions.__optional_keys__
 
 
 ForkedChild: TypeAlias = Callable[[Child], tuple[Workflow, catalog.ExecutionForked]]
-"""Function that returns workflow and first own event of a child whose parent is answered from a log."""
+"""Function from a child execution to its workflow and first event, for a child whose parent takes results from a log.
+"""
 
 
 class Starter:
-    """Creates executions for callers, for parent executions, as successors, and for logs of conversations.
+    """Creates executions: those that callers start, child executions, successors, and executions that only store the
+    messages of conversations.
 
     Parameters
     ----------
@@ -131,12 +136,14 @@ class Starter:
         return Execution(self._control, driver)
 
     async def drive_child(self, child: Child, *, again: bool) -> ExecutionState:
-        """Run the workflow that a step requests; see `WorkflowContext.run`."""
+        """Run the child execution that a step requests, and return its final state; see `WorkflowContext.run`."""
         opening = self._child_opening if child.like is None else self._child_fork
         return await self._control.drive_child(child, functools.partial(opening, child), again=again)
 
     async def begin_successor(self, request: Child) -> str:
-        """Start the successor of an execution, once; return its id. See `WorkflowContext.continue_as_new`."""
+        """Start the successor of an execution and return its id. If it was started before, only return its id. See
+        `WorkflowContext.continue_as_new`.
+        """
         workflow = self._registry.workflows.get(request.workflow)
         if workflow is None:
             workflow = Execution(self._control, self._control.look_up(request.parent)).workflow
@@ -152,7 +159,9 @@ class Starter:
         return driver.id
 
     def begin_log(self, key: str) -> str:
-        """Start the execution whose messages are a `DurableLog`, once; return its id."""
+        """Start the execution whose log stores the messages of a `DurableLog`, and return its id. If the log's key
+        already has an execution, return the id of that one.
+        """
         opening = opening_of(BOOK_WORKFLOW, {}, {}, {"key": key}, origin=catalog.BOOK)
         driver = self._control.create(BOOK_WORKFLOW, opening, self._durability(None))
         try:
@@ -176,7 +185,9 @@ class Starter:
     def _opening(
         self, child: Child, workflow: Workflow, *, origin: str | None = None, key: str | None = None
     ) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
-        """Return workflow, first event and durability of a child or successor."""
+        """Return the workflow, the first event and the durability with which a child execution or a successor
+        starts.
+        """
         self._registry.check(workflow)
         self._registry.check_models(workflow, child.model)
         bounds = within(as_bounds(workflow.bounds or {}), child.bounds)
@@ -196,7 +207,7 @@ def opening_of(
     parent: str | None = None,
     origin: str | None = None,
 ) -> catalog.ExecutionStarted:
-    """Return the first event of a log.
+    """Return the first event (`ExecutionStarted`) of a new execution.
 
     Parameters
     ----------
@@ -236,7 +247,8 @@ def opening_of(
 def forked_of(
     opening: catalog.ExecutionStarted, source: ExecutionState, opened: int, change: Change, options: StartOptions
 ) -> catalog.ExecutionForked:
-    """Return the first own event of a fork: the fields of an opening event that differ from its source.
+    """Return the event `ExecutionForked`, with which a fork begins. It contains only those start options that differ
+    from the options of the forked execution.
 
     Parameters
     ----------
@@ -271,7 +283,7 @@ def forked_of(
 
 
 def options_of(opening: catalog.ExecutionStarted, workflow: Workflow) -> StartOptions:
-    """Return the options with which an execution of a workflow was started, to start another one with them.
+    """Return the start options of an existing execution, for starting another execution with the same options.
 
     The start key is left out, since it is unique. Bounds that come from the workflow are left out, so that the current
     ones of the workflow apply.
@@ -298,7 +310,8 @@ def existing_execution(
     change: Mapping[str, Any] | None = None,
     stacklevel: int = 4,
 ) -> str:
-    """Return the id of the execution that has a start key; raises the error if it runs another workflow.
+    """Return the id of the execution that already has the start key of a second start. Raise `StartKeyTakenError` if it
+    runs another workflow.
 
     Parameters
     ----------
@@ -336,7 +349,9 @@ def existing_execution(
 def _difference_of_start(
     execution_id: str, store: EventStore, inputs: Mapping[str, Any] | None, change: Mapping[str, Any] | None
 ) -> str:
-    """Return how the start of an execution differs from a start with inputs, or a fork with a change; empty if not."""
+    """Describe how a recorded execution differs from a second start with the same key, which has `inputs` or, for a
+    fork, `change`; an empty string if they are equal.
+    """
     if change is None:
         if inputs is None:
             return ""
@@ -351,7 +366,9 @@ def _difference_of_start(
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the inputs that differ, each with its old and its new value, without secrets; empty if none differs."""
+    """Describe which values of two mappings of inputs differ, each with its old and new value, without secrets; an
+    empty string if none differs.
+    """
     shared().learn(before)
     shared().learn(now)
     names = [
@@ -370,12 +387,14 @@ def _shortened(inputs: Mapping[str, Any], name: str) -> str:
 
 
 def as_bounds(bounds: Bounds | Mapping[str, Any]) -> Bounds:
-    """Return bounds as an object."""
+    """Convert bounds to a `Bounds` object; a mapping is parsed, and a `Bounds` object is returned unchanged."""
     return bounds if isinstance(bounds, Bounds) else Bounds.read(bounds)
 
 
 def require_options(options: Iterable[str], allowed: Collection[str], refusal: str) -> None:
-    """Raise `SetupError` for an unknown option. The text of the error is `refusal` and the name."""
+    """Raise `SetupError` if the name of an option is not in `allowed`. The error text begins with `refusal`, such as "a
+    what-if has no option".
+    """
     for name in options:
         if name not in allowed:
             advice = did_you_mean(name, allowed) or f"there are {', '.join(allowed)}"
@@ -383,7 +402,7 @@ def require_options(options: Iterable[str], allowed: Collection[str], refusal: s
 
 
 def check_options(options: StartOptions) -> None:
-    """Raise `SetupError` for an unknown option, or a value of the wrong type.
+    """Raise `SetupError` for a start option that does not exist, or has a value of the wrong type.
 
     Texts of people (``key``, ``note``, ``notebook``, ``cell``) must be strings; a start key must not be blank.
     """
@@ -427,7 +446,9 @@ MOST_PRIORITY = 1_000_000
 
 
 def enqueued_event(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnqueued:
-    """Return the event that puts an execution into a queue; raises `SetupError` if an option does not fit."""
+    """Return the event that puts an execution into a queue. Raise `SetupError` if the queue, the priority or the
+    earliest start time is not valid.
+    """
     if not isinstance(queue, str) or not queue.strip():
         raise SetupError(f"a queue has a name, not {queue!r}; write queue='labels'")
     if type(priority) is not int or abs(priority) > MOST_PRIORITY:
@@ -441,7 +462,9 @@ def enqueued_event(queue: Any, priority: Any, at: Any) -> catalog.ExecutionEnque
 
 
 def time_named(text: str | None) -> datetime | None:
-    """Parse a time that a person has written, such as ``2026-05-01T08:00``; raises `InputError`."""
+    """Parse the time in the option ``--at``, such as ``2026-05-01T08:00``; return None for None, and raise `InputError`
+    for other texts.
+    """
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError as error:

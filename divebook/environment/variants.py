@@ -1,4 +1,4 @@
-"""Variants of executions: forks, what-ifs, resumptions with a changed definition, and trials of a step."""
+"""Executions derived from others: forks, what-ifs, resumptions with a changed definition, and trials of a step."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ from divebook.workflow.functions import bind_inputs
 from divebook.workflow.reader import with_keys
 
 _FROM_ANYWHERE = frozenset({"variables", "inputs", "prompts", "model", "definition"})
-"""Parts of a change that can be made at any event."""
+"""Names of the parts of a `Change` that can be made at any event of a log."""
 ChangeLike: TypeAlias = Change | Mapping[str, Any] | None
-"""A change of a fork or what-if. A mapping has the parts of a `Change` by their names."""
+"""Change of a fork or what-if, as a `Change` or as a mapping with the names of its fields."""
 NEW: Final = "new"
 FROM_START = "from_start"
 FROM_FAILURE = "from_failure"
@@ -97,24 +97,27 @@ SKIP_FAILED = "skip_failed"
 STRATEGIES = (FROM_START, FROM_FAILURE, SKIP_FAILED)
 SKIPPED = "SKIPPED"
 DefinitionLike: TypeAlias = Workflow | Literal["new"]
-"""A workflow, or ``new`` for the current definition of the same name."""
+"""Workflow, or ``new`` for the current definition of the workflow of the same name."""
 StepChanges: TypeAlias = Mapping[str, Any] | str | Callable[[Workflow], Workflow] | None
-"""Change of a step in a trial: the changed keys, or a function that returns the changed workflow."""
+"""Change of a step in a trial: its changed keys, as a mapping or YAML, or a function from the workflow to the changed
+workflow.
+"""
 
 
 class WhatIfOptions(TypedDict, total=False):
-    """Options of a what-if; all are optional."""
+    """Options of a what-if (a run with one change, answered from the log). All options are optional."""
 
     tools: str
-    """How actions and tools run that have no recorded result: with ``recorded`` (the default) they do not, and their
-    caller gets an error; with ``read-only`` only those that declare to change nothing run; with ``live`` all run.
-    The outcome of another workflow is replayed as a whole; with other inputs it is a what-if as well."""
+    """Treatment of actions and tools without a recorded result. With ``recorded`` (the default) none of them runs, and
+    the caller gets an error; with ``read-only`` only those run that declare to change nothing; with ``live`` all
+    run. The outcome of a child execution is replayed as a whole; with other inputs it is a what-if as well.
+    """
     bounds: Bounds | Mapping[str, Any] | None
-    """Budget of each what-if, in addition to what its source spent before."""
+    """Budget of each what-if, in addition to the amount that its source had spent before the first changed event."""
 
 
 class TrialOptions(TypedDict, total=False):
-    """Options of a trial; all are optional."""
+    """Options of a trial (running one recorded step again). All options are optional."""
 
     variables: Mapping[str, Any]
     """Changed values of variables."""
@@ -123,28 +126,29 @@ class TrialOptions(TypedDict, total=False):
     model: str | None
     """Model of all agents of the step, in place of their own."""
     visit: int | None
-    """Number of the visit of the step, from 1, in the order of the log; by default the last one."""
+    """Number of the visit of the step, counted from 1 in the order of the log; by default the last visit."""
     item: int | None
-    """Number of the only item of `Each` to run, from 0; by default all items run."""
+    """Index of the only item of ``Each`` to run, counted from 0; by default all items run."""
     tools: str
-    """How actions and tools run that have no recorded result, as in `WhatIfOptions`; by default they do not."""
+    """Treatment of actions and tools without a recorded result, as in `WhatIfOptions`; by default none of them runs."""
     bounds: Bounds | Mapping[str, Any] | None
-    """Budget of each try; by default what the run had left when it entered the step."""
+    """Budget of each trial; by default the budget that the run still had when it entered the step."""
 
 
 class _Continuation(NamedTuple):
-    """Checked plan of an execution that continues another one with a changed definition."""
+    """Checked plan for a new execution that continues another one with a changed definition."""
 
     source: Execution
     workflow: Workflow
     reusable: Kept
     prefix: Prefix
     forked: catalog.ExecutionForked
-    """First own event of the new execution."""
+    """First event of the new execution after the shared events."""
 
 
 class Variants:
-    """Executions made from other executions: forks, what-ifs, changed definitions and trials.
+    """Creates executions that are derived from others: forks, what-ifs, continuations with a changed definition,
+    trials.
 
     All variants are built in the same way. `prefix_of` cuts the log of the source at an event. The new execution shares
     the events before the cut, and its first own event, an `ExecutionForked`, contains everything that differs. Example:
@@ -206,7 +210,7 @@ class Variants:
         return self._start_fork(prefix, forked, workflow, options)
 
     def fork_without_failed_steps(self, execution_id: str) -> Execution:
-        """Start a fork in which each failed step counts as completed; see ``skip_failed`` of `Environment.retry`."""
+        """Start a fork in which each failed step counts as completed; see ``skip_failed`` in `Environment.retry`."""
         source = self._execution(execution_id)
         self._require_stopped(source)
         options = options_of(recorded_opening(source.id, source.store), source.workflow)
@@ -217,14 +221,17 @@ class Variants:
         return self.fork(source.id, None, change, options)
 
     def options_for_restart(self, execution_id: str) -> tuple[Workflow, Mapping[str, Any], StartOptions]:
-        """Return workflow, inputs and options of a new run like another one, with the current definition."""
+        """Return the workflow, inputs and start options for a new run with the inputs and options of an earlier
+        execution and the current definition of its workflow.
+        """
         source = self._execution(execution_id)
         self._require_stopped(source)
         options = options_of(recorded_opening(source.id, source.store), source.workflow)
         return self._registry.workflows.get(source.workflow.name, source.workflow), source.inputs, options
 
     def _fitted(self, change: Change, prefix: Prefix, *, coerce_text: bool = False) -> tuple[Change, Workflow]:
-        """Return a change that fits the state at the end of a prefix, and the changed workflow.
+        """Convert a change to fit the state of the source execution at the point of the fork. Return the converted
+        change and the changed workflow.
 
         Raises
         ------
@@ -241,7 +248,9 @@ class Variants:
     def _forked(
         self, prefix: Prefix, workflow: Workflow, change: Change, options: StartOptions, origin: str
     ) -> catalog.ExecutionForked:
-        """Return the first own event of an execution that shares a prefix."""
+        """Return the event `ExecutionForked`, with which a new execution begins after the events that it shares with
+        its source (the prefix).
+        """
         code = self._registry.code_of(workflow)
         opening = opening_of(workflow, prefix.state.inputs, code, options, origin=origin)
         return forked_of(opening, prefix.state, prefix.opened, change, options)
@@ -249,7 +258,9 @@ class Variants:
     def _start_fork(
         self, prefix: Prefix, forked: catalog.ExecutionForked, workflow: Workflow, options: StartOptions
     ) -> Execution:
-        """Start an execution that shares a prefix, or return the existing one with its start key."""
+        """Start a new execution that shares the first events (the prefix) of its source. If an execution with the same
+        start key exists, return that one.
+        """
         try:
             durability = self._durability(options.get("durability"))
             return Execution(self._control, self._control.fork(prefix.source, prefix.at, forked, durability))
@@ -272,7 +283,7 @@ class Variants:
         *,
         plan: bool,
     ) -> WhatIf | RepeatedWhatIf | Plan:
-        """Run an execution again with one change, answered from its log; see `Environment.what_if`."""
+        """Run an execution again with one change, with results from its log; see `Environment.what_if`."""
         count: object = 1 if repeat is None else repeat  # callers may pass anything
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise SetupError(f"a what-if is made once or more often, not {count!r} times; leave repeat out for once")
@@ -297,7 +308,7 @@ class Variants:
         return results[0] if repeat is None else results
 
     def _proposal(self, execution_id: str, change: ChangeLike, at: int | None, options: WhatIfOptions) -> Proposal:
-        """Return a what-if, checked against the log of its source."""
+        """Return a what-if that has been checked against the log of its source execution, but not started."""
         require_options(options, WhatIfOptions.__annotations__, "a what-if has no option")
         tools = options.get("tools", RECORDED)
         bounds = options.get("bounds")
@@ -323,7 +334,8 @@ class Variants:
         return replace(forked, seed=prefix.state.seed, tools=tools)
 
     def forked_child(self, child: Child) -> tuple[Workflow, catalog.ExecutionForked]:
-        """Return workflow and first own event of a child execution whose parent is answered from a log.
+        """Return the workflow and the first event of a child execution, if the parent takes its results from the log of
+        an earlier execution.
 
         In a what-if, the child is a what-if of the recorded child with other inputs. If the parent continues with a
         changed definition, the child reuses the results of the recorded child, and has its own current definition.
@@ -344,12 +356,14 @@ class Variants:
         return workflow, replace(forked, awaited_by=child.parent, origin=origin)
 
     def verify(self, execution_id: str, definition: Workflow | None = None, *, any_code: bool = False) -> Verification:
-        """Drive a definition against the log of an execution; see `Environment.verify`."""
+        """Replay a definition against the log of an execution; see `Environment.verify`."""
         return verified(self._execution(execution_id), self._control, definition, any_code=any_code)
 
     @property
     def rehearsals(self) -> RehearsalHost:
-        """Host of rehearsals: runs of a fork in memory that call nothing."""
+        """Services for rehearsals. A rehearsal runs a fork in memory, without external calls, to predict which calls it
+        would make.
+        """
 
         def control_over(store: EventStore, beyond: FindMissPolicy) -> Control:
             def services(control: Control) -> Services:
@@ -407,7 +421,7 @@ class Variants:
         return self._start_continuation(continuation)
 
     def _require_stopped(self, source: Execution) -> None:
-        """Raise if an execution runs, in this process or another one."""
+        """Raise an error if an execution is running, in this process or in another process."""
         if source.is_live:
             raise ExecutionError(
                 f"execution {source.id} is running in this process; wait for it or cancel it, "
@@ -418,7 +432,9 @@ class Variants:
                 return
 
     def _changed_definition(self, source: Execution, definition: DefinitionLike) -> Workflow:
-        """Return the definition with which an execution continues, if it is one of the same workflow and inputs."""
+        """Return the changed definition with which an execution continues. Raise `SetupError` if its name or its inputs
+        differ from the recorded definition.
+        """
         name = source.state.workflow_name
         if isinstance(definition, Workflow):
             workflow = definition
@@ -447,7 +463,7 @@ class Variants:
         return workflow
 
     def _continuation(self, source: Execution, workflow: Workflow, options: StartOptions, reuse: str) -> _Continuation:
-        """Return the plan of a continuation.
+        """Return the checked plan for continuing an execution with a changed definition.
 
         Parameters
         ----------
@@ -464,7 +480,9 @@ class Variants:
         return _Continuation(source, workflow, reusable, prefix, replace(forked, tools=reuse))
 
     def _kept_before_edits(self, source: Execution, reusable: Kept) -> Kept:
-        """Return the shared events if functions that were edited since are called again."""
+        """Return the part of a log that a continuation shares, cut off before the first call of a function that was
+        edited since. If no such function was called, return it unchanged.
+        """
         events = source.history()
         first = first_reached(events, edited_labels(self._registry, source.state.workflow_name, events))
         if first is None:
@@ -472,7 +490,8 @@ class Variants:
         return reusable._replace(at=min(reusable.at, point_before(events, max(1, first - 1))))
 
     def _resumption_key(self, source: Execution, workflow: Workflow, options: StartOptions) -> str:
-        """Return the start key of a continuation.
+        """Return the start key for continuing an execution with a changed definition, so that it is continued only
+        once.
 
         Two processes that continue an execution at once with the same definition, functions and bounds get the same
         key, so that only one continuation starts. Continuations that have ended are part of the key, so that the next
@@ -501,7 +520,7 @@ class Variants:
     def try_step(
         self, execution_id: str, step: str, changes: StepChanges, times: int, options: TrialOptions
     ) -> StepTrial:
-        """Run one step of an execution again with its state; see `Environment.try_step`.
+        """Run one step of an execution again from its recorded state; see `Environment.try_step`.
 
         A step is found by its visit and item. In a workflow function, `step` can be an agent: then the trial runs a
         workflow of one prompt step, made for that call (`call_of`), and the recorded prompt is the variable `ASKED`.
@@ -549,12 +568,13 @@ class Variants:
 
 
 def edited_operations(registry: Registry, workflow: str, events: Sequence[Event]) -> Collection[str]:
-    """Return the operations of a log whose functions were edited since."""
+    """Return the ids of the recorded operations that called a Python function whose code was edited since."""
     return {operation for _, operation in reached(events, edited_labels(registry, workflow, events))}
 
 
 def edited_labels(registry: Registry, workflow: str, events: Sequence[Event]) -> Callable[[Epoch], Collection[str]]:
-    """Return a function that returns the labels of the functions that were edited since an epoch of a log.
+    """Return a function from an epoch to the labels of the functions that were edited since. An epoch is a part of a
+    log that was recorded with the same code.
 
     A function also counts as edited if a function that it uses was.
     """

@@ -1,4 +1,4 @@
-"""Events of an execution: immutable recorded facts, and their encoding."""
+"""Event types of an execution's log, recorded forms of Python values, and the JSON encoding of both."""
 
 from divebook.events.event import Event
 

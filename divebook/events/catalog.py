@@ -1,4 +1,4 @@
-"""Catalog of event types: one payload class each, whose required fields are checked at construction.
+"""Catalog of event types: one payload class for each type, which checks its required fields.
 
 `PAYLOADS` maps the wire name (``step_started``) to its class. The classes are in the order in which they occur
 in an execution. Values of type `Any` were normalized by `divebook.events.values.normalize`.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from divebook.errors import InvalidEventError
-from divebook.events.payload import HOLDS, quickly_made
+from divebook.events.payload import HOLDS, fast_init
 from divebook.events.recorded import BigInt
 from divebook.events.upcast import CHANGES, FORM
 
@@ -44,22 +44,22 @@ UNCOUNTED = frozenset({WHAT_IF, TRIAL})
 BADGED = UNCOUNTED | {FORK}
 """Origins that are displayed wherever an execution is listed."""
 NOT_RESUMED_AUTOMATICALLY = UNCOUNTED | {BOOK}
-"""Origins of executions that are never resumed automatically: they wait, or only display something."""
+"""Origins of executions that are never resumed automatically."""
 ROLLBACK_PATH = "rollback-"
-"""Prefix of the id of a rollback path; the number of the rollback follows."""
+"""Prefix of the id of a path that runs a rollback; the number of the rollback follows."""
 
 PAYLOADS: dict[str, type[Payload]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """Content of an event. Each subclass has an event type and a list of fields that must not be empty."""
+    """Base class of the contents of events. Each subclass is one event type with a list of required fields."""
 
     event_type: ClassVar[str] = ""
     required: ClassVar[tuple[str, ...]] = ()
     field_names: ClassVar[tuple[str, ...]] = ()
     form: ClassVar[int] = 0
-    """Version of the form of its data; `divebook.events.upcast` converts older ones."""
+    """Version of the format of the payload's data; `divebook.events.upcast` converts older versions."""
 
     def __post_init__(self) -> None:
         for name in self.required:
@@ -67,7 +67,7 @@ class Payload:
                 raise InvalidEventError(f"{self.event_type}: data validation failed: {name} is required")
 
     def to_data(self) -> dict[str, Any]:
-        """Return the fields that are not None, ready to be encoded."""
+        """Return the payload's fields that are not None as a dict by field name, ready to be encoded."""
         data: dict[str, Any] = {FORM: self.form} if self.form else {}
         for name in self.field_names:
             value = getattr(self, name)
@@ -77,7 +77,7 @@ class Payload:
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Payload:
-        """Build the payload from plain data with valid fields; unknown keys are ignored."""
+        """Build the payload from a dict of valid field values; ignore keys that are not fields of the class."""
         try:
             return cls(**data)
         except TypeError:
@@ -92,7 +92,7 @@ def _event(name: str, *required: str) -> Any:  # a class decorator; Any keeps th
         cls.field_names = tuple(entry.name for entry in fields(cls))
         PAYLOADS[name] = cls
         is_usual = cls.__post_init__ is Payload.__post_init__
-        return quickly_made(cls, required if is_usual else None)
+        return fast_init(cls, required if is_usual else None)
 
     return register
 
@@ -103,76 +103,79 @@ def _event(name: str, *required: str) -> Any:  # a class decorator; Any keeps th
 @_event("execution_started", "workflow_name")
 @dataclass(frozen=True, slots=True)
 class ExecutionStarted(Payload):
-    """First event: everything needed to continue the execution without its notebook."""
+    """First event of an execution, with everything that is needed to continue it without its notebook."""
 
     workflow_name: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     definition: Mapping[str, Any] | None = None
-    """The workflow as plain data (`Workflow.to_dict`)."""
+    """Workflow as plain data (`Workflow.to_dict`)."""
     fingerprint: str | None = None
-    """SHA-256 of the behaviour of the definition, hexadecimal."""
+    """SHA-256 (hexadecimal) of the parts of the definition that affect the workflow's behaviour."""
     source: str | None = None
-    """The text of the cell or file that defined it."""
+    """Text of the cell or file that defined the workflow."""
     written_by: str | None = None
-    """Version of divebook."""
+    """Version of divebook that wrote the event."""
     bounds: Mapping[str, Any] | None = None
-    """Budget (`Bounds.to_dict`); None for no limit."""
+    """Budget as plain data (`Bounds.to_dict`); None for no limit."""
     identity: Mapping[str, Any] | None = None
-    """Requester: ``user_id``, ``session_id``, ``request_id``, ``metadata``."""
+    """Person or system that requested the execution: ``user_id``, ``session_id``, ``request_id``, ``metadata``."""
     parent: str | None = None
-    """The execution that created this one. The parent of a child waits for its end; that of a fork is its source."""
+    """Id of the execution that created this one. The parent of a child waits for its end; that of a fork is
+    its source."""
     origin: str | None = None
-    """One of `ORIGINS`; None for a child if there is a parent, and for a plain run otherwise."""
+    """Operation that created the execution, one of `ORIGINS`; None for a child (with a parent) or a plain run."""
     key: str | None = None
-    """Key that is unique in the store: a second start with it is refused with an error that names this execution."""
+    """Start key, unique in the store: a second start with the key raises an error that names this execution."""
     tags: Sequence[str] | None = None
     note: str | None = None
-    """Note of a person about it."""
+    """Note of a person about the execution."""
     notebook: str | None = None
     cell: str | None = None
-    """The notebook and the cell that started it, if known."""
+    """Id of the cell that started the execution, in the notebook `notebook`, if known."""
     seed: str | None = None
-    """Seed of the ids of its questions and of the idempotency keys of its calls, combined with their places.
+    """Seed from which question ids and idempotency keys of calls are derived, together with their places.
 
     A copy under another id has the same seed.
     """
     code: Mapping[str, str] | None = None
-    """Digests of the Python functions that it may call, by kind and name (`divebook.workflow.code`)."""
+    """Digests of the Python functions that the execution may call, by kind and name (`divebook.workflow.code`)."""
     model: str | None = None
-    """Model of all its agents, if the start replaced their models."""
+    """Model of all agents of the execution, if the start replaced their models."""
     state: Mapping[str, Any] | None = None
-    """Initial variables: those of its predecessor, which continued as this execution."""
+    """Initial variables, if a predecessor continued as this execution: those of the predecessor."""
 
     @property
     def came_from(self) -> str:
-        """Origin of the execution, one of `ORIGINS`."""
+        """Way in which the execution was created, one of `ORIGINS`, such as a run or the start of a child execution."""
         return self.origin or (CHILD if self.parent else RUN)
 
 
 @_event("execution_forked", "source", "workflow_name")
 @dataclass(frozen=True, slots=True)
 class ExecutionForked(Payload):
-    """The log branches off from that of its source after the shared events up to `at`; calls in flight are dropped.
+    """Event at which a fork's own log begins, after the events up to `at` that the fork shares with its source.
+
+    Calls of the source that were running at this event are dropped.
 
     Like `ExecutionStarted` it is an opening event. Fields that it leaves out have the values of the opening before it
     (`divebook.engine.forks.opened_as`).
     """
 
     source: str = ""
-    """The execution whose first events it shares."""
+    """Id of the execution whose first events the fork shares."""
     at: int = 0
-    """Number of the last shared event."""
+    """Sequence number of the last shared event."""
     workflow_name: str = ""
     previous: int = 1
-    """Number of the previous opening event."""
+    """Sequence number of the previous opening event."""
     change: Mapping[str, Any] | None = None
-    """Changes from here on (`divebook.engine.forks.Change`), except for definition and model."""
+    """Changes that apply from this event on (`divebook.engine.forks.Change`), except for definition and model."""
     origin: str | None = None
-    """One of `ORIGINS`; None for a fork."""
+    """Operation that created the execution, one of `ORIGINS`; None for a fork."""
     definition: Mapping[str, Any] | None = None
-    """The workflow from now on."""
+    """Workflow from this event on, as plain data; None if it is that of the source."""
     text: str | None = None
-    """The text of the cell or file that defined it."""
+    """Text of the cell or file that defined the workflow."""
     fingerprint: str | None = None
     written_by: str | None = None
     bounds: Mapping[str, Any] | None = None
@@ -185,7 +188,7 @@ class ExecutionForked(Payload):
     seed: str | None = None
     """Seed of the source's question ids, so that a question that was answered there is not asked again."""
     code: Mapping[str, str] | None = None
-    """Digests of its Python functions from now on, if they differ from those of its source."""
+    """Digests of the Python functions from this event on, if they differ from those of the source."""
     model: str | None = None
     tools: str | None = None
     """Policy for calls after `at`, which are replayed from the source if it has their results.
@@ -197,41 +200,44 @@ class ExecutionForked(Payload):
     only: Mapping[str, Any] | None = None
     """Scope of a trial: the ``step`` of a ``path`` at a ``visit``, or only one ``item`` of it."""
     awaited_by: str | None = None
-    """The execution that waits for its end.
+    """Id of the execution that waits for the end of this one, if this is a child.
 
-    It is a what-if that requests a child workflow differently from its source, or a fork with a changed definition
-    whose child had not completed.
+    The waiting execution is a what-if that requests a child workflow differently from its source, or a fork with a
+    changed definition whose child had not completed.
     """
 
     @property
     def parent(self) -> str:
-        """The source execution, which does not wait for it; for a child, the execution that waits."""
+        """Id of the source execution; if this is a child execution, id of the execution that waits for its end."""
         return self.awaited_by or self.source if self.came_from == CHILD else self.source
 
     @property
     def came_from(self) -> str:
-        """Origin of the execution, one of `ORIGINS`."""
+        """Way in which the execution was created, one of `ORIGINS`; a fork unless the event names another one."""
         return self.origin or FORK
 
 
 @_event("execution_resumed")
 @dataclass(frozen=True, slots=True)
 class ExecutionResumed(Payload):
-    """The execution was resumed; failed and cancelled paths return to the start of their step."""
+    """Resumption of the execution: failed and cancelled paths return to the start of the step that they were in."""
 
     previous_status: str = RUNNING
     bounds: Mapping[str, Any] | None = None
-    """New budget; None if it did not change."""
+    """New budget as plain data; None if the budget did not change."""
     recovery: int | None = None
-    """Number of automatic resumptions in a row without progress; None if a person resumed it."""
+    """Number of consecutive automatic resumptions without progress; None if a person resumed the execution."""
     code: Mapping[str, str] | None = None
-    """Digests of its Python functions from now on, if they differ from those at the start."""
+    """Digests of the Python functions from this event on, if they differ from those at the start."""
 
 
 @_event("execution_paused")
 @dataclass(frozen=True, slots=True)
 class ExecutionPaused(Payload):
-    """Nothing new starts until the execution is resumed. Running calls have ended, or will be made again."""
+    """Pause of the execution: no step or call starts until the execution is resumed.
+
+    Running calls have ended, or will be made again.
+    """
 
     reason: str = ""
 
@@ -239,13 +245,13 @@ class ExecutionPaused(Payload):
 @_event("execution_enqueued", "queue")
 @dataclass(frozen=True, slots=True)
 class ExecutionEnqueued(Payload):
-    """The execution waits for a worker: it is new, or a draining worker returned it."""
+    """Entry of the execution into a queue, because it is new or because a stopping worker has returned it."""
 
     queue: str = ""
     priority: int = 0
-    """Priority in its queue; higher ones are run first."""
+    """Priority in the queue; executions with higher priorities are run first."""
     due: int | None = None
-    """Earliest start, microseconds since 1970; None for at once."""
+    """Earliest start in microseconds since 1970; None for an immediate start."""
 
 
 @_event("execution_completed")
@@ -260,15 +266,15 @@ class ExecutionCompleted(Payload):
 @_event("rollback_started")
 @dataclass(frozen=True, slots=True)
 class RollbackStarted(Payload):
-    """The execution has failed or was cancelled: its steps are rolled back before it ends, the latest first.
+    """Start of the rollback of a failed or cancelled execution, whose steps are undone, the latest first.
 
     Each rollback runs on a separate path (`PathStarted.rollback`).
     """
 
     error: str = ""
-    """Error, or reason of the cancellation, with which it ends after the rollback."""
+    """Error, or reason of the cancellation, with which the execution ends after the rollback."""
     reason: str | None = None
-    """As in `ExecutionFailed`."""
+    """Reason of the failure as in `ExecutionFailed`."""
     cancelled: bool = False
 
 
@@ -279,7 +285,7 @@ class ExecutionFailed(Payload):
 
     error: str = ""
     reason: str | None = None
-    """Reason, one of `TerminalReason`, if it is not simply the failure of a step."""
+    """Reason of the failure, one of `TerminalReason`; None for the failure of a step."""
 
 
 @_event("execution_cancelled")
@@ -293,7 +299,7 @@ class ExecutionCancelled(Payload):
 @_event("execution_continue_as_new", "new_execution_id", "reason")
 @dataclass(frozen=True, slots=True)
 class ExecutionContinuedAsNew(Payload):
-    """The execution continues under another id, with a new log."""
+    """Last event of an execution that continues under another id, with a new log."""
 
     new_execution_id: str = ""
     reason: str = ""
@@ -304,19 +310,21 @@ class ExecutionContinuedAsNew(Payload):
 @_event("execution_moved")
 @dataclass(frozen=True, slots=True)
 class ExecutionMoved(Payload):
-    """Last event of an execution that continues in another place, under the same id."""
+    """Last event of an execution that continues in another store, under the same id."""
 
     destination: str = ""
-    """The file that its log was written to."""
+    """File to which the log was written."""
 
 
 @_event("execution_pictured", "status")
 @dataclass(frozen=True, slots=True)
 class ExecutionPictured(Payload):
-    """Last event of an imported read-only snapshot of an execution that had not ended; only the original continues."""
+    """Last event of a read-only snapshot, imported from the log of an execution that had not ended. Only the original
+    execution continues.
+    """
 
     status: str = ""
-    """Status of the original at the export."""
+    """Status of the original execution at the time of the export."""
 
 
 # --- paths ---------------------------------------------------------------------------------------------------------
@@ -325,17 +333,17 @@ class ExecutionPictured(Payload):
 @_event("path_started", "current_step")
 @dataclass(frozen=True, slots=True)
 class PathStarted(Payload):
-    """A path starts at `current_step`."""
+    """Start of a path at the step `current_step`."""
 
     current_step: str = ""
     rollback: int | None = None
-    """Number of the rollback that it runs, from 1; None for any other path."""
+    """Number of the rollback that the path runs, from 1; None for any other path."""
 
 
 @_event("path_branched", "new_paths")
 @dataclass(frozen=True, slots=True)
 class PathBranched(Payload):
-    """A path splits; each new path is ``{"id", "current_step", "inherit_outputs"}``."""
+    """Split of a path into new paths, each ``{"id", "current_step", "inherit_outputs"}``."""
 
     new_paths: Sequence[Mapping[str, Any]] = ()
 
@@ -352,7 +360,7 @@ class PathBranched(Payload):
 @_event("path_waiting", "join_step")
 @dataclass(frozen=True, slots=True)
 class PathWaiting(Payload):
-    """A path has reached a `Join` step and waits for the paths that may still reach it."""
+    """Arrival of a path at a `Join` step, where it waits for the paths that may still reach the step."""
 
     join_step: str = ""
 
@@ -360,7 +368,7 @@ class PathWaiting(Payload):
 @_event("path_joined", "current_step")
 @dataclass(frozen=True, slots=True)
 class PathJoined(Payload):
-    """A waiting path continues for itself and for the `joined` paths, which have completed."""
+    """Continuation of a path after a `Join` step, for itself and for the completed paths in `joined`."""
 
     current_step: str = ""
     joined: Sequence[str] = ()
@@ -369,7 +377,7 @@ class PathJoined(Payload):
 @_event("path_completed", "final_step")
 @dataclass(frozen=True, slots=True)
 class PathCompleted(Payload):
-    """A path has reached its end, has branched, or was joined into another."""
+    """End of a path that has reached its last step, has branched, or was joined into another path."""
 
     final_step: str = ""
 
@@ -377,17 +385,17 @@ class PathCompleted(Payload):
 @_event("path_failed", "error")
 @dataclass(frozen=True, slots=True)
 class PathFailed(Payload):
-    """A path ended with an error."""
+    """End of a path with an error."""
 
     error: str = ""
     reason: str | None = None
-    """Reason, one of `TerminalReason`, if it is not simply the failure of a step."""
+    """Reason of the failure, one of `TerminalReason`; None for the failure of a step."""
 
 
 @_event("path_cancelled")
 @dataclass(frozen=True, slots=True)
 class PathCancelled(Payload):
-    """A path was stopped from outside: by a person, or because a sibling failed."""
+    """End of a path that was stopped, either by a person or because another path of the execution failed."""
 
     reason: str = ""
 
@@ -398,7 +406,7 @@ class PathCancelled(Payload):
 @_event("step_started", "step_type")
 @dataclass(frozen=True, slots=True)
 class StepStarted(Payload):
-    """A path enters a step; `visit` counts how often this path has entered it (1, 2, ...)."""
+    """Entry of a path into a step; `visit` counts the entries of this path into the step (1, 2, ...)."""
 
     step_type: str = ""
     step_params: Mapping[str, Any] | None = None
@@ -408,7 +416,7 @@ class StepStarted(Payload):
 @_event("step_completed")
 @dataclass(frozen=True, slots=True)
 class StepCompleted(Payload):
-    """A step is done; `output` is its text."""
+    """Successful end of a step; `output` is the step's result as text."""
 
     output: str = ""
     stored_variable: str | None = None
@@ -418,53 +426,60 @@ class StepCompleted(Payload):
 @_event("rollback_added", "action")
 @dataclass(frozen=True, slots=True)
 class RollbackAdded(Payload):
-    """A rollback of a step, an item or a call: this call runs if the execution fails or is cancelled."""
+    """Registration of a rollback: an action or function that undoes a step, an item or a call.
+
+    It runs if the execution fails or is cancelled.
+    """
 
     action: str = ""
-    """Name of the called action or function."""
+    """Name of the action or function that performs the rollback."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     kind: str = "action"
     """``action`` for an action, ``step`` for a function passed to ``@step(rollback=...)``."""
     function: str | None = None
-    """Module and qualified name of such a function, since its name need not be unique."""
+    """Module and qualified name of the function, if `kind` is ``step``, since its name need not be unique."""
 
 
 @_event("step_failed", "error")
 @dataclass(frozen=True, slots=True)
 class StepFailed(Payload):
-    """A step, or the choice of the next step, ended with an error."""
+    """Failure of a step, or of the choice of the step that follows it, with an error."""
 
     error: str = ""
     operations: Sequence[str] | None = None
-    """Ids of the operations whose failure ended the step of a function; a resumption runs them again."""
+    """Ids of the operations whose failure ended the step of a function. A resumption runs these operations again."""
     iteration_index: int | None = None
-    """The item of `Each` that failed."""
+    """Index of the item of `Each` that failed, or None."""
     trace: str | None = None
-    """Traceback in user code, unless a call of the step has recorded it."""
+    """Traceback in user code, unless an operation of the step has recorded the traceback."""
     error_names: Sequence[str] | None = None
-    """Class of the error and its base classes, unless a call of the step has recorded them."""
+    """Names of the error's class and its base classes, unless an operation of the step has recorded them."""
     place: Mapping[str, Any] | None = None
-    """The line that raised it, likewise: ``label`` in words, ``line``, and the ``lines`` around it from ``first``."""
+    """Source line that raised the error, unless an operation has recorded it: ``label``, ``line``, ``lines``,
+    ``first``.
+
+    ``label`` is in words; ``lines`` are the lines around ``line``, beginning with the number ``first``.
+    """
 
 
 @_event("step_retried")
 @dataclass(frozen=True, slots=True)
 class StepRetried(Payload):
-    """An attempt failed; the next one starts after `delay` seconds."""
+    """Failure of an attempt at a step; the next attempt starts after `delay` seconds."""
 
     attempt: int = 1
-    """The attempt that failed, from 1."""
+    """Number of the attempt that failed, from 1."""
     error: str = ""
     delay: float = 0.0
     iteration_index: int | None = None
     key: str | None = None
-    """The call that is repeated, if a function makes several."""
+    """Key of the call that is repeated, if a function makes several calls."""
 
 
 @_event("step_caught", "target")
 @dataclass(frozen=True, slots=True)
 class StepCaught(Payload):
-    """A step has failed after its last attempt; its path continues at `target` instead of failing."""
+    """Failure of a step whose path continues at the step `target` instead of failing."""
 
     target: str = ""
     error: str = ""
@@ -473,7 +488,7 @@ class StepCaught(Payload):
 @_event("condition_evaluated", "condition", "target")
 @dataclass(frozen=True, slots=True)
 class ConditionEvaluated(Payload):
-    """The condition of an edge to `target` evaluated to `result`."""
+    """Evaluation of the condition of an edge to the step `target`, with the outcome `result`."""
 
     condition: str = ""
     target: str = ""
@@ -488,13 +503,13 @@ def _check_index(payload: IterationStarted | IterationCompleted | IterationFaile
 @_event("iteration_started")
 @dataclass(frozen=True, slots=True)
 class IterationStarted(Payload):
-    """`Each` starts one item."""
+    """Start of the work of an `Each` step on one of its items."""
 
     iteration_index: int = -1
     item: Any = None
     item_key: str | None = None
     total: int | None = None
-    """Number of items, recorded with the first item that a process starts."""
+    """Number of items of the step, recorded with the first item that a process starts."""
 
     def __post_init__(self) -> None:
         _check_index(self)
@@ -503,7 +518,7 @@ class IterationStarted(Payload):
 @_event("iteration_completed")
 @dataclass(frozen=True, slots=True)
 class IterationCompleted(Payload):
-    """`Each` has completed one item; `result` is its text."""
+    """Successful end of the work of an `Each` step on one item; `result` is the item's result as text."""
 
     iteration_index: int = -1
     result: Any = None
@@ -517,17 +532,19 @@ class IterationCompleted(Payload):
 @_event("iteration_failed", "error")
 @dataclass(frozen=True, slots=True)
 class IterationFailed(Payload):
-    """The last attempt at one item of `Each` failed; without a `result` the step fails with it."""
+    """Failure of the last attempt at one item of an `Each` step. The step fails, unless `result` replaces the item's
+    result.
+    """
 
     iteration_index: int = -1
     error: str = ""
     error_names: Sequence[str] | None = None
     attempts: int = 1
     result: Mapping[str, Any] | None = None
-    """Result of the item in spite of the failure: its error as data, or a note that it was skipped."""
+    """Result that replaces the failed item: its error as data, or a note that the item was skipped."""
     trace: str | None = None
     place: Mapping[str, Any] | None = None
-    """As for `StepFailed`, unless a call of the item has recorded them."""
+    """Source line as in `StepFailed`; `trace` and `place` are None if a call of the item has recorded them."""
 
     def __post_init__(self) -> None:
         Payload.__post_init__(self)
@@ -537,19 +554,21 @@ class IterationFailed(Payload):
 @_event("rows_completed", "operation_id")
 @dataclass(frozen=True, slots=True)
 class RowsCompleted(Payload):
-    """Rows of a frame have ended: those of `Each` with `Rows` since the previous event."""
+    """Results of rows of a frame in an `Each` step with `Rows`: all rows that ended since the previous event of this
+    type.
+    """
 
     iteration_index: int = -1
     """Number of this event within the step, from 0."""
     operation_id: str = ""
-    """The call that got the range of these rows."""
+    """Id of the operation to which these rows were assigned."""
     result: Any = None
-    """Frame with the result or the ``error`` of each row, indexed by position."""
+    """Frame with the result or the ``error`` of each row, indexed by row position."""
     rows: int = 0
     failed: int = 0
-    """Number of them with an error."""
+    """Number of these rows that ended with an error."""
     total: int = 0
-    """Number of rows of the frame."""
+    """Number of rows of the whole frame."""
 
     def __post_init__(self) -> None:
         Payload.__post_init__(self)
@@ -562,35 +581,35 @@ class RowsCompleted(Payload):
 @_event("operation_started", "operation_id", "operation_type")
 @dataclass(frozen=True, slots=True)
 class OperationStarted(Payload):
-    """A non-deterministic call is about to be made."""
+    """Start of an operation: a call whose result is not deterministic, such as a model call, action or timer."""
 
     operation_id: str = ""
     operation_type: str = ""
     parameters: Mapping[str, Any] | None = None
     parameters_hash: str | None = None
-    """Digest of `parameters`; compared when the operation is requested again."""
+    """Digest of `parameters`, which is compared when the operation is requested again."""
     iteration_index: int | None = None
     key: str | int | None = None
-    """Its place within the step: a number in the order of calls, or a name such as a tool-call id."""
+    """Position of the operation within its step: a number in the order of calls, or a name such as a tool-call id."""
     reserved: Mapping[str, int] | None = None
-    """Upper limit of its usage, counted as spent until it ends: ``tokens``, ``cost`` in nanodollars."""
+    """Upper limit of the operation's usage, counted as spent until it ends: ``tokens``, ``cost`` in nanodollars."""
     name: str | None = None
     """Name of the called action, agent, function, workflow or signal."""
     setting: Mapping[str, Any] | None = None
-    """Settings of the call for readers, never compared: only the differences from the previous request."""
+    """Settings of the call for readers, which are never compared: only the differences from the previous request."""
     setting_hash: str | None = None
-    """Digest of the whole setting."""
+    """Digest of all settings of the call."""
     within: int | None = None
-    """Number of the event that started the enclosing operation."""
+    """Sequence number of the event that started the enclosing operation, or None."""
     undone: str | None = None
-    """Event that registers its rollback: the end of the operation (``call``, for a call of ``@step``), of its ``step``,
-    or of its item."""
+    """Time at which the operation's rollback is registered: at the end of the ``call``, of its ``step``, or of its
+    item."""
 
 
 @_event("operation_completed", "operation_id", "operation_type")
 @dataclass(frozen=True, slots=True)
 class OperationCompleted(Payload):
-    """The call returned `result`; `duration` in nanoseconds."""
+    """Successful end of an operation with `result`, after `duration` nanoseconds."""
 
     operation_id: str = ""
     operation_type: str = ""
@@ -598,44 +617,54 @@ class OperationCompleted(Payload):
     result: Any = None
     usage: Mapping[str, int] | None = None
     held: Mapping[str, int] | None = None
-    """Budget that an ended execution had passed on to running executions; keys as in `OperationStarted.reserved`."""
+    """Budget that an ended child execution had passed on to running executions; keys as in
+    `OperationStarted.reserved`."""
     served: Mapping[str, Any] | None = None
-    """Source of the result in a what-if, where the call was not made: ``execution`` and ``sequence`` of another log, or
-    ``blocked`` with the reason why there is no result."""
+    """Source of the result in a what-if, where the call was not made.
+
+    ``execution`` and ``sequence`` of another log, or ``blocked`` with the reason why there is no result.
+    """
 
 
 @_event("operation_failed", "operation_id", "operation_type", "error")
 @dataclass(frozen=True, slots=True)
 class OperationFailed(Payload):
-    """The call raised; `duration` in nanoseconds."""
+    """End of an operation with an error, after `duration` nanoseconds."""
 
     operation_id: str = ""
     operation_type: str = ""
     duration: int = 0
     error: str = ""
     error_names: Sequence[str] | None = None
-    """Class of the error and its base classes, so that policies match it after a restart too."""
+    """Names of the error's class and its base classes, so that retry policies match the error after a restart."""
     usage: Mapping[str, int] | None = None
-    """Usage in spite of the failure."""
+    """Usage that the failed operation caused."""
     raised: Mapping[str, Any] | None = None
-    """Data to build the same error again: ``types`` as ``module:name``, ``args`` and ``fields``; and its ``place``, as
-    in `StepFailed`."""
+    """Data from which the same error is built again: ``types`` as ``module:name``, ``args``, ``fields`` and ``place``.
+
+    ``place`` is as in `StepFailed`.
+    """
     trace: str | None = None
-    """Traceback in user code, the innermost call last."""
+    """Traceback in user code, the innermost function call last."""
     held: Mapping[str, int] | None = None
     served: Mapping[str, Any] | None = None
-    """`held` and `served` as for `OperationCompleted`."""
+    """Source of the result as in `OperationCompleted.served`; `held` is as there, too."""
     final: bool | None = None
-    """True if the child execution cannot continue because it was rolled back; a new one is started instead."""
+    """True if the child execution cannot continue because it was rolled back. A resumption starts a new child."""
     lost: Mapping[str, str] | None = None
-    """Result of a call that took effect, if the log cannot store it: ``type``, ``text`` (cut, without secrets) and
-    ``digest``. A resumption asks a person for the result before it makes the call again."""
+    """Result of a call that took effect, if the log cannot store the result: ``type``, ``text`` and ``digest``.
+
+    ``text`` is cut and without secrets. A resumption asks a person for the result before it makes the call again.
+    """
 
 
 @_event("time_accessed", "accessed_at", "value")
 @dataclass(frozen=True, slots=True)
 class TimeAccessed(Payload):
-    """Code read the clock; recorded beside the operation of type ``time_access``, which replay uses."""
+    """Read of the clock by user code. The event is only information for readers of the log.
+
+    Replay uses the operation of type ``time_access`` beside it.
+    """
 
     accessed_at: str = ""
     value: str = ""
@@ -644,7 +673,10 @@ class TimeAccessed(Payload):
 @_event("random_generated", "method")
 @dataclass(frozen=True, slots=True)
 class RandomGenerated(Payload):
-    """Code used random numbers; recorded beside the operation of type ``random_generation``, which replay uses."""
+    """Use of random numbers by user code. The event is only information for readers of the log.
+
+    Replay uses the operation of type ``random_generation`` beside it.
+    """
 
     method: str = ""
     value: Any = None
@@ -659,7 +691,7 @@ class RandomGenerated(Payload):
 @_event("version_decision", "change_id")
 @dataclass(frozen=True, slots=True)
 class VersionDecision(Payload):
-    """Choice of the version of a changed part of a workflow that this execution follows."""
+    """Choice of the version of a changed part of a workflow; this execution uses that version to its end."""
 
     change_id: str = ""
     version: int = 1
@@ -677,22 +709,22 @@ class VersionDecision(Payload):
 @_event("interrupt_raised", "interrupt_id", "kind")
 @dataclass(frozen=True, slots=True)
 class InterruptRaised(Payload):
-    """A path asks a question and waits for the answer."""
+    """Question to a person. A path of the execution waits for the answer."""
 
     interrupt_id: str = ""
     kind: str = ""
     question: str = ""
     message: str | None = None
-    """Further text for people."""
+    """Further text for the person who answers."""
     data: Mapping[str, Any] | None = None
     schema: Mapping[str, Any] | None = None
-    """JSON schema of the answer."""
+    """JSON schema that the answer must match."""
     operation_id: str | None = None
-    """The operation that waits, if any: a call with an unknown outcome, or a turn of an agent."""
+    """Id of the operation that waits for the answer: a call with an unknown outcome, or a turn of an agent."""
     expires_at: int | None = None
-    """Microseconds since 1970; without it the question never expires."""
+    """Time at which the question expires, in microseconds since 1970; None if it never expires."""
     default: Mapping[str, Any] | None = None
-    """Response that is used when the question expires; without one the step fails."""
+    """Response that is used when the question expires; if None, the step then fails."""
     optional: bool | None = None
     """True if the answer may be empty."""
 
@@ -700,7 +732,7 @@ class InterruptRaised(Payload):
 @_event("interrupt_joined", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptJoined(Payload):
-    """Another path waits for the answer to an open question."""
+    """Start of a path's wait for the answer to a question that another path has already asked."""
 
     interrupt_id: str = ""
 
@@ -708,36 +740,36 @@ class InterruptJoined(Payload):
 @_event("interrupt_resolved", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptResolved(Payload):
-    """A question was answered."""
+    """Answer to a question that an earlier event (`InterruptRaised`) asked."""
 
     interrupt_id: str = ""
     response: Any = None
     answered_by: str | None = None
     message: int | None = None
-    """Number of the message in the inbox that brought the answer."""
+    """Number of the inbox message with the answer."""
     served: Mapping[str, Any] | None = None
-    """As for `OperationCompleted`, if the answer was taken from another log."""
+    """Source of the answer as in `OperationCompleted.served`, if it was taken from another log."""
 
 
 @_event("interrupt_expired", "interrupt_id")
 @dataclass(frozen=True, slots=True)
 class InterruptExpired(Payload):
-    """A question expired without an answer; its default is used, if it has one."""
+    """Expiry of a question that was not answered in time; if the question has a default, it is used as the answer."""
 
     interrupt_id: str = ""
     message: int | None = None
     """Number of the inbox message that ended the question."""
     served: Mapping[str, Any] | None = None
-    """As for `InterruptResolved`."""
+    """Source of the outcome as in `OperationCompleted.served`, if it was taken from another log."""
 
 
 # --- variables and the outside -------------------------------------------------------------------------------------
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """One change of one variable."""
+    """Assignment (``set``) or deletion (``delete``) of one variable."""
 
     type: Literal["set", "delete"]
     key: str
@@ -751,7 +783,7 @@ class Mutation:
             raise InvalidEventError("state_mutated: data validation failed: key is required, and must be text")
 
     def to_data(self) -> dict[str, Any]:
-        """Return the change as plain data; a deletion has no value."""
+        """Return the mutation (one change of a variable) as plain data; a deletion has no key ``value``."""
         if self.type == "delete":
             return {"type": "delete", "key": self.key}
         return {"type": "set", "key": self.key, "value": self.value}
@@ -760,53 +792,58 @@ class Mutation:
 @_event("state_mutated", "mutations")
 @dataclass(frozen=True, slots=True)
 class StateMutated(Payload):
-    """Variables changed."""
+    """Assignments and deletions of variables of a workflow, in order."""
 
     mutations: Sequence[Mutation] = field(default=(), metadata={HOLDS: Sequence[Mapping[str, Any]]})
 
     def to_data(self) -> dict[str, Any]:
-        """Return the changes as plain data."""
+        """Return the event's list of mutations (changes of variables) as plain data."""
         return {"mutations": [mutation.to_data() for mutation in self.mutations]}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> StateMutated:
-        """Build the payload from plain data without wrong fields."""
+        """Build the payload from a dict with the list of mutations as plain data, which must be valid."""
         return cls(
-            tuple([Mutation(e.get("type", ""), e.get("key", ""), e.get("value")) for e in data.get("mutations", ())])
+            tuple(
+                [
+                    Mutation(entry.get("type", ""), entry.get("key", ""), entry.get("value"))
+                    for entry in data.get("mutations", ())
+                ]
+            )
         )
 
 
 @_event("event_emitted", "name")
 @dataclass(frozen=True, slots=True)
 class EventEmitted(Payload):
-    """An event of user code: ``ctx.emit("name", data)`` in a workflow function, ``context.emit`` in an action."""
+    """Event of user code, from ``ctx.emit("name", data)`` in a workflow function or ``context.emit`` in an action."""
 
     name: str = ""
     data: Any = None
     operation_id: str | None = None
-    """Operation at its place in a workflow function, which requests it again whenever the function runs again."""
+    """Id of the operation in a workflow function. The function requests it again whenever the function runs again."""
     parameters_hash: str | None = None
 
 
 @_event("approval_rule_added", "rule_id", "outcome", "tool")
 @dataclass(frozen=True, slots=True)
 class ApprovalRuleAdded(Payload):
-    """A person added a rule for the approval of later calls."""
+    """Addition of a rule by which a person decides in advance about the approval of later calls."""
 
     rule_id: str = ""
     outcome: str = ""
     tool: str = ""
-    """Name of the tool, action or step."""
+    """Name of the tool, action or step to which the rule applies."""
     kind: str | None = None
-    """``action`` or ``step``; without it, ``tool``."""
+    """Kind of the name in `tool`: ``action`` or ``step``; None for a tool."""
     agent: str | None = None
     server: str | None = None
     arguments: Mapping[str, Any] | None = None
-    """Required arguments, by name."""
+    """Arguments that a call must have for the rule to apply, by name."""
     scope: str | None = None
-    """``run`` or ``always``."""
+    """Executions to which the rule applies: ``run`` or ``always``."""
     expires_at: int | None = None
-    """Microseconds since 1970."""
+    """Time at which the rule expires, in microseconds since 1970; None if it does not expire."""
     question: str | None = None
     """Id of the question whose answer added the rule."""
     by: str | None = None
@@ -815,104 +852,114 @@ class ApprovalRuleAdded(Payload):
 @_event("execution_annotated")
 @dataclass(frozen=True, slots=True)
 class ExecutionAnnotated(Payload):
-    """Annotations of the execution by a person, at any time, even after its end; they do not affect its behaviour."""
+    """Annotation of the execution by a person: tags, note, labels.
+
+    Possible at any time, even after the end; annotations do not affect the execution's behaviour.
+    """
 
     tags: Sequence[str] | None = None
-    """Tags that are added."""
+    """Tags that the annotation adds."""
     untagged: Sequence[str] | None = None
-    """Tags that are removed."""
+    """Tags that the annotation removes."""
     note: str | None = None
-    """The new note; empty to remove it."""
+    """New note; an empty string removes the note, None leaves it unchanged."""
     labels: Mapping[str, Any] | None = None
-    """Labels by name, which replace labels of the same name; None removes a label."""
+    """New values of labels by name; None as a value removes the label."""
     by: str | None = None
     message: int | None = None
-    """Number of the message in the inbox that brought it."""
+    """Number of the inbox message with the annotation."""
 
 
 @_event("workspace_opened", "workspace", "kind")
 @dataclass(frozen=True, slots=True)
 class WorkspaceOpened(Payload):
-    """The execution starts to use a workspace: its place and its files."""
+    """First use of a workspace by the execution, with the location and the files of the workspace."""
 
     workspace: str = ""
-    """The name of its definition."""
+    """Name of the workspace's definition."""
     kind: str = ""
-    """Where its commands run: ``local``, ``fenced``, ``virtualenv``."""
+    """Isolation of the commands in the workspace: ``local``, ``fenced``, ``virtualenv``."""
     reference: Mapping[str, Any] = field(default_factory=dict)
-    """Data to find it again after a restart, such as its folder or container; empty if it has no place yet because its
-    calls were replayed from another log."""
+    """Data with which the workspace is located after a restart, such as its folder or container.
+
+    Empty if its calls were replayed from another log, so that it has no location yet.
+    """
     source: str | None = None
-    """The folder that its files were copied from; None if it is that folder itself."""
+    """Folder from which the files were copied; None if the workspace is that folder itself."""
     tree: str | None = None
-    """Digest of all of its files; None if they are unknown."""
+    """Digest of all files of the workspace; None if the files are unknown."""
     files: Sequence[Any] | None = None
-    """All files, in the form of `divebook.workspace.snapshots.take`; None if they are those of its source."""
+    """All files, in the format of `divebook.workspace.snapshots.take`; None if they are those of the source."""
     problems: Sequence[Mapping[str, Any]] | None = None
-    """Files that the tree leaves out: ``path`` and ``reason``."""
+    """Files that the digest and the list omit, each with ``path`` and ``reason``."""
 
 
 @_event("files_changed", "workspace", "after")
 @dataclass(frozen=True, slots=True)
 class FilesChanged(Payload):
-    """Files of a workspace changed, by a call that has just ended or from outside."""
+    """Change of files in a workspace. The change was made by a call that has just ended, or from outside of the
+    execution.
+    """
 
     workspace: str = ""
     before: str | None = None
     after: str = ""
-    """Digests of all files, before and after."""
+    """Digest of all files after the change; `before` is the digest before it."""
     operation_id: str | None = None
-    """The call that changed them; None if unknown."""
+    """Id of the operation that changed the files; None if unknown."""
     cause: str | None = None
-    """Another cause: ``outside``, ``restored``."""
+    """Cause of the change if it was not an operation: ``outside``, ``restored``."""
     files: Sequence[Any] | None = None
-    """The changed files, in the form of `divebook.workspace.snapshots.take`."""
+    """Changed files, in the format of `divebook.workspace.snapshots.take`."""
     previous: int | None = None
-    """Number of the previous event with files of the workspace."""
+    """Sequence number of the previous event that lists files of the workspace."""
     changes: Sequence[Mapping[str, Any]] | None = None
-    """For each file ``path``, ``kind`` (``added``, ``changed``, ``deleted``, ``renamed``), ``was``, ``added`` and
-    ``removed`` lines; the first thousand."""
+    """Description of the first thousand changed files.
+
+    Each has ``path``, ``kind`` (``added``, ``changed``, ``deleted``, ``renamed``), ``was``, and the numbers of
+    ``added`` and ``removed`` lines.
+    """
     count: int | None = None
-    """Number of changed files."""
+    """Number of all changed files."""
     beside: Sequence[str] | None = None
-    """Other running calls in the workspace, which may have made some of the changes."""
+    """Ids of other operations that ran in the workspace and may have made some of the changes."""
     problems: Sequence[Mapping[str, Any]] | None = None
-    """Files that the tree leaves out: ``path`` and ``reason``."""
+    """Files that the digest and the list omit, each with ``path`` and ``reason``."""
 
 
 @_event("egress_answered", "workspace", "host")
 @dataclass(frozen=True, slots=True)
 class EgressAnswered(Payload):
-    """A command in a workspace requested a connection to an outside host."""
+    """Attempt of a command in a workspace to connect to an outside host, and the outcome: connected or refused."""
 
     workspace: str = ""
     host: str = ""
     port: int = 0
     refused: str | None = None
-    """Reason of a refusal; None if it was connected."""
+    """Reason of a refusal; None if the connection was made."""
     operation_id: str | None = None
-    """The running call; None if there were several."""
+    """Id of the operation that ran the command; None if several operations ran."""
 
 
 @_event("approval_rule_revoked", "rule_id")
 @dataclass(frozen=True, slots=True)
 class ApprovalRuleRevoked(Payload):
-    """A rule for the approval of later calls was revoked."""
+    """Revocation of a rule about the approval of calls, which `ApprovalRuleAdded` recorded."""
 
     rule_id: str = ""
     by: str | None = None
     message: int | None = None
-    """Number of the message in the inbox that brought it."""
+    """Number of the inbox message with the revocation."""
 
 
 @_event("signal_received", "signal_type")
 @dataclass(frozen=True, slots=True)
 class SignalReceived(Payload):
-    """A message from outside arrived."""
+    """Arrival of a signal: a message from outside that does not answer a question."""
 
     signal_type: str = ""
     payload: Any = None
     source: str = ""
-    """Name of the sender; for the end of a child execution, its id."""
+    """Name of the sender; for the end of a child execution, the child's id."""
     message: int | None = None
-    """Number of the message in the inbox that brought it."""
+    """Number of the inbox message with the signal."""

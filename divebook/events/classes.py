@@ -37,10 +37,10 @@ _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = _BRIEF.maxother = 60
 
 _ALLOWED: dict[str, type] = {}
-"""Allowed classes by stored name."""
+"""Allowed classes by the name that logs use for them."""
 
 _STORED_NAMES = {
-    "divebook.workflow.servers.ApprovalRule": "divebook.workflow.approvals.ApprovalRule",
+    "divebook.workflow.resources.ApprovalRule": "divebook.workflow.approvals.ApprovalRule",
     "divebook.store.append.Batch": "divebook.store.batches.Batch",
     "divebook.questions.bounds.Bounds": "divebook.bounds.Bounds",
     "divebook.workspace.workspace.BusMessage": "divebook.workspace.session.BusMessage",
@@ -51,12 +51,14 @@ _STORED_NAMES = {
     "divebook.pipeline.envelope.interrupts.FlowInterrupt": "divebook.pipeline.envelope.interrupt.FlowInterrupt",
     "divebook.pipeline.envelope.interrupts.GoalStatus": "divebook.pipeline.envelope.enums.GoalStatus",
     "divebook.questions.question.InterruptKind": "divebook.questions.kinds.InterruptKind",
+    "divebook.pipeline.envelope.interrupts.InterruptRecord": "divebook.pipeline.envelope.service.InterruptRecord",
     "divebook.pipeline.envelope.interrupts.InterruptResponse": "divebook.pipeline.envelope.interrupt.InterruptResponse",
     "divebook.questions.question.InterruptStatus": "divebook.questions.kinds.InterruptStatus",
     "divebook.scripting.prelude.Limits": "divebook.scripting.contexts.Limits",
     "divebook.pipeline.envelope.interrupts.LoopVerdict": "divebook.pipeline.envelope.enums.LoopVerdict",
     "divebook.workflow.dialect.DialectRules": "divebook.dialects.manner.DialectRules",
     "divebook.pipeline.envelope.envelope.MergeStrategy": "divebook.pipeline.envelope.accumulation.MergeStrategy",
+    "divebook.pipeline.envelope.interrupts.Origin": "divebook.pipeline.envelope.service.Origin",
     "divebook.workspace.background.OutputLine": "divebook.workspace.processes.OutputLine",
     "divebook.store.leases.Owner": "divebook.store.owner.Owner",
     "divebook.pipeline.envelope.envelope.ProcessingRecord": "divebook.pipeline.envelope.contents.ProcessingRecord",
@@ -73,9 +75,9 @@ _STORED_NAMES = {
     "divebook.pipeline.envelope.interrupts.TerminalReason": "divebook.pipeline.envelope.enums.TerminalReason",
     "divebook.steps.conversations.Thread": "divebook.steps.threads.Thread",
     "divebook.questions.answer.Typed": "divebook.questions.typed.Typed",
-    "divebook.workflow.servers.WorkspaceDefinition": "divebook.workflow.workspaces.WorkspaceDefinition",
+    "divebook.workflow.resources.WorkspaceDefinition": "divebook.workflow.workspaces.WorkspaceDefinition",
 }
-"""Stored names of divebook's classes whose module has moved, by current name.
+"""Names that logs use for divebook's classes whose module has moved, by present name.
 
 Logs from before the move hold the stored name, and comparisons of recorded calls must find the same name
 (test_classes_that_have_moved_keep_their_name_in_logs).
@@ -83,7 +85,8 @@ Logs from before the move hold the stored name, and comparisons of recorded call
 
 
 def allow(*classes: C) -> C:
-    """Allow instances of these classes in logs; return the (last) class, so that it serves as a decorator as well.
+    """Allow logs to contain instances of the given classes. Return the last class, so that `allow` can be used as a
+    decorator.
 
     The log holds the qualified name, so a class that is defined again, for example in a cell, replaces the earlier one.
     A field that was added to the class later gets its default; a removed field is an error. A private attribute of a
@@ -120,18 +123,20 @@ def allow(*classes: C) -> C:
 
 
 def allowed_classes() -> list[type]:
-    """Return the newest definition of each class that is allowed in this process."""
+    """Return the classes that this process allows in logs, each in its newest definition."""
     return [cls for name in _ALLOWED if (cls := find(name)) is not None]
 
 
 def name_of(cls: type) -> str:
-    """Return the name under which a class is recorded: ``module.qualname``, or the stored name of a moved class."""
+    """Return the name by which logs identify a class: ``module.qualname``, or for a class that was moved, its former
+    name.
+    """
     name = f"{cls.__module__}.{cls.__qualname__}"
     return _STORED_NAMES.get(name, name)
 
 
 def kind_of(cls: type) -> str | None:
-    """Return ``dataclass``, ``model``, ``namedtuple`` or ``enum``; None for any other class."""
+    """Return the kind of a class: ``dataclass``, ``model``, ``namedtuple`` or ``enum``; None for any other class."""
     if issubclass(cls, Enum):
         return "enum"
     if issubclass(cls, tuple):
@@ -142,7 +147,8 @@ def kind_of(cls: type) -> str | None:
 
 
 def find(name: str) -> type | None:
-    """Return the newest definition of the allowed class of that name; None if no such class is allowed.
+    """Return the class with a name, if logs may contain its instances, in its newest definition; None if no such class
+    is allowed.
 
     The newest definition is the class that the module has under this name now. It differs from the class passed to
     `allow` if the class was defined again since.
@@ -168,12 +174,13 @@ def _required(name: str) -> type:
 
 
 def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | None:
-    """Return the recorded form of an instance; None if its class is not of a kind that can be recorded.
+    """Return the recorded form of a dataclass, pydantic model, named tuple or enum member; None for an instance of any
+    other kind of class.
 
     Raises
     ------
     UnstorableValueError
-        Its class is not allowed, or a field cannot be stored.
+        The class is not allowed, or a field cannot be stored.
     """
     cls = type(value)
     kind = kind_of(cls)
@@ -189,6 +196,7 @@ def record_instance(value: Any, path: str, normalize: Normalize) -> Recorded | N
 
 def _record_enum(name: str, value: Enum, path: str, normalize: Normalize) -> Recorded:
     label = value.name if value.name in type(value).__members__ else ""  # a combination of flags is not a member
+    # A member is looked up by its name, so its value need not be storable.
     try:
         plain = normalize(value.value, path)
     except UnstorableValueError:
@@ -219,7 +227,7 @@ def _record_model(name: str, value: Any, path: str, normalize: Normalize) -> Rec
 
 
 def _private(value: Any, path: str, normalize: Normalize) -> dict[str, Any]:
-    """Return the private attributes of a model that differ from their defaults.
+    """Return the private attributes of a pydantic model, in recorded form, that differ from their defaults.
 
     An attribute that cannot be stored, such as a lock or a connection, has its default when the instance is opened.
     """
@@ -281,7 +289,9 @@ class Instance(Recorded):
         self.private = dict(private or {})
 
     def data(self) -> Any:
-        """Return class name and fields; for a model also unset fields, private attributes and extra values, if any."""
+        """Return the class name and the fields of the instance as plain data; for a pydantic model also the names of
+        unset fields, private attributes and extra values, if any.
+        """
         data: dict[str, Any] = {"class": self.cls, "fields": self.fields}
         if self.unset:
             data["unset"] = self.unset
@@ -290,7 +300,7 @@ class Instance(Recorded):
         return data if self.extra is None else {**data, "extra": self.extra}
 
     def open(self) -> Any:
-        """Build the instance without running its constructor.
+        """Build the instance from its recorded form, without running its constructor or validators.
 
         Raises
         ------
@@ -320,6 +330,7 @@ class Instance(Recorded):
 
     def _model(self, cls: Any) -> Any:
         fields = cls.__pydantic_fields__
+        # As pickle restores a model: `__setstate__` sets all four attributes without validation.
         values = self._values({name: _model_default(field) for name, field in fields.items()})
         instance = cls.__new__(cls)
         state = {
@@ -337,7 +348,8 @@ class Instance(Recorded):
         return instance
 
     def _values(self, defaults: Mapping[str, Callable[[], Any] | None]) -> dict[str, Any]:
-        """Return the value of each field of the class: the recorded value, or the default of a field added since.
+        """Return a value for each field that the class has now: the recorded value, or the default if the field was
+        added after the recording.
 
         `defaults` has a function that returns the default of each field, or None for a field without one.
         """
@@ -357,11 +369,13 @@ class Instance(Recorded):
         return default()
 
     def plain(self) -> Any:
-        """Return the fields as a mapping; the class need not be allowed."""
+        """Return the recorded fields as a mapping. This works even if the class is not allowed in this process."""
         return {**self.fields, **(self.extra or {})}
 
     def summary(self) -> str:
-        """Return the class and its fields, shortened; a note if the class is not allowed."""
+        """Return the name of the class with the instance's fields, shortened; for a class that is not allowed, a note
+        instead of the fields.
+        """
         short = self.cls.rpartition(".")[2]
         if find(self.cls) is None:
             return f"<{short}: not allowed in this process>"
@@ -369,17 +383,21 @@ class Instance(Recorded):
         return f"{short}({text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'})"
 
     def inside(self) -> Any:
-        """Return the fields by name."""
+        """Return the values of the recorded fields by field name, in recorded form."""
         return self.plain()
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
-        """Return a copy with `change` applied to each field and private attribute."""
+        """Return a copy of the recorded instance in which each field and private attribute is replaced by the result of
+        `change`.
+        """
         fields = {name: change(value) for name, value in self.fields.items()}
         private = {name: change(value) for name, value in self.private.items()}
         return Instance(self.tag, self.cls, fields, self.unset, self.extra, private=private)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError that explains that this is the recorded form and why it is not opened."""
+        """Raise AttributeError for attributes of the original instance. The message says that this is a recorded form,
+        or why its class is not available.
+        """
         if name.startswith("__"):
             raise AttributeError(name)
         try:
@@ -400,7 +418,9 @@ def _model_default(field: Any) -> Callable[[], Any] | None:
 
 
 class Member(Recorded):
-    """Recorded form of an enum member, by its name; a combination of flags has no name and is recorded by its value.
+    """Recorded form of an enum member or a combination of flags.
+
+    A member is recorded by its name. A combination of flags has no name and is recorded by its value.
 
     ``Color.RED`` of the module ``shop``, with the value 1, is recorded as
     ``{"$type": "enum", "value": {"class": "shop.Color", "name": "RED", "value": 1}}``.
@@ -415,11 +435,13 @@ class Member(Recorded):
         self.value = value
 
     def data(self) -> Any:
-        """Return class, name and value."""
+        """Return the class name, the name and the value of the enum member. The name is empty for a combination of
+        flags.
+        """
         return {"class": self.cls, "name": self.name, "value": self.value}
 
     def open(self) -> Any:
-        """Return the member."""
+        """Return the enum member, or the combination of flags, from its recorded form."""
         cls: Any = _required(self.cls)
         if self.name in getattr(cls, "__members__", ()):
             return cls.__members__[self.name]
@@ -431,10 +453,12 @@ class Member(Recorded):
         raise UnopenableValueError(self.cls, f"the enum no longer has the member {self.name!r}; give it back")
 
     def plain(self) -> Any:
-        """Return the member's value."""
+        """Return the recorded value of the member."""
         return self.value
 
     def summary(self) -> str:
-        """Return class and name; a note if the class is not allowed."""
+        """Return the name of the enum class and of the member, such as ``Color.RED``; a note if the class is not
+        allowed.
+        """
         short = self.cls.rpartition(".")[2]
         return f"{short}.{self.name or self.value}" if find(self.cls) else f"<{short}: not allowed in this process>"

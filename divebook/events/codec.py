@@ -1,7 +1,6 @@
-"""Encoder and decoder of events.
+"""Encoding of events and values as JSON, decoding, and checks of payloads before they are recorded.
 
-A payload is one JSON object. `encode_line` and `decode_line` write and read a whole event as one line of JSON, with the
-keys of the seed project::
+A payload is one JSON object. `encode_line` and `decode_line` write and read a whole event as one line of JSON::
 
     {"id": "event_...", "execution_id": "exec_...", "sequence": 3, "timestamp": "2026-01-02T03:04:05.000006Z",
      "event_type": "step_started", "path": "main", "step": "ask", "data": {"step_type": "action", "visit": 1}}
@@ -31,6 +30,326 @@ from divebook.events.upcast import FORM, upcast
 from divebook.events.values import ByHash, normalize, tag, untag
 from divebook.text.format import visible
 
+P = TypeVar("P", bound=Payload)
+
+MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
+MAX_LEVELS = 254
+"""Maximum number of nested lists and mappings that `encode` writes."""
+_JSON_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+_ALWAYS_STORABLE = frozenset({int, float, bool, type(None)})
+"""Classes of normalized values that can always be encoded."""
+TAGGED = f'"{TAG}"'.encode()
+"""Bytes that occur in any JSON with tagged values. JSON without these bytes needs no `untag`."""
+
+
+def encode(data: Any, path: str = "data") -> bytes:
+    """Encode normalized data (plain data and recorded forms) as JSON; `path` names the data in errors.
+
+    Raises
+    ------
+    UnstorableValueError
+        Text that is not valid Unicode, or more than 64 MiB.
+    """
+    return _encode_limited(data, path, _JSON_OPTIONS)
+
+
+def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[bytes]:
+    """Encode several normalized values as JSON, each as `encode` does.
+
+    `tagged` replaces `tag`: it converts values that JSON lacks to data that JSON has.
+    """
+    try:
+        lines = [orjson.dumps(each, tagged, _JSON_OPTIONS) for each in data]
+    except TypeError:
+        return list(map(encode, data))  # raises an error with the place of the value
+    for line in lines:
+        if len(line) > MAX_PAYLOAD_BYTES:
+            check_size(len(line))
+    return lines
+
+
+def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
+    """Encode data of any size as JSON. `plain` converts each part that JSON cannot represent, when the encoder reaches
+    this part.
+
+    `plain` returns a part itself to leave it to `tag`.
+    """
+
+    def convert(part: Any) -> Any:
+        converted = plain(part)
+        return tag(part) if converted is part else converted
+
+    return _dump(data, "data", _JSON_OPTIONS | orjson.OPT_PASSTHROUGH_DATACLASS, convert)
+
+
+def encode_shown(data: Any, *, tagged: bool = False) -> bytes:
+    """Encode normalized data as JSON to be shown to people. Frames, instances and bytes are replaced by short
+    descriptions.
+
+    Parameters
+    ----------
+    tagged
+        Keep dates, bytes and infinities in tagged form, so that a program can tell them from strings.
+    """
+    return orjson.dumps(data, default=_tagged_description if tagged else _description, option=_JSON_OPTIONS)
+
+
+def _tagged_description(value: Any) -> Any:
+    return _description(value) if isinstance(value, BigInt | Recorded) else tag(value)
+
+
+def _description(value: Any) -> Any:
+    # A number of any length is valid JSON, but orjson itself writes only 64 bits.
+    if isinstance(value, BigInt):
+        return orjson.Fragment(int.__repr__(value))
+    if isinstance(value, NonFinite):
+        return float.__repr__(value)
+    if isinstance(value, TaggedDict):
+        return dict(value)
+    if isinstance(value, Container):
+        return {_shown_key(key): item for key, item in value.plain().items()} if value.is_mapping else value.items
+    return f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)
+
+
+def _shown_key(key: Any) -> str:
+    return key if isinstance(key, str) else encode_shown(normalize(key)).decode().strip('"')
+
+
+def _dump(data: Any, path: str, option: int, default: Callable[[Any], Any]) -> bytes:
+    try:
+        return orjson.dumps(data, default=default, option=option)
+    except TypeError as error:
+        raise UnstorableValueError(locate_surrogate(data, path) or path, str(error)) from None
+
+
+def _encode_limited(data: Any, path: str, option: int, tagged: Callable[[Any], Any] = tag) -> bytes:
+    encoded = _dump(data, path, option, tagged)
+    if len(encoded) > MAX_PAYLOAD_BYTES:
+        check_size(len(encoded), path)
+    return encoded
+
+
+def check_size(size: int, path: str = "data") -> None:
+    """Raise UnstorableValueError if `size`, the size of encoded data in bytes, is more than one event can contain."""
+    if size > MAX_PAYLOAD_BYTES:
+        raise UnstorableValueError(
+            path,
+            f"{size:,} bytes are more than the {MAX_PAYLOAD_BYTES:,} one event may hold; "
+            "store it as a document and keep its path",
+        )
+
+
+def storable(value: Any, path: str) -> Any:
+    """Return a value in normalized form (plain data and recorded forms), after a check that an event can contain it.
+
+    Raises
+    ------
+    UnstorableValueError
+        With the path to the part that cannot be stored.
+    """
+    plain = normalize(value, path)
+    if type(plain) not in _ALWAYS_STORABLE:
+        encode(plain, path)
+    return plain
+
+
+def locate_surrogate(value: Any, path: str) -> str | None:
+    """Return the path to the first string in a value that UTF-8 cannot encode; None if all strings can be encoded."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return path
+        return None
+    parts: Iterable[tuple[str, Any]] = ()
+    # A key may be the wrong string as well as its value.
+    if isinstance(value, dict):
+        parts = ((f"{path}.{key}", part) for key, item in value.items() for part in (key, item))
+    elif isinstance(value, list | tuple):
+        parts = ((f"{path}[{index}]", item) for index, item in enumerate(value))
+    for part_path, part in parts:
+        surrogate_path = locate_surrogate(part, part_path)
+        if surrogate_path:
+            return surrogate_path
+    return None
+
+
+def decode(raw: bytes | str) -> Any:
+    """Decode JSON that `encode` wrote, and convert tagged forms (dicts with the key ``$type``) to the values that they
+    represent.
+    """
+    mark: bytes | str = TAGGED if isinstance(raw, bytes) else TAGGED.decode()
+    value = orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
+    return untag(value) if mark in raw else value  # type: ignore[operator]
+
+
+def parse(raw: bytes | str) -> Any:
+    """Parse JSON and return plain data, in which tagged forms remain dicts with the key ``$type``. Raise ValueError for
+    invalid JSON.
+    """
+    return orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
+
+
+def _check_depth(value: Any, raw: bytes | str) -> Any:
+    """Return `value`, which was decoded from the JSON `raw`. Raise ValueError if it is nested deeper than any value
+    that `encode` writes.
+
+    Each level needs an opening bracket, so few brackets in `raw` prove that the value is not too deep.
+    """
+    begins: Sequence[Any] = (b"[", b"{") if isinstance(raw, bytes) else ("[", "{")
+    if sum(map(raw.count, begins)) > MAX_LEVELS:
+        try:
+            # orjson refuses values that are too deep. That takes a tenth of the time of a walk in Python
+            # (test_what_is_nested_deeper_than_anything_written_is_refused).
+            orjson.dumps(value)
+        except TypeError:
+            raise ValueError(f"nested deeper than {MAX_LEVELS} levels, which no log can hold") from None
+    return value
+
+
+def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str:
+    """Return the SHA-256 (hexadecimal) of plain data and recorded forms. The order of the keys in dicts does not
+    matter.
+
+    Raises the errors of `encode`.
+
+    A `ByHash` value enters the hash by its digest; with `whole`, by its full content.
+    """
+    return hashlib.sha256(
+        _encode_limited(data, path, _JSON_OPTIONS | orjson.OPT_SORT_KEYS, tag if whole else _hash_form)
+    ).hexdigest()
+
+
+def short_hash(data: Any, path: str = "data") -> str:
+    """Return the first 16 digits of the SHA-256 of a value, enough to compare the operations of one execution."""
+    return canonical_hash(data, path)[:16]
+
+
+def _hash_form(value: Any) -> Any:
+    """Return a value in the form that is hashed, which is the form that older versions of divebook recorded.
+
+    Older versions recorded a tuple as a list, a mapping of the standard library as a dict, and a datetime in a named
+    zone at its offset. Their hashes must still match, so those forms are hashed. The fields of an instance kept tuples
+    and sets already, so there a tuple is hashed as a tuple.
+    """
+    if type(value) is ByHash:
+        return {TAG: ByHash.tag, "value": digest_of(value)}
+    if isinstance(value, Instance):
+        return orjson.Fragment(orjson.dumps(tag(value), _field_hash_form, _JSON_OPTIONS | orjson.OPT_SORT_KEYS))
+    if isinstance(value, Container) and value.tag == "tuple":
+        return value.items
+    return _field_hash_form(value)
+
+
+def _field_hash_form(value: Any) -> Any:
+    if isinstance(value, Container) and value.is_mapping:
+        keys_and_values = value.plain()
+        if all(type(key) is str for key in keys_and_values):
+            return TaggedDict(keys_and_values) if TAG in keys_and_values else keys_and_values
+    return tag(value.plain() if isinstance(value, StandardValue) and value.tag in ("zoned", "folded_time") else value)
+
+
+def by_hash(value: Any, path: str = "value") -> ByHash:
+    """Return a value as `ByHash`, the recorded form of a value that a store keeps only once, under the value's hash.
+
+    Raises `UnstorableValueError`.
+    """
+    recorded = ByHash(normalize(value, path))
+    content_of(recorded, path)
+    return recorded
+
+
+def content_of(recorded: ByHash, path: str = "value") -> bytes:
+    """Return the JSON of a `ByHash` value, which the store keeps under the hash of this JSON. The value is encoded only
+    once.
+    """
+    if recorded.content is None:
+        recorded.content = encode(recorded.value, path)
+    return recorded.content
+
+
+def digest_of(recorded: ByHash) -> str:
+    """Return the SHA-256 (hexadecimal) of the JSON of a `ByHash` value, under which a store keeps the value."""
+    return hashlib.sha256(content_of(recorded)).hexdigest()
+
+
+def decode_payload(event_type: str, raw: bytes | str) -> Payload:
+    """Decode the payload of an event from JSON. Data in the format of an older version are converted first.
+
+    Raises
+    ------
+    NewerStoreError
+        The type is not known: a newer version wrote it.
+    CorruptStoreError
+        The bytes are not valid data of that type.
+    """
+    try:
+        return payload_from(event_type, decode(raw))
+    except (ValueError, KeyError, TypeError, InvalidEventError) as error:
+        raise CorruptStoreError(f"a {event_type} event cannot be read: {error}") from error
+
+
+def payload_from_store(event_type: str, data: Any) -> Payload:
+    """Build the payload of an event type from plain data that were read from a store. Raise CorruptStoreError if they
+    are not valid, as `decode_payload` does.
+    """
+    try:
+        return payload_from(event_type, data)
+    except (ValueError, KeyError, TypeError, InvalidEventError) as error:
+        raise CorruptStoreError(f"a {event_type} event cannot be read: {error}") from error
+
+
+def payload_from(event_type: str, data: Any) -> Payload:
+    """Build the payload of an event type from plain data. Data in the format of an older version are converted first.
+
+    Raises
+    ------
+    NewerStoreError
+        The event type is unknown.
+    InvalidEventError
+        The data are missing, or a field does not hold a value of its declared type.
+    """
+    try:
+        event_type, data = upcast(event_type, data)
+    except (TypeError, AttributeError) as error:
+        raise InvalidEventError(f"{event_type}: data validation failed: {error}") from error
+    kind = PAYLOADS.get(event_type)
+    if kind is None:
+        raise NewerStoreError(
+            f"event type {event_type!r} is not known to this version of divebook; upgrade divebook to read this log"
+        )
+    if not isinstance(data, dict):
+        raise InvalidEventError(f"{event_type}: data is required")
+    wrong = wrong_field(kind, data)
+    if wrong is not None:
+        raise InvalidEventError(f"{event_type}: {wrong}")
+    return kind.from_data(data)
+
+
+def valid_data(payload: Payload) -> dict[str, Any]:
+    """Return the plain data of a payload after a check of all fields; raise InvalidEventError for a wrong field.
+
+    Such a payload is never recorded. Uses the compiled check of its class.
+    """
+    return DATA_FUNCTIONS[type(payload)](payload)
+
+
+def checked_data(payload: Payload) -> dict[str, Any]:
+    """Return the plain data of a payload after a check of all fields. This slow check follows the declared types, so
+    that its errors describe the wrong field.
+
+    The errors describe the wrong field.
+    """
+    try:
+        data = payload.to_data()
+    except AttributeError as error:  # an entry that is not of the class it should be
+        raise InvalidEventError(f"{payload.event_type}: {error}") from error
+    wrong = wrong_field(type(payload), data) or missing_field(payload)
+    if wrong is not None:
+        raise InvalidEventError(f"{payload.event_type}: {wrong}")
+    return data
+
+
 # --- compiled checks of payloads ---
 #
 # `valid_data` checks each payload before it is recorded. The generic check (`checked_data`) interprets the declared
@@ -39,7 +358,7 @@ from divebook.text.format import visible
 
 
 DataFunction: TypeAlias = Callable[[Any], dict[str, Any]]
-"""Function from a payload to its data, ready to be encoded; raises InvalidEventError for a wrong field."""
+"""Function that returns the plain data of a payload; raises InvalidEventError for a wrong field."""
 
 _CONDITIONS: Mapping[Any, str] = {
     str: "t is not str",
@@ -52,7 +371,9 @@ _CONDITIONS: Mapping[Any, str] = {
 
 
 def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFunction:
-    """Return the data function of a payload class; it calls `fallback` if a field is wrong or not of a plain type.
+    """Return a compiled function that converts payloads of one class to plain data and checks all their fields.
+
+    The compiled function calls `fallback` if a field is wrong or not of a plain type.
 
     For a class with the fields ``name: str`` and ``visit: int | None`` it is::
 
@@ -85,7 +406,9 @@ def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFu
 
 
 def _field_lines(name: str, hint: Any) -> str:
-    """Return the source lines that copy one field into `data`, or return the result of the fallback."""
+    """Return Python source lines for a compiled data function: they check one field of a payload and copy it into
+    `data`, or call the fallback if the field is wrong.
+    """
     read = f" v = payload.{name}"
     copy = f"data[{name!r}] = v"
     if hint is Any:
@@ -98,7 +421,9 @@ def _field_lines(name: str, hint: Any) -> str:
 
 
 def _state_mutated_data(fallback: DataFunction) -> DataFunction:
-    """Return the data function of `StateMutated`, whose field holds objects of the class `Mutation`."""
+    """Return the function that converts `StateMutated` payloads to plain data. It is not compiled, because the field
+    contains `Mutation` objects.
+    """
 
     def plain(payload: StateMutated) -> dict[str, Any]:
         mutations = payload.mutations
@@ -114,308 +439,10 @@ def _state_mutated_data(fallback: DataFunction) -> DataFunction:
     return plain
 
 
-P = TypeVar("P", bound=Payload)
-
-MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
-MAX_LEVELS = 254
-"""Most levels of nested lists and mappings that `encode` writes."""
-_JSON_OPTIONS = orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-_ALWAYS_STORABLE = frozenset({int, float, bool, type(None)})
-"""Types whose normalized values can always be encoded."""
-TAGGED = f'"{TAG}"'.encode()
-"""Bytes that occur in any JSON with tagged values. JSON without them needs no call of `untag`."""
-
-
-def encode(data: Any, path: str = "data") -> bytes:
-    """Encode normalized data as JSON; `path` names it in errors.
-
-    Raises
-    ------
-    UnstorableValueError
-        Text that is not valid Unicode, or more than 64 MiB.
-    """
-    return _encode_limited(data, path, _JSON_OPTIONS)
-
-
-def encode_all(data: Sequence[Any], tagged: Callable[[Any], Any] = tag) -> list[bytes]:
-    """Encode several values as `encode` does.
-
-    `tagged` replaces `tag`: it converts values that JSON lacks to data that JSON has.
-    """
-    try:
-        lines = [orjson.dumps(each, tagged, _JSON_OPTIONS) for each in data]
-    except TypeError:
-        return list(map(encode, data))  # raises an error with the place of the value
-    for line in lines:
-        if len(line) > MAX_PAYLOAD_BYTES:
-            check_size(len(line))
-    return lines
-
-
-def encode_parts(data: Any, plain: Callable[[Any], Any]) -> bytes:
-    """Encode data of any size; `plain` converts a part that is not JSON when the encoder reaches it.
-
-    `plain` returns a part itself to leave it to `tag`.
-    """
-
-    def convert(part: Any) -> Any:
-        converted = plain(part)
-        return tag(part) if converted is part else converted
-
-    return _dump(data, "data", _JSON_OPTIONS | orjson.OPT_PASSTHROUGH_DATACLASS, convert)
-
-
-def encode_shown(data: Any, *, tagged: bool = False) -> bytes:
-    """Encode normalized data as JSON for people: frames, instances and bytes as a short description, not in full.
-
-    Parameters
-    ----------
-    tagged
-        Keep dates, bytes and infinities in tagged form, so that a program can tell them from strings.
-    """
-    return orjson.dumps(data, default=_tagged_description if tagged else _description, option=_JSON_OPTIONS)
-
-
-def _tagged_description(value: Any) -> Any:
-    return _description(value) if isinstance(value, BigInt | Recorded) else tag(value)
-
-
-def _description(value: Any) -> Any:
-    if isinstance(value, BigInt):
-        return orjson.Fragment(int.__repr__(value))
-    if isinstance(value, NonFinite):
-        return float.__repr__(value)
-    if isinstance(value, TaggedDict):
-        return dict(value)
-    if isinstance(value, Container):
-        return {_shown_key(key): item for key, item in value.plain().items()} if value.is_mapping else value.items
-    return f"{len(value):,} bytes" if isinstance(value, bytes) else str(value)
-
-
-def _shown_key(key: Any) -> str:
-    return key if isinstance(key, str) else encode_shown(normalize(key)).decode().strip('"')
-
-
-def _dump(data: Any, path: str, option: int, default: Callable[[Any], Any]) -> bytes:
-    try:
-        return orjson.dumps(data, default=default, option=option)
-    except TypeError as error:
-        raise UnstorableValueError(locate_surrogate(data, path) or path, str(error)) from None
-
-
-def _encode_limited(data: Any, path: str, option: int, tagged: Callable[[Any], Any] = tag) -> bytes:
-    encoded = _dump(data, path, option, tagged)
-    if len(encoded) > MAX_PAYLOAD_BYTES:
-        check_size(len(encoded), path)
-    return encoded
-
-
-def check_size(size: int, path: str = "data") -> None:
-    """Raise UnstorableValueError if `size` bytes are more than one event can hold."""
-    if size > MAX_PAYLOAD_BYTES:
-        raise UnstorableValueError(
-            path,
-            f"{size:,} bytes are more than the {MAX_PAYLOAD_BYTES:,} one event may hold; "
-            "store it as a document and keep its path",
-        )
-
-
-def storable(value: Any, path: str) -> Any:
-    """Return the value as normalized data, after checking that an event can hold it.
-
-    Raises
-    ------
-    UnstorableValueError
-        With the path to the part that cannot be stored.
-    """
-    plain = normalize(value, path)
-    if type(plain) not in _ALWAYS_STORABLE:
-        encode(plain, path)
-    return plain
-
-
-def locate_surrogate(value: Any, path: str) -> str | None:
-    """Return the place of the first string that has no form in UTF-8, or None."""
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return path
-        return None
-    parts: Iterable[tuple[str, Any]] = ()
-    if isinstance(value, dict):
-        parts = ((f"{path}.{key}", part) for key, item in value.items() for part in (key, item))
-    elif isinstance(value, list | tuple):
-        parts = ((f"{path}[{index}]", item) for index, item in enumerate(value))
-    for part_path, part in parts:
-        surrogate_path = locate_surrogate(part, part_path)
-        if surrogate_path:
-            return surrogate_path
-    return None
-
-
-def decode(raw: bytes | str) -> Any:
-    """Decode JSON of `encode`, including tagged values."""
-    mark: bytes | str = TAGGED if isinstance(raw, bytes) else TAGGED.decode()
-    value = orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
-    return untag(value) if mark in raw else value  # type: ignore[operator]
-
-
-def parse(raw: bytes | str) -> Any:
-    """Parse JSON and leave tagged values in tagged form; raises ValueError for invalid JSON."""
-    return orjson.loads(raw) if len(raw) <= 2 * MAX_LEVELS else _check_depth(orjson.loads(raw), raw)
-
-
-def _check_depth(value: Any, raw: bytes | str) -> Any:
-    """Return `value`, which was decoded from `raw`; raise ValueError if it is nested deeper than `encode` writes.
-
-    Each level needs an opening bracket, so few brackets in `raw` prove that the value is not too deep.
-    """
-    begins: Sequence[Any] = (b"[", b"{") if isinstance(raw, bytes) else ("[", "{")
-    if sum(map(raw.count, begins)) > MAX_LEVELS:
-        try:
-            # orjson refuses values that are too deep. That takes a tenth of the time of a walk in Python
-            # (test_what_is_nested_deeper_than_anything_written_is_refused).
-            orjson.dumps(value)
-        except TypeError:
-            raise ValueError(f"nested deeper than {MAX_LEVELS} levels, which no log can hold") from None
-    return value
-
-
-def canonical_hash(data: Any, path: str = "data", *, whole: bool = False) -> str:
-    """SHA-256 (hexadecimal) of normalized data, the same for every order of keys; raises the errors of `encode`.
-
-    A `ByHash` value enters the hash by its digest; with `whole`, by its full content.
-    """
-    return hashlib.sha256(
-        _encode_limited(data, path, _JSON_OPTIONS | orjson.OPT_SORT_KEYS, tag if whole else _hash_form)
-    ).hexdigest()
-
-
-def short_hash(data: Any, path: str = "data") -> str:
-    """Return the first 16 digits of a hash, enough to compare operations of one execution and their settings."""
-    return canonical_hash(data, path)[:16]
-
-
-def _hash_form(value: Any) -> Any:
-    """Return the form of a value that its hash covers.
-
-    Older versions recorded a tuple as a list, a mapping of the standard library as a dict, and a datetime in a named
-    zone at its offset. Their hashes must still match, so those forms are hashed. The fields of an instance kept tuples
-    and sets already, so there a tuple is hashed as a tuple.
-    """
-    if type(value) is ByHash:
-        return {TAG: ByHash.tag, "value": digest_of(value)}
-    if isinstance(value, Instance):
-        return orjson.Fragment(orjson.dumps(tag(value), _field_hash_form, _JSON_OPTIONS | orjson.OPT_SORT_KEYS))
-    if isinstance(value, Container) and value.tag == "tuple":
-        return value.items
-    return _field_hash_form(value)
-
-
-def _field_hash_form(value: Any) -> Any:
-    if isinstance(value, Container) and value.is_mapping:
-        keys_and_values = value.plain()
-        if all(type(key) is str for key in keys_and_values):
-            return TaggedDict(keys_and_values) if TAG in keys_and_values else keys_and_values
-    return tag(value.plain() if isinstance(value, StandardValue) and value.tag in ("zoned", "folded_time") else value)
-
-
-def by_hash(value: Any, path: str = "value") -> ByHash:
-    """Return the recorded form of a value that a store keeps once, under its hash; raises `UnstorableValueError`."""
-    recorded = ByHash(normalize(value, path))
-    content_of(recorded, path)
-    return recorded
-
-
-def content_of(recorded: ByHash, path: str = "value") -> bytes:
-    """Return the value as JSON. It is encoded at the first call."""
-    if recorded.content is None:
-        recorded.content = encode(recorded.value, path)
-    return recorded.content
-
-
-def digest_of(recorded: ByHash) -> str:
-    """Return the SHA-256 under which a store keeps the value, hexadecimal."""
-    return hashlib.sha256(content_of(recorded)).hexdigest()
-
-
-def decode_payload(event_type: str, raw: bytes | str) -> Payload:
-    """Decode a payload by its event type, older forms included.
-
-    Raises
-    ------
-    NewerStoreError
-        The type is not known: a newer version wrote it.
-    CorruptStoreError
-        The bytes are not valid data of that type.
-    """
-    try:
-        return payload_from(event_type, decode(raw))
-    except (ValueError, KeyError, TypeError, InvalidEventError) as error:
-        raise CorruptStoreError(f"a {event_type} event cannot be read: {error}") from error
-
-
-def payload_from_store(event_type: str, data: Any) -> Payload:
-    """Build a payload from data of a store, as `payload_from` does; raises the errors of `decode_payload`."""
-    try:
-        return payload_from(event_type, data)
-    except (ValueError, KeyError, TypeError, InvalidEventError) as error:
-        raise CorruptStoreError(f"a {event_type} event cannot be read: {error}") from error
-
-
-def payload_from(event_type: str, data: Any) -> Payload:
-    """Build a payload from plain data, after upcasting old forms.
-
-    Raises
-    ------
-    NewerStoreError
-        The event type is unknown.
-    InvalidEventError
-        The data are missing, or a field does not hold a value of its declared type.
-    """
-    try:
-        event_type, data = upcast(event_type, data)
-    except (TypeError, AttributeError) as error:
-        raise InvalidEventError(f"{event_type}: data validation failed: {error}") from error
-    kind = PAYLOADS.get(event_type)
-    if kind is None:
-        raise NewerStoreError(
-            f"event type {event_type!r} is not known to this version of divebook; upgrade divebook to read this log"
-        )
-    if not isinstance(data, dict):
-        raise InvalidEventError(f"{event_type}: data is required")
-    wrong = wrong_field(kind, data)
-    if wrong is not None:
-        raise InvalidEventError(f"{event_type}: {wrong}")
-    return kind.from_data(data)
-
-
-def valid_data(payload: Payload) -> dict[str, Any]:
-    """Return the data of a payload; raise InvalidEventError if they could not be read again.
-
-    Such a payload is never recorded. Uses the compiled check of its class.
-    """
-    return DATA_FUNCTIONS[type(payload)](payload)
-
-
-def checked_data(payload: Payload) -> dict[str, Any]:
-    """Return the data of any payload, as `valid_data` does, with the generic check.
-
-    Its errors describe the wrong field.
-    """
-    try:
-        data = payload.to_data()
-    except AttributeError as error:  # an entry that is not of the class it should be
-        raise InvalidEventError(f"{payload.event_type}: {error}") from error
-    wrong = wrong_field(type(payload), data) or missing_field(payload)
-    if wrong is not None:
-        raise InvalidEventError(f"{payload.event_type}: {wrong}")
-    return data
-
-
 class _DataFunctions(dict[type, DataFunction]):
-    """Data functions by payload class. A function is compiled when the first payload of its class is checked."""
+    """Functions that convert payloads to plain data, by payload class. Each is compiled when the first payload of its
+    class is checked.
+    """
 
     def __missing__(self, kind: type) -> DataFunction:
         if not issubclass(kind, Payload):
@@ -428,7 +455,7 @@ DATA_FUNCTIONS = _DataFunctions()
 
 
 def checked(payload: P) -> P:
-    """Return a payload with values from user code, after checking that it can be encoded.
+    """Return a payload that contains values from user code, after a check that it can be encoded.
 
     The check runs where user code passes the values, so that only the step fails. A payload that the journal refuses
     later ends the whole run.
@@ -436,14 +463,17 @@ def checked(payload: P) -> P:
     Raises
     ------
     InvalidEventError, UnstorableValueError
-        It cannot be encoded.
+        The payload cannot be encoded.
     """
     encode(valid_data(payload), payload.event_type)
     return payload
 
 
+# --- whole events ---
+
+
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """Return the event as plain data with the seed's keys; empty path and step are left out."""
+    """Return an event as plain data with the keys of exported logs, without path or step if these are empty."""
     record: dict[str, Any] = {
         "id": event.id,
         "execution_id": event.execution_id,
@@ -463,7 +493,9 @@ _REQUIRED_KEYS = {"id": "event id", "execution_id": "execution id", "timestamp":
 
 
 def event_from_dict(record: dict[str, Any]) -> Event:
-    """Build an event from `event_to_dict`'s form, or from the seed's older keys ``path_id`` and ``step_name``."""
+    """Build an event from plain data as `event_to_dict` returns them. The legacy keys ``path_id`` and ``step_name`` are
+    accepted as well.
+    """
     for key, name in _REQUIRED_KEYS.items():
         if not record.get(key) and record.get(key) != {}:
             raise InvalidEventError(f"{name} is required")
@@ -485,9 +517,11 @@ def event_from_dict(record: dict[str, Any]) -> Event:
 
 
 def _path_and_step(record: dict[str, Any]) -> tuple[Any, Any]:
-    """Return path and step.
+    """Return the path and the step in the plain data of an event. Both are empty for an event about the whole
+    execution.
 
-    Where it had no path or step, the legacy Dive dialect wrote the execution id as path and the operation id as step.
+    The legacy Dive dialect wrote the execution id in place of a missing path, and the operation id in place of a
+    missing step.
     """
     path = record.get("path") or record.get("path_id") or ""
     step = record.get("step") or record.get("step_name") or ""
@@ -498,12 +532,12 @@ def _path_and_step(record: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def encode_line(event: Event) -> bytes:
-    """Encode an event as one line of JSON, without the line break."""
+    """Encode an event as one line of JSON, without a line break."""
     return encode(event_to_dict(event))
 
 
 def decode_line(line: bytes | str) -> Event:
-    """Decode an event from one line of JSON; raises InvalidEventError."""
+    """Decode an event from one line of JSON; raise InvalidEventError if the line is not a valid event."""
     try:
         record = parse(line)
     except ValueError as error:
@@ -512,7 +546,7 @@ def decode_line(line: bytes | str) -> Event:
 
 
 def decode_record(record: Any) -> Event:
-    """Build an event from a parsed line of JSON; raises InvalidEventError."""
+    """Build an event from a parsed line of JSON; raise InvalidEventError if the data are not a valid event."""
     if not isinstance(record, dict):
         raise InvalidEventError("an event is a JSON object")
     try:
@@ -525,7 +559,8 @@ def decode_record(record: Any) -> Event:
 
 
 def readable(value: Any, *, indent: int | None = None) -> str:
-    """Return a value as text for people: a string as it is, a frame as a short description, anything else as JSON.
+    """Return a recorded value as text for people: a string unchanged, a frame as a short description, any other value
+    as JSON.
 
     >>> readable({"big": 10**30, "small": [1]})
     '{"big": 1000000000000000000000000000000, "small": [1]}'
@@ -539,7 +574,7 @@ def readable(value: Any, *, indent: int | None = None) -> str:
 
 
 def json_form(value: Any) -> Any:
-    """Return a value as JSON for other programs. Every place where divebook exports results uses this rule.
+    """Return a value as plain JSON data for other programs. All exports of results use this conversion.
 
     Dates, times, decimals, fractions, paths, UUIDs and addresses become strings, a timedelta an ISO 8601 duration
     (``PT90S``); bytes become base64; NaN and infinities null; a tuple or set becomes a list; a key of a mapping becomes
@@ -566,7 +601,7 @@ def _json_form(value: Any) -> Any:
             return base64.b64encode(value).decode()
         case timedelta():
             return _duration(value)
-        case date() | time():
+        case date() | time():  # also a datetime, which is a subclass of date
             return value.isoformat()
         case Decimal():
             return str(value)

@@ -10,25 +10,25 @@ from typing import Any
 from divebook.errors import InvalidEventError
 from divebook.events import catalog
 from divebook.events.catalog import Payload
-from divebook.events.payload import quickly_made, wrong_field
+from divebook.events.payload import fast_init, wrong_field
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
-"""Latest moment that a datetime can hold, in microseconds since 1970."""
+"""Latest time that a datetime can represent, in microseconds since 1970."""
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """Turn microseconds since 1970 (UTC) into an aware datetime."""
+    """Return the aware datetime (UTC) for a number of microseconds since 1970."""
     return EPOCH + timedelta(microseconds=microseconds)
 
 
 def to_microseconds(moment: datetime) -> int:
-    """Turn an aware datetime into microseconds since 1970 (UTC)."""
+    """Return the number of microseconds since 1970 for an aware datetime."""
     return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 class Timed:
-    """Base of classes with a start and an end: their times as aware datetimes, UTC."""
+    """Base class of objects with a start and an end in microseconds; it adds both times as aware datetimes in UTC."""
 
     __slots__ = ()
     started_us: int | None
@@ -36,19 +36,19 @@ class Timed:
 
     @property
     def started_at(self) -> datetime | None:
-        """Time of the start."""
+        """Time of the start as an aware datetime in UTC, or None."""
         return None if self.started_us is None else to_datetime(self.started_us)
 
     @property
     def ended_at(self) -> datetime | None:
-        """Time of the end."""
+        """Time of the end as an aware datetime in UTC, or None."""
         return None if self.ended_us is None else to_datetime(self.ended_us)
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A fact in the log of one execution.
+    """Recorded fact in the log of one execution: payload, time, sequence number, and path and step if any.
 
     Attributes
     ----------
@@ -76,17 +76,18 @@ class Event:
 
     @property
     def event_type(self) -> str:
-        """Name of the payload's type, for example ``step_started``."""
+        """Name of the event's type, for example ``step_started``."""
         return self.data.event_type
 
     @property
     def timestamp(self) -> datetime:
-        """Time of the recording, aware, UTC."""
+        """Time at which the event was recorded, as an aware datetime in UTC."""
         return to_datetime(self.recorded_at)
 
 
 def validate(event: Event) -> None:
-    """Raise InvalidEventError unless the fields of the event are complete and of the right types.
+    """Check all fields of an event except those of its payload. Raise InvalidEventError unless they are complete and
+    valid.
 
     The fields of its payload are not checked, see `divebook.events.codec.valid_data`.
     """
@@ -95,7 +96,9 @@ def validate(event: Event) -> None:
 
 
 def check_place(entry: Any) -> None:  # an event, or a record
-    """Raise InvalidEventError unless id, execution, path, step, sequence and time are valid."""
+    """Raise InvalidEventError unless the id, execution, path, step, sequence number and time of an event or record are
+    valid.
+    """
     is_text = type(entry.id) is type(entry.execution_id) is type(entry.path) is type(entry.step) is str
     if not is_text or type(entry.sequence) is not int or type(entry.recorded_at) is not int:
         wrong = wrong_field(Event, {name: getattr(entry, name) for name in Event.__slots__ if name != "data"})
@@ -114,7 +117,7 @@ def check_place(entry: Any) -> None:  # an event, or a record
 
 
 def check_payload(data: object) -> None:
-    """Raise InvalidEventError if `data` is not a payload."""
+    """Raise InvalidEventError if an object is not an instance of `Payload`."""
     if not isinstance(data, Payload):
         raise InvalidEventError(f"data is required and must be a payload, got {type(data).__name__}")
 
@@ -126,14 +129,14 @@ def check_payload(data: object) -> None:
 
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-"""Crockford's alphabet; each letter stands for five bits."""
+"""Crockford's base32 alphabet; each letter represents five bits."""
 PAIRS = tuple(high + low for high in ALPHABET for low in ALPHABET)
-"""All pairs of letters in order: `PAIRS[n]` is the text of the ten-bit number n."""
+"""All pairs of letters in order: `PAIRS[n]` represents the ten-bit number n."""
 _NUMBERS = {pair: number for number, pair in enumerate(PAIRS)}
 
 
 def type_id(prefix: str, milliseconds: int, chance: int) -> str:
-    """Return an identifier that sorts by time.
+    """Return an identifier such as ``event_01k0...`` that sorts by time.
 
     Parameters
     ----------
@@ -150,7 +153,7 @@ def type_id(prefix: str, milliseconds: int, chance: int) -> str:
 
 
 def successor(identifier: str, places: int) -> str:
-    """Return the identifier that is `places` after `identifier`. Only the last two letters change.
+    """Return the identifier that comes `places` after `identifier` in order; only the last two letters change.
 
     Raises
     ------
@@ -169,7 +172,7 @@ def successor(identifier: str, places: int) -> str:
 
 
 def place_of(identifier: str) -> tuple[str | tuple[str], int]:
-    """Return the prefix that an identifier shares with its successors, and its place among them, from 0.
+    """Split an identifier into the prefix that it shares with its successors, and its position among these, from 0.
 
     An identifier without successors is returned in a tuple, at place 0, so that it cannot equal such a prefix.
 
@@ -184,7 +187,9 @@ def place_of(identifier: str) -> tuple[str | tuple[str], int]:
 
 @functools.lru_cache(maxsize=4)
 def _time_letters(milliseconds: int) -> str:
-    """Return the first ten letters, which are the same in all identifiers of one millisecond."""
+    """Return the first ten letters of an identifier, which encode the time. All identifiers of one millisecond share
+    them.
+    """
     return "".join([PAIRS[milliseconds >> shift & 0x3FF] for shift in (40, 30, 20, 10, 0)])
 
 
@@ -206,13 +211,13 @@ ON_NO_STEP: frozenset[type[catalog.Payload]] = frozenset(
         catalog.PathCancelled,
     }
 )
-"""Payloads about a whole path. In a record with several facts their events have no step."""
+"""Payload classes of events about a whole path, which have no step in a record with several facts."""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One or several events that were recorded together.
+    """One or several consecutive events that are written together as one unit.
 
     Attributes
     ----------
@@ -240,26 +245,28 @@ class Record:
 
     @classmethod
     def of(cls, event: Event) -> Record:
-        """Return the record of one event."""
+        """Return a record that contains only one given event."""
         return cls(
             event.id, event.execution_id, event.sequence, event.recorded_at, (event.data,), event.path, event.step
         )
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of its last event."""
+        """Sequence number of the record's last event."""
         return self.sequence + len(self.facts) - 1
 
     def events(self) -> list[Event]:
-        """Return the events of this record."""
+        """Return all events of the record."""
         return [self._event(place, data) for place, data in enumerate(self.facts)]
 
     def step_of(self, data: Payload) -> str:
-        """Return the step of one of its facts; empty for a fact about the whole path."""
+        """Return the step of the event with the payload `data` in this record; empty if the event is about a whole
+        path.
+        """
         return "" if len(self.facts) > 1 and type(data) in ON_NO_STEP else self.step
 
     def events_above(self, after: int, last: int) -> list[Event]:
-        """Return the events with sequence numbers above `after`, up to `last`."""
+        """Return the events of the record with sequence numbers above `after`, up to `last`."""
         places = range(max(0, after + 1 - self.sequence), min(len(self.facts), last + 1 - self.sequence))
         return [self._event(place, self.facts[place]) for place in places]
 

@@ -1,4 +1,4 @@
-"""Fast constructors for frozen dataclasses, and type checks of their fields.
+"""Fast constructors for frozen dataclasses, and type checks of the fields of events.
 
 Each recorded call creates several frozen objects. A frozen dataclass sets a field with ``object.__setattr__``, which
 takes several times as long as an assignment. The compiled ``__init__`` of this module therefore gives a new object a
@@ -30,8 +30,8 @@ T = TypeVar("T")
 _set_class = object.__dict__["__class__"].__set__
 
 
-def quickly_made(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
-    """Give a frozen dataclass with slots an ``__init__`` that takes a third of the time.
+def fast_init(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
+    """Replace the ``__init__`` of a frozen dataclass with slots by a compiled one, which takes a third of the time.
 
     The class must not have subclasses.
 
@@ -44,7 +44,7 @@ def quickly_made(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
     Examples
     --------
     >>> from dataclasses import dataclass
-    >>> @quickly_made
+    >>> @fast_init
     ... @dataclass(frozen=True, slots=True)
     ... class Point:
     ...     x: int
@@ -60,14 +60,17 @@ def quickly_made(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
 
 
 def _post_init_lines(needed: Sequence[str] | None) -> list[str]:
-    """Return the source lines that call ``__post_init__``."""
+    """Return the source lines with which a compiled ``__init__`` calls ``__post_init__``, if necessary only under a
+    condition.
+    """
     if needed is None:
         return ["self.__post_init__()"]
     return [f"if not ({' and '.join(needed)}): self.__post_init__()"] if needed else []
 
 
 def compile_init(cls: type[Any], ending: Sequence[str] = ()) -> Callable[..., None]:
-    """Return an ``__init__`` that sets all fields, by position or name, and freezes the object.
+    """Return a compiled ``__init__`` for a frozen dataclass, which sets all fields, by position or name, and then
+    freezes the object.
 
     A dataclass whose hand-written ``__init__`` checks its arguments first calls the result afterwards. `ending` has
     source lines that run after the object is frozen.
@@ -81,7 +84,9 @@ def compile_init(cls: type[Any], ending: Sequence[str] = ()) -> Callable[..., No
 
 
 def _source(entries: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequence[str]) -> str:
-    """Return the source of ``__init__``, and add the values that it refers to to `names`."""
+    """Return the source text of a compiled ``__init__``. Add the objects to which the source refers to `names`, its
+    global variables.
+    """
     parameters = ["self"]
     lines = ["set_class(self, open_class)"]
     for entry in entries:
@@ -111,32 +116,32 @@ def _source(entries: tuple[Field[Any], ...], names: dict[str, Any], ending: Sequ
 
 
 Fault: TypeAlias = Callable[[Any, str], str | None]
-"""Function from a value and its place to a description of the fault; None if the value is valid."""
+"""Function that describes what is wrong with a value at a place; returns None if the value is valid."""
 
 WHOLE = 2**63
-"""Integers in fields are below this, and not below its negative, so that stores and frames can hold them."""
+"""Exclusive upper limit of integers in fields (2**63), so that stores and frames can contain them."""
 HOLDS = "holds"
-"""Key in the metadata of a field: the type of its plain data, if that is not the declared type."""
+"""Key in a field's metadata for the type of the field's plain data, if it differs from the declared type."""
 
 
 class _Check(NamedTuple):
-    """Check of one field."""
+    """Type check of one field of a payload: the classes that are always valid, and a function for all other values."""
 
     exact: frozenset[type]
-    """Exact types whose values need no further check."""
+    """Classes whose instances are valid without a further check."""
     fault: Fault
 
 
 _Checks: TypeAlias = tuple[dict[str, frozenset[type]], dict[str, Fault]]
 _CHECKS: dict[type, _Checks] = {}
-"""By class: exact types and fault functions by field. Fields of type `Any` have none."""
+"""Cached checks of each payload class: exact classes and fault functions by field. Fields of type `Any` have none."""
 
 _REQUIRED_VALUES: dict[type, Callable[[Any], tuple[Any, ...]]] = {}
-"""By class: function that returns the values of the fields that must not be None."""
+"""Cached function of each payload class that returns the values of the fields that must not be None."""
 
 
 def wrong_field(kind: type, data: Mapping[str, Any]) -> str | None:
-    """Return a description of the first field that is not of its declared type; None if all fields are valid.
+    """Return a description of the first field whose value has a wrong type; None if all fields are valid.
 
     Keys that are not fields are ignored.
 
@@ -158,7 +163,8 @@ def wrong_field(kind: type, data: Mapping[str, Any]) -> str | None:
 
 
 def missing_field(payload: Any) -> str | None:
-    """Return a description of the first field that is None but must not be; None if all fields are valid.
+    """Return a description of the first field that is None although its type does not allow None. Return None if no
+    field is missing.
 
     None is not written, so a reader would get the default of the field instead.
     """
@@ -174,7 +180,7 @@ def missing_field(payload: Any) -> str | None:
 
 
 def _required_fields(kind: type) -> list[tuple[str, Any]]:
-    """Return the names and types of the fields that must not be None."""
+    """Return the names and types of the fields of a payload class that must not be None."""
     return [
         (name, hint)
         for name, hint in declared(kind).items()
@@ -196,12 +202,13 @@ def _build_checks(kind: type) -> _Checks:
 
 
 def declared(kind: Any) -> dict[str, Any]:
-    """Return the types of the plain data of the fields of a class, by name."""
+    """Return the type that each field of a dataclass has when it is converted to plain data, by field name."""
     hints = get_type_hints(kind)
     return {entry.name: entry.metadata.get(HOLDS, hints[entry.name]) for entry in fields(kind)}
 
 
 def _check_of(hint: Any) -> _Check:
+    # Contents of type Any need no check, so that a mapping or sequence of them is checked by its class alone.
     origin = get_origin(hint)
     arguments = get_args(hint)
     if origin in (Union, types.UnionType):
@@ -305,6 +312,7 @@ def _hint_in_words(hint: Any) -> str:
 def _type_in_words(value: Any) -> str:
     if isinstance(value, str):
         return "text"
+    # bool is a subclass of int.
     if isinstance(value, int) and not isinstance(value, bool):
         return "a whole number" if -WHOLE <= value < WHOLE else "a larger number"
     if isinstance(value, float):

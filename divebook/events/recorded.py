@@ -1,8 +1,10 @@
-"""Recorded forms: immutable representations in the log of Python values that are not plain data.
+"""Recorded forms: immutable descriptions, stored in a log, of Python values that JSON cannot represent.
 
-Events and the state hold a `Recorded` value in the form of the log. It needs neither the class nor the library of the
-original value. `opened` builds the original value (a DataFrame, a dataclass), a new one at each call, when user code
-gets it. For example::
+This file has the base class (`Recorded`), and the forms of containers and of values of the standard library.
+
+Events and the state of an execution contain recorded forms. A recorded form describes a value as plain data, so that it
+needs neither the class nor the library of the value. When user code gets the value (a DataFrame, a dataclass), `opened`
+builds a new one. For example, a tuple with a path has three forms::
 
     (1, Path("a"))                                                             the value of user code
     Container("tuple", [1, StandardValue("path", ["PosixPath", "a"])])         in events and in the state
@@ -31,12 +33,12 @@ from divebook.errors import UnopenableValueError, UnstorableValueError
 
 
 MANY = 4096
-"""Length of a list from which on pausing the garbage collection saves time."""
+"""Minimum length of a list for which pausing the garbage collection saves time."""
 
 
 @contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Pause the cyclic garbage collection inside the block. Plain data consist of many small values without cycles.
+    """Pause Python's cyclic garbage collection inside the block, for code that builds many small values.
 
     Otherwise Python would scan all objects of the kernel several times meanwhile, which takes longer than building the
     values (`benchmarks/values.py`). If two threads use this at a time, the first one that leaves its block ends the
@@ -55,60 +57,68 @@ TAG = "$type"
 ATOMS = frozenset({str, int, float, bool, type(None)})
 
 Normalize: TypeAlias = Callable[[Any, str], Any]
-"""Function from a value and its path to the recorded form; raises `UnstorableValueError`."""
+"""Function from a value and its path to plain data or a recorded form; raises `UnstorableValueError`."""
 
 
 class BigInt(int):
-    """An integer beyond 64 bits, written as text because JSON readers would round it."""
+    """Integer beyond 64 bits, which the log stores as a string because JSON readers would round a number."""
 
 
 class NonFinite(float):
-    """A float that JSON lacks: nan, inf or -inf."""
+    """Float that JSON cannot represent: NaN, infinity or minus infinity."""
 
 
 class TaggedDict(dict[str, Any]):
-    """A dict that has the key ``$type`` itself; written as pairs, so that it is not taken for a tagged value."""
+    """Dict of user data that has the key ``$type``. The log stores it as pairs of key and value, so that it is not
+    mistaken for a recorded form, which has the same key.
+    """
 
 
 class Recorded(ABC):
-    """Recorded form of a value that is not plain data; `open` builds the value."""
+    """Base class of recorded forms. A recorded form describes a Python value as plain data, and its `open` builds the
+    value again.
+    """
 
     __slots__ = ()
     tag: ClassVar[str]
-    """Entry ``$type`` of the tagged form in the log."""
+    """Name of the kind of value, which the log stores under the key ``$type``."""
 
     @abstractmethod
     def data(self) -> Any:
-        """Return the entry ``value`` of the tagged form in the log."""
+        """Return the plain data that describe the recorded value. The log stores them under the key ``value``."""
 
     @abstractmethod
     def open(self) -> Any:
-        """Build the value.
+        """Build a new Python value, equal to the original, from the recorded form.
 
         Raises
         ------
         UnopenableValueError
-            Its class is not allowed in this process or has changed, or its library is missing.
+            The class of the value is not allowed in this process or has changed, or its library is missing.
         """
 
     @abstractmethod
     def summary(self) -> str:
-        """Return a short description of the value for people."""
+        """Return a short description of the recorded value for people."""
 
     @abstractmethod
     def plain(self) -> Any:
-        """Return the plain data that scripts get; raises ValueError with advice if there are none."""
+        """Return the value as plain data for scripts and JSON. Raise ValueError with advice if it has no such form."""
 
     def least_bytes(self) -> int:
-        """Return a lower bound of its size in the log in bytes, without encoding it."""
+        """Return a lower bound of the encoded size in bytes, computed without encoding the value."""
         return 0
 
     def inside(self) -> Any:
-        """Return the recorded values that it contains, as a list or mapping; None if it contains none."""
+        """Return the values that the recorded value contains as a list or mapping, in recorded form; None if it
+        contains none.
+        """
         return None
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:  # noqa: ARG002 - for those that have parts
-        """Return a copy with `change` applied to each part; itself if it is not recorded part by part."""
+        """Return a copy of the recorded form in which each contained value is replaced by the result of `change`; the
+        same object if it contains none.
+        """
         return self
 
     def __repr__(self) -> str:
@@ -135,41 +145,41 @@ class Container(Recorded):
 
     @property
     def is_mapping(self) -> bool:
-        """True if its items are pairs."""
+        """True if the container is a mapping. Its items are then pairs of key and value."""
         return self.tag not in SEQUENCES
 
     def data(self) -> Any:
-        """Return the items; a mapping's are pairs."""
+        """Return the items of the recorded container; for a mapping, pairs of key and value."""
         return self.items
 
     def open(self) -> Any:
-        """Return the tuple, set or mapping."""
+        """Build the tuple, set or mapping; recorded forms among its items are opened as well."""
         try:
             return CONTAINERS[self.tag](opened(self.items))
         except TypeError as error:  # an unhashable part, in a log that was edited by hand
             raise UnopenableValueError(self.tag, f"it cannot be made again: {error}") from error
 
     def plain(self) -> Any:
-        """Return a list, or a mapping with hashable keys."""
+        """Return the items of the container as a list, or for a mapping as a dict, whose keys are hashable."""
         if not self.is_mapping:
             return self.items
         pairs = (pair.items for pair in self.items)
         return {_plain_key(key): item for key, item in pairs}
 
     def summary(self) -> str:
-        """Return how many items it has."""
+        """Return the kind of the container and its number of items: ``tuple of 3``."""
         return f"{self.tag} of {len(self.items):,}"
 
     def inside(self) -> Any:
-        """Return the items; a mapping's are pairs."""
+        """Return the items of the recorded container; for a mapping, pairs of key and value."""
         return self.items
 
     def least_bytes(self) -> int:
-        """Return the lower bound of its size: each item takes a character and a comma."""
+        """Return a lower bound of the encoded size in bytes: each item takes at least a character and a comma."""
         return 2 * len(self.items)
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
-        """Return a copy with `change` applied to the list of items."""
+        """Return a copy of the recorded container whose list of items is replaced by ``change(items)``."""
         return Container(self.tag, change(self.items))
 
 
@@ -190,7 +200,7 @@ FACTORIES: dict[str, Callable[[], Any] | None] = {
     "None": None,
     **{factory.__name__: factory for factory in (int, float, complex, str, bytes, bool, list, tuple, dict, set)},
 }
-"""Default factories of a `defaultdict` that have a name in the log."""
+"""Default factories of a `defaultdict` that a log can name, by name."""
 CONTAINERS: dict[str, Callable[[Iterable[Any]], Any]] = {
     **SEQUENCES,
     "map": dict,
@@ -198,11 +208,12 @@ CONTAINERS: dict[str, Callable[[Iterable[Any]], Any]] = {
     "Counter": lambda pairs: Counter(dict(pairs)),
     **{f"defaultdict({name})": partial(defaultdict, factory) for name, factory in FACTORIES.items()},
 }
-"""Constructors by tag; each takes the opened items."""
+"""Function that builds a container from its opened items, by tag."""
 
 
 def opened(value: Any, *, lenient: bool = False) -> Any:
-    """Return a copy of recorded data for user code: new lists and dicts that contain the opened values.
+    """Return a copy of data from a log for user code, in which recorded forms are replaced by newly built Python
+    values.
 
     Parameters
     ----------
@@ -218,6 +229,7 @@ def opened(value: Any, *, lenient: bool = False) -> Any:
 
 
 def _opened(value: Any, lenient: bool) -> Any:  # noqa: FBT001 - it calls itself for every part of a value
+    # Exact types first: most values of a log are atoms, dicts and lists, and `isinstance` is slower.
     kind = type(value)
     if kind in ATOMS:
         return value
@@ -245,7 +257,9 @@ def _opened_or_recorded(value: Recorded) -> Any:
 
 
 def _builtin(value: Any) -> Any:
-    """Return a number of the log as a plain int or float."""
+    """Return a number from the log as a plain int or float, if it is an instance of the marker classes `BigInt` or
+    `NonFinite`; other values unchanged.
+    """
     if isinstance(value, BigInt):
         return int(value)
     return float(value) if isinstance(value, NonFinite) else value
@@ -258,12 +272,12 @@ def _builtin(value: Any) -> Any:
 
 
 LONGEST_RANGE = 100_000
-"""Length of the longest range that scripts and JSON get as a list."""
+"""Maximum length of a range that scripts and JSON get as a list."""
 _PATHS = frozenset({"PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath"})
 
 
 class StandardValue(Recorded):
-    """Recorded form of a value of the standard library.
+    """Recorded form of a standard-library value such as a path, UUID, fraction, IP address, range or time zone.
 
     Parameters
     ----------
@@ -280,11 +294,11 @@ class StandardValue(Recorded):
         self.content = content
 
     def data(self) -> Any:
-        """Return the strings and integers that describe the value."""
+        """Return the strings and integers from which the standard-library value is built again."""
         return self.content
 
     def open(self) -> Any:
-        """Build the value."""
+        """Build the standard-library value from its recorded form."""
         try:
             return KINDS[self.tag].make(*self.content)
         # NotImplementedError: a path of another operating system. KeyError: a time zone that this machine lacks.
@@ -292,16 +306,20 @@ class StandardValue(Recorded):
             raise UnopenableValueError(self.tag, f"{self.content} cannot be opened on this machine: {error}") from error
 
     def plain(self) -> Any:
-        """Return the string, list or datetime that scripts and JSON get."""
+        """Return the value in the form in which scripts and JSON get it: a string, list or datetime."""
         return KINDS[self.tag].plain(*self.content)
 
     def summary(self) -> str:
-        """Return the value as text."""
+        """Return the value as text, such as the path or the UUID."""
         return KINDS[self.tag].text(*self.content)
 
 
 class _Kind(NamedTuple):
-    """Functions from the recorded content of a kind of value to the value, its plain form and its text."""
+    """Functions for one kind of standard-library value (path, UUID, ...). Each is called with the recorded content of a
+    value.
+
+    `make` builds the value, `plain` returns its form for scripts, and `text` returns its text.
+    """
 
     make: Callable[..., Any]
     plain: Callable[..., Any]
@@ -309,7 +327,9 @@ class _Kind(NamedTuple):
 
 
 def _of(module: str, name: str, allowed_names: frozenset[str], text: str) -> Any:
-    """Return an instance of a class of the standard library, built from its text; ValueError for other names."""
+    """Build an instance of the class `name` of a standard-library module from a string. Raise ValueError for a class
+    not in `allowed_names`.
+    """
     if name not in allowed_names:
         raise ValueError(f"unknown class {name!r} of {module}")
     return getattr(importlib.import_module(module), name)(text)
@@ -417,7 +437,8 @@ def _fixed_zone_content(value: timezone) -> list[Any]:
 
 
 def custom_zone_name(offset: timedelta, name: str | None) -> str | None:
-    """Return the name of a fixed time zone; None if `timezone` derives the same name from the offset.
+    """Return the name of a fixed time zone if it was chosen by user code; None if `timezone` derives the same name from
+    the offset.
 
     `timezone` does not store whether a name was passed.
     """
@@ -425,12 +446,12 @@ def custom_zone_name(offset: timedelta, name: str | None) -> str | None:
 
 
 def record_standard(value: Any, path: str) -> StandardValue | None:
-    """Return the recorded form of a value of the standard library; None for any other value.
+    """Return the recorded form of a standard-library value; None for a value of any other class.
 
     Raises
     ------
     UnstorableValueError
-        Its text cannot be written, or its time zone has no name.
+        The text of the value cannot be written, or its time zone has no name.
     """
     cls = type(value)
     package = cls.__module__.partition(".")[0]  # the module of paths is pathlib._local in Python 3.13
@@ -446,7 +467,8 @@ def record_standard(value: Any, path: str) -> StandardValue | None:
 
 
 def record_moment(value: datetime | time, path: str) -> StandardValue | None:
-    """Return the recorded form of a datetime or time that ISO text does not hold exactly; None if it needs none.
+    """Return the recorded form of a datetime or time, in which a log stores it. Return None if ISO text represents the
+    value exactly.
 
     ISO text has neither the key nor the name of a zone, and no `fold`, which distinguishes the two hours at the end
     of summer time. A time in a `ZoneInfo` such as Europe/Berlin has no offset either.
@@ -460,6 +482,7 @@ def record_moment(value: datetime | time, path: str) -> StandardValue | None:
         name = custom_zone_name(offset, value.tzname())
     if key is None and name is None and not value.fold:
         return None
+    # The name is left out if there is none.
     names = [key, name] if name is not None else [key]
     if isinstance(value, datetime):
         return StandardValue("zoned", [value.isoformat(), key, value.fold, *names[1:]])
@@ -468,7 +491,9 @@ def record_moment(value: datetime | time, path: str) -> StandardValue | None:
 
 
 def key_of(zone: Any, path: str) -> str:
-    """Return the key of a `ZoneInfo` in the database of time zones."""
+    """Return the key of a `ZoneInfo` in the time zone database, such as ``Europe/Berlin``. Raise UnstorableValueError
+    if it has no key.
+    """
     if zone.key is None:
         raise UnstorableValueError(path, f"{zone!r} has no key; use ZoneInfo('Area/City')")
     try:

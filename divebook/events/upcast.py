@@ -1,12 +1,12 @@
-"""Upcasts: conversion of old forms of event payloads to the present form, so that every recorded log still loads.
+"""Upcasts: conversion of event payloads in old formats to the present format, so that every recorded log still loads.
 
-The payload of an event has the version of its form under the key `FORM`. Version 0, the first, has no such key. Each
-change of a type's form is one function in `CHANGES`. Function n turns version n into version n + 1, and `upcast`
+The payload of an event states the version of its format under the key `FORM`. Version 0, the first, has no such key.
+Each change of a type's format is one function in `CHANGES`. Function n turns version n into version n + 1, and `upcast`
 applies all functions from the recorded version on. If `CHANGES` had ``{"step_started": [add_visit, rename_kind]}``:
 
 - data without `FORM` pass through ``add_visit`` and ``rename_kind``;
 - data with ``{"form": 1}`` pass through ``rename_kind`` only;
-- data with ``{"form": 2}`` are in the present form;
+- data with ``{"form": 2}`` are in the present format;
 - data with ``{"form": 3}`` come from a newer version of divebook: `NewerStoreError`.
 
 Payloads of the legacy Dive dialect, and types that were renamed, are translated to version 0 of the present type first.
@@ -30,7 +30,7 @@ def upcast(
     data: Any,
     changes: Mapping[str, Sequence[Change]] | None = None,
 ) -> tuple[str, Any]:
-    """Return an event's type and data in the present form.
+    """Convert an event of any older version to the present format; return its type and its data.
 
     `changes` replaces `CHANGES`, for tests.
 
@@ -54,7 +54,8 @@ def upcast(
 
 
 def apply_changes(data: Data, version: int, changes: Sequence[Change], source: str) -> Data:
-    """Return data of the given version in the present form, without the key `FORM`.
+    """Convert the data of an event of format `version` to the present format, by all later changes; the result lacks
+    the key `FORM`.
 
     `source` names the data in the error; raises `NewerStoreError` for a version above the number of changes.
     """
@@ -83,11 +84,15 @@ def _lower_case_paths(data: Data) -> Data:
     new_paths = data.get("new_paths")
     if not isinstance(new_paths, list) or not all(isinstance(new_path, dict) for new_path in new_paths):
         return data  # the check of all fields reports the error
-    return {**data, "new_paths": [{_PATH_KEYS.get(k, k): v for k, v in new_path.items()} for new_path in new_paths]}
+    return {
+        **data,
+        "new_paths": [{_PATH_KEYS.get(key, key): value for key, value in new_path.items()} for new_path in new_paths],
+    }
 
 
 def _change_id_of_dive_dialect(data: Data) -> Data:
-    """Return a version decision with numbers in place of the version names of the Dive dialect.
+    """Convert the data of a version decision of the Dive dialect, which names versions, to the present format, which
+    numbers them.
 
     A name such as ``v3`` becomes its number, any other name its position in the list of versions, from 1.
     """
@@ -112,13 +117,16 @@ _FORMER_TYPES: Mapping[str, tuple[str, Change]] = {
     "state_set": ("state_mutated", _single_set),
     "state_deleted": ("state_mutated", _single_delete),
 }
-"""Present type by former type, and the function that converts the former data to version 0 of the present type."""
+"""Present type, and function that converts the data to version 0 of the present type, by former type name."""
 _DIVE_DIALECT: Mapping[str, Change] = {
     "path_branched": _lower_case_paths,
     "version_decision": _change_id_of_dive_dialect,
 }
-"""Functions by type that convert data of the Dive dialect to version 0; they do not change data of version 0."""
+"""Function that converts data of the Dive dialect to version 0, by type. Data of version 0 are unchanged."""
 CHANGES: Mapping[str, Sequence[Change]] = {}
-"""Changes by type, oldest first; the version of a form is the number of changes before it. No form has changed yet."""
+"""Functions that change the format of a type, oldest first, by type.
+
+The version of a format is the number of changes before it. No format has changed yet.
+"""
 _CHANGED = frozenset({*_FORMER_TYPES, *_DIVE_DIALECT, *CHANGES})
-"""Types that may be recorded in an older form."""
+"""Event types of which logs may contain an older format."""

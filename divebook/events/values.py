@@ -1,4 +1,5 @@
-"""Values of a log: normalization to plain data, and the tagged form of values that JSON lacks.
+"""Conversion of Python values to data that a log can contain (`normalize`), and to and from JSON with tagged values
+(dicts with the key ``$type``).
 
 `normalize` runs once, when a value is recorded. It copies the value into plain lists and dicts, so that running code
 gets exactly the same value as a later reader. It raises an error with the path to the first part that cannot be stored.
@@ -66,7 +67,9 @@ from divebook.events.recorded import (
 
 
 class ByHash(Recorded):
-    """Plain data that a store keeps once, under their hash; made by `divebook.events.codec.by_hash`."""
+    """Recorded form of a value that a store keeps only once, under its hash; created by
+    `divebook.events.codec.by_hash`.
+    """
 
     __slots__ = ("content", "value")
     tag: ClassVar[str] = "by_hash"
@@ -74,22 +77,22 @@ class ByHash(Recorded):
     def __init__(self, value: Any) -> None:
         self.value = value
         self.content: bytes | None = None
-        """The value as JSON; None until `divebook.events.codec.content_of` encodes it."""
+        """JSON of the value; None until `divebook.events.codec.content_of` encodes it."""
 
     def data(self) -> Any:
-        """Return the value."""
+        """Return the wrapped value, in normalized form."""
         return self.value
 
     def open(self) -> Any:
-        """Return the opened value, see `opened`."""
+        """Build a new copy of the wrapped value, in which recorded forms are opened."""
         return opened(self.value)
 
     def plain(self) -> Any:
-        """Return the value."""
+        """Return the wrapped value, in normalized form."""
         return self.value
 
     def summary(self) -> str:
-        """Return the type and length of the value."""
+        """Return the type and the length of the wrapped value, such as ``dict of 12, kept by its hash``."""
         length = f" of {len(self.value):,}" if isinstance(self.value, str | list | dict) else ""
         return f"{type(self.value).__name__}{length}, kept by its hash"
 
@@ -105,7 +108,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class StoredFile(Recorded):
-    """Reference to the content of a file in the store: digest and size.
+    """Recorded form of a file: digest and size. Only the store has the content.
 
     Parameters
     ----------
@@ -129,29 +132,34 @@ class StoredFile(Recorded):
 
     @classmethod
     def of(cls, content: bytes) -> Self:
-        """Return the reference to a content that the store has yet to save."""
+        """Return the recorded form of a file from its content. The content is attached, since the store has yet to save
+        it.
+        """
         return cls(sha256(content).hexdigest(), len(content), content)
 
     @staticmethod
     def all_in(payload: object) -> Iterator[StoredFile]:
-        """Return the references in the payload of an event."""
+        """Return an iterator over the `StoredFile` objects in the payload of an event; it yields nothing for events
+        that are not about files.
+        """
+        # Only events about the files of a workspace have this field: a list of rows, one for each file.
         rows: Sequence[Any] = getattr(payload, "files", None) or ()
         return (part for row in rows if isinstance(row, list) for part in row if type(part) is StoredFile)
 
     def data(self) -> Any:
-        """Return the digest and the size."""
+        """Return the digest and the size of the file."""
         return [self.digest, self.size]
 
     def open(self) -> NoReturn:
-        """Raise UnopenableValueError: only the store has the content."""
+        """Raise UnopenableValueError, because the log does not contain the content of the file."""
         raise UnopenableValueError("file", "the content of a file lies in the store, not in its log")
 
     def plain(self) -> NoReturn:
-        """Raise ValueError: only the store has the content."""
+        """Raise ValueError, because the log does not contain the content of the file."""
         raise ValueError("the content of a file lies in the store, not in its log: read it with files(...)")
 
     def summary(self) -> str:
-        """Return a description with the size."""
+        """Return a description of the file for people, with its size in bytes."""
         return f"file of {self.size:,} bytes"
 
 
@@ -159,26 +167,30 @@ T = TypeVar("T")
 
 MAX_DEPTH = 200
 INSTANCE_DEPTH = 2
-"""Levels that an instance, tuple or set counts for: opening it takes that many nested calls."""
+"""Number of levels that an instance, tuple or set counts for, since opening it takes that many nested
+function calls."""
 PAIRS_DEPTH = 4
-"""Levels that a mapping of pairs counts for, since each pair is a tuple."""
+"""Number of levels that a mapping of pairs counts for, since each pair is a tuple."""
 MAX_DIGITS = 4300
-"""Most digits of an integer that Python converts from and to text."""
+"""Maximum number of digits of an integer that Python converts from and to text."""
 _ATOMS = frozenset({str, bool, type(None)})
 _SCALARS = (datetime, date, time, timedelta, Decimal, bytes)
 _EXACT = frozenset({date, timedelta, bytes})
 _INTERNAL = frozenset({"divebook", "immutables"})
-"""Packages whose mappings hold variables and parts of definitions; they are recorded as dicts."""
+"""Packages whose mappings contain variables and parts of definitions, and are recorded as dicts."""
 _INT64_MIN = -(2**63)
 _UINT64_MAX = 2**64 - 1
 
 
 _Path: TypeAlias = "str | tuple[_Path, str | int]"
-"""Path of a value: text, or the pair of its container's path and its key. Pairs become text only in errors."""
+"""Path to a value: text, or a pair of the container's path and the key.
+
+A pair is converted to text only for an error.
+"""
 
 
 def normalize(value: Any, path: str = "value", recorded_ids: Collection[int] = ()) -> Any:
-    """Return `value` as plain data that the log holds exactly.
+    """Convert a value to data that a log can contain without loss: plain data and recorded forms (`Recorded`).
 
     Parameters
     ----------
@@ -223,6 +235,7 @@ def _path_text(place: _Path) -> str:
 
 
 def _normalize(value: Any, path: _Path, depth: int) -> Any:
+    # Exact types only: instances of subclasses go to `_normalize_other`.
     kind = type(value)
     if kind in _ATOMS:
         return value
@@ -266,7 +279,9 @@ def _normalize_mapping(value: Mapping[Any, Any], path: _Path, depth: int) -> Any
 
 
 def _normalize_pairs(tag: str, value: Mapping[Any, Any], path: str, depth: int) -> Container:
-    """Return a mapping as pairs, because JSON cannot represent its class or its keys."""
+    """Convert a mapping to the recorded form of a list of pairs, because JSON cannot represent the mapping's class or
+    its keys.
+    """
     within = depth + PAIRS_DEPTH
     pairs = (
         (key, item, f"{path}.{key}" if type(key) is str else f"{path}[{key!r:.60}]") for key, item in value.items()
@@ -287,7 +302,9 @@ def _normalize_other_mapping(value: Mapping[Any, Any], path: str, depth: int) ->
 
 
 def _tag_of_mapping(value: Mapping[Any, Any], path: str) -> str:
-    """Return the tag of a mapping of the standard library; raises `UnstorableValueError` for any other class."""
+    """Return the tag under which the log stores a standard-library mapping, such as ``Counter``. Raise
+    `UnstorableValueError` for a mapping of another class.
+    """
     kind = type(value)
     if kind is OrderedDict or kind is Counter:
         return kind.__name__
@@ -309,6 +326,7 @@ def _normalize_other(value: Any, path: str, depth: int) -> Any:
         return Container(kind.__name__, _sorted_items(items))
     if kind.__module__.partition(".")[0] in LIBRARIES:
         return _normalize_foreign(value, path, depth)
+    # Before mappings, scalars and strings: an allowed class may be a subclass of one of them, such as a StrEnum.
     recorded = record_instance(value, path, lambda field, where: _normalize(field, where, depth + INSTANCE_DEPTH))
     if recorded is not None:
         return recorded
@@ -334,7 +352,9 @@ def _normalize_foreign(value: Any, path: str, depth: int) -> Any:
 
 
 def _scalar(value: Any, path: str) -> Any:
-    """Return a date, time, decimal or bytes in recorded form: as the plain class, in its named zone or at an offset."""
+    """Return a date, time, decimal or bytes object as an instance of the base class, so that no subclass is recorded. A
+    time in a named zone is returned in recorded form.
+    """
     if type(value) is datetime and not value.fold and (value.tzinfo is None or value.tzinfo is UTC):
         return value
     if isinstance(value, datetime | time) and (recorded := record_moment(value, path)) is not None:
@@ -351,7 +371,7 @@ def _scalar(value: Any, path: str) -> Any:
 
 
 def _sorted_items(items: list[Any]) -> list[Any]:
-    """Sort the items of a set, so that equal sets have equal bytes in every process."""
+    """Return the items of a set in an order that is the same in every process, so that equal sets have equal bytes."""
     return sorted(items, key=lambda item: (type(item).__name__, _sort_text(item)))
 
 
@@ -376,7 +396,7 @@ _ADVICE: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda value: hasattr(value, "tolist"), "use value.tolist()"),
     (lambda value: isinstance(value, Sequence), "use list(value)"),
 )
-"""Conditions on values that cannot be recorded, and advice; the first condition that holds applies."""
+"""Pairs of a condition on a value that cannot be recorded, and the advice in its error; the first match applies."""
 
 
 def _advice(value: Any) -> str:
@@ -398,7 +418,9 @@ _ENCODERS: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
 
 
 def _as(kind: type[T], value: Any) -> T:
-    """Return a part of a recorded value; raise TypeError if it is not of the class `kind`."""
+    """Return `value`, read from the JSON of a recorded value, if it is an instance of `kind`; otherwise raise
+    TypeError.
+    """
     if not isinstance(value, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
     return value
@@ -411,7 +433,9 @@ def _container(name: str) -> Callable[[Any], Container]:
 
 
 def _pair(pair: Any) -> Container:
-    """Return an entry of a mapping after checking that it is a tuple of two."""
+    """Return `pair`, an entry of a recorded mapping, if it is a tuple of two items (key and value); otherwise raise
+    TypeError or ValueError.
+    """
     key, value = _as(Container, pair).items
     return Container("tuple", [key, value])
 
@@ -480,7 +504,8 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def tag(value: Any) -> dict[str, Any]:
-    """Return the tagged form of a value that JSON lacks; orjson calls this for types that it does not know.
+    """Convert a value that JSON cannot represent to a dict with the keys ``$type`` and ``value`` (its tagged form).
+    orjson calls this function while it encodes.
 
     ``b"ab"`` becomes ``{"$type": "bytes", "value": "YWI="}``.
     """
@@ -493,7 +518,11 @@ def tag(value: Any) -> dict[str, Any]:
 
 
 def untag(value: Any) -> Any:
-    """Convert tagged forms in decoded JSON to values, at any depth; raises ValueError for an unknown or invalid one."""
+    """Return decoded JSON in which tagged forms (dicts with the key ``$type``) are converted to the values that they
+    represent, at any depth.
+
+    Raises ValueError for an unknown or invalid tagged form.
+    """
     if isinstance(value, list):
         return [untag(item) for item in value]
     if not isinstance(value, dict):

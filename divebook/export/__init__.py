@@ -1,1 +1,1 @@
-"""Export of runs as files: a page, a notebook and a test. All contain the log; page and notebook open again as runs."""
+"""Export of runs to files: HTML page, notebook and pytest file. Page and notebook can be opened as runs."""

@@ -1,4 +1,4 @@
-"""Export of a run as one self-contained HTML page, which shows the run, steps through it and contains its log.
+"""Export of a run as one self-contained HTML page, which shows the run step by step and contains its log.
 
 The page has a readable first script and parts (`divebook.store.embedded`): the viewer, which is that of saved runs in
 JupyterLab, the long texts, the shown data, and the log. The shown data is a recording as in notebooks
@@ -43,11 +43,12 @@ from divebook.widgets.recording import FORMAT, MADE_BY_THE_ENGINE, WHOLE_FORMAT,
 from divebook.widgets.views import built
 
 LEAST_PACKED = 16
-"""Fewest characters of a base64 text that is decoded to search it for secrets."""
+"""Minimum length of a base64 text that is decoded to search it for secrets."""
 
 
 def clean_log(events: Sequence[Event], redactor: Redactor) -> list[dict[str, Any]]:
-    """Return the data of events without secrets, as plain data from which events can be created again.
+    """Return the payload of each event as plain JSON data from which secrets were removed, so that valid events can
+    still be built from them.
 
     The redactor first learns the secrets of all events.
 
@@ -63,7 +64,7 @@ def clean_log(events: Sequence[Event], redactor: Redactor) -> list[dict[str, Any
 
 
 def _clean(event: Event, data: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
-    """Return the data of an event without secrets."""
+    """Return `data`, the plain data of an event's payload, without its secrets."""
     clean = {}
     for name, part in data.items():
         if name in MADE_BY_THE_ENGINE:
@@ -76,7 +77,9 @@ def _clean(event: Event, data: dict[str, Any], redactor: Redactor) -> dict[str, 
 
 
 def _check(event: Event, data: dict[str, Any]) -> None:
-    """Raise InvalidEventError unless an event can be created from the data: the page must open again."""
+    """Check that a valid event can still be built from data without secrets. If not, raise InvalidEventError, because
+    the page could not be opened as a run.
+    """
     try:
         decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without the secrets in it")
     except InvalidEventError as error:
@@ -84,7 +87,7 @@ def _check(event: Event, data: dict[str, Any]) -> None:
 
 
 def _opaque(value: Any, redactor: Redactor) -> Any:
-    """Hide values that JSON lacks (bytes, frames) if their encoded form contains a secret."""
+    """Return plain data in which encoded values (bytes, frames) are hidden if their content contains a secret."""
     if isinstance(value, list):
         return [_opaque(part, redactor) for part in value]
     if not isinstance(value, dict):
@@ -111,11 +114,13 @@ def _hides_secret(value: Any, redactor: Redactor) -> bool:
 
 
 MAX_EVENTS = 20_000
-"""Most events that are shown; of a longer run a sample is shown. The log is complete."""
+"""Maximum number of events that a page shows. Of a longer run, the page shows a sample; the log in the page is
+complete.
+"""
 LONGEST_TEXTS = (20_000, 2_000, 400)
-"""Lengths to which shown texts are cut, tried in order until the page is small enough."""
+"""Maximum lengths of shown texts. They are tried in order until the page is small enough."""
 MAX_SHOWN = 1_350_000
-"""Most characters of the shown parts."""
+"""Maximum number of characters of the shown parts of a page."""
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
@@ -140,7 +145,7 @@ def write_page(
     overwrite: bool = False,
     known_secrets: Iterable[str] = (),
 ) -> Path:
-    """Write an execution as a page; return its path.
+    """Write a run to an HTML file, and return the path of the file.
 
     Parameters
     ----------
@@ -161,7 +166,9 @@ def write_page(
 
 
 def page_of(execution: Execution, events: Iterable[Event], *, log: bool, known_secrets: Iterable[str]) -> bytes:
-    """Return the page of an execution with its events."""
+    """Build the HTML page of a run from its events, and return it as bytes. With `log`, the page contains the events,
+    so that it can be opened as a run.
+    """
     redactor = shared().fresh(known_secrets)
     events = [*events]
     clean_events = clean_log(events, redactor) if log else []
@@ -175,7 +182,9 @@ def page_of(execution: Execution, events: Iterable[Event], *, log: bool, known_s
 
 
 def _fitting(run: CleanRun, saved: PackedRun) -> tuple[Recording, LongTexts, dict[str, str]]:
-    """Return the largest recording that fits into a page, with its texts and its parts."""
+    """Return the largest recording of a run that fits into a page. The recording has the events that the page shows;
+    its long texts and the encoded parts of the page are returned with it.
+    """
     for longest, count in attempts(run.length, LONGEST_TEXTS):
         recording = run.recording(events=count, texts=longest)
         shown = {**_described(saved, recording, longest), "view": recording}

@@ -1,10 +1,11 @@
-"""Export of a run as a pytest file, with its log and definition beside it. The test needs neither key nor network.
+"""Export of a run as a pytest file with its log, or as a notebook. The test replays the run, and needs neither an API
+key nor the network.
 
 The test drives the definition against the log, and fails at the first operation that differs. All calls are answered
 from the log, so that actions and tools are not needed. Functions with ``@workflow``, and agents defined in Python, are
 imported from their modules. Secrets are left out, as in every export.
 
-Also the export of a run as a notebook.
+The last part of the file exports a run as a notebook.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ from divebook.workflow.tools import ToolFunction, ToolHints
 
 
 Options: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""Options of actions or tools, by name."""
+"""Options of actions or tools (such as ``timeout``) by name of the action or tool."""
 
 
 def verified_log(
@@ -78,7 +79,8 @@ def verified_log(
     actions: Options | None = None,
     tools: Options | None = None,
 ) -> Verification:
-    """Drive a definition against the log in a file. Nothing is called, and no key or network is needed.
+    """Replay a workflow definition against the log in a file, and return whether both agree. No model, tool or action
+    is called, so that no API key or network is needed.
 
     Parameters
     ----------
@@ -104,7 +106,7 @@ def verified_log(
 
 
 def read_from(path: str | Path) -> Definitions:
-    """Return the definitions of a file or folder, including their content files."""
+    """Read the definitions in a file or folder, and the contents of the files to which the definitions refer."""
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
     return with_documents(load(Path(path)), folder, FileDocuments())
 
@@ -112,7 +114,9 @@ def read_from(path: str | Path) -> Definitions:
 def verified_against(
     log: LogFile, definitions: Definitions | None, values: Iterable[Any], actions: Options, tools: Options
 ) -> Verification:
-    """Drive a definition against a log, with the agents and workflow functions among the values of modules."""
+    """Replay a workflow definition against a log, and return whether both agree. Agents and workflow functions are
+    taken from `values`, the values of modules' variables.
+    """
     stand_in_actions = [Action(name, answered_from_the_log, **options) for name, options in actions.items()]
     stand_in_tools = [_tool(name, **options) for name, options in tools.items()]
     with Environment(store=MemoryStore(), actions=stand_in_actions, tools=stand_in_tools) as environment:
@@ -129,16 +133,18 @@ def _tool(name: str, hints: Mapping[str, bool], **options: Any) -> ToolFunction:
 
 
 async def answered_from_the_log(*_: Any, **__: Any) -> NoReturn:
-    """Replace an action or a tool, which is not called since the log has its results."""
+    """Raise AssertionError. This function replaces the functions of actions and tools in the replay, which takes their
+    results from the log and must not call them.
+    """
     raise AssertionError("an action or a tool was called while a log was driven again")
 
 
 NOWHERE = frozenset({"__main__", "__mp_main__"})
-"""Modules that a test cannot import: those of notebooks and scripts."""
+"""Names of modules that a test cannot import: those of notebooks and scripts."""
 _OPTIONS = ("approval", "idempotent", "timeout")
-"""Options of an action or a tool that affect the recorded operations, except for retries."""
+"""Options of actions and tools that change which operations are recorded. Retries are not part of this list."""
 _OF_TOOLS = ("most", "limit", "concurrency", "confirmation")
-"""Further options of a tool."""
+"""Further options that only tools have."""
 _USUAL = {option: field.default for option, field in ToolFunction.__dataclass_fields__.items()}
 _TURNS = (AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE)
 
@@ -152,7 +158,8 @@ def write_test(
     overwrite: bool = False,
     known_secrets: Iterable[str] = (),
 ) -> Path:
-    """Write a run as a test, ``test_NAME.py``, with its log (``.jsonl``) and definition (``.yaml``) beside it.
+    """Write a run as a test ``test_NAME.py``, with its log (``.jsonl``) and its definition (``.yaml``) in the same
+    folder.
 
     Parameters
     ----------
@@ -221,7 +228,7 @@ def _test(
     modules: Sequence[str],
     stand_ins: Mapping[str, Options],
 ) -> str:
-    """Return the text of the test."""
+    """Return the source code of the test file for a run."""
     arguments = [f"HERE / {_quoted(path.with_suffix('.jsonl').name)}"]
     arguments += [f"definitions=HERE / {_quoted(definitions_file)}"] if definitions_file else []
     arguments += [f"modules=[{', '.join(modules)}]"] if modules else []
@@ -242,7 +249,7 @@ def _quoted(text: str) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Return plain data as Python code, with texts in double quotes."""
+    """Return plain data as Python source code, in which strings have double quotes."""
     match value:
         case str():
             return _quoted(value)
@@ -267,9 +274,9 @@ def _log_of(execution: Execution, redactor: Redactor) -> bytes:
 
 
 def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
-    """Return an event without secrets.
+    """Return a copy of an event with `data`, its plain data from which secrets were removed, as its payload.
 
-    If its parameters had a secret, their digest is that of the cleaned parameters.
+    If secrets were removed from the parameters of an operation, the hash of the parameters is computed again.
     """
     clean: Event = decoded({**event_to_dict(event), "data": data}, f"event {event.sequence} without the secrets in it")
     before = event.data
@@ -282,7 +289,9 @@ def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
 
 
 def _actions_of(environment: Environment, execution: Execution) -> dict[str, dict[str, Any]]:
-    """Return the options of each action of the run that is not built in, for a stand-in."""
+    """Return the options of each user-defined action that the steps of a run call, by name. The test creates stand-ins
+    with these options.
+    """
     actions = {step.name: step.action for step in execution.workflow.steps if step.action}
     questions = (event for event in execution.history() if isinstance(event.data, catalog.InterruptRaised))
     approved = {actions.get(event.step) for event in questions if event.data.to_data()["kind"] == CONFIRMATION}
@@ -297,7 +306,9 @@ def _actions_of(environment: Environment, execution: Execution) -> dict[str, dic
 
 
 def _tools_of(environment: Environment) -> dict[str, dict[str, Any]]:
-    """Return the options of each tool of declared agents that is not built in, for a stand-in."""
+    """Return the options of each user-defined tool of agents that are defined without Python code, by name. The test
+    creates stand-ins with these options.
+    """
     options_by_tool = {}
     for agent in environment.agents.values():
         for tool in environment.tools_for(agent.definition) if _is_declared(agent) else ():
@@ -315,29 +326,35 @@ def _tools_of(environment: Environment) -> dict[str, dict[str, Any]]:
 
 
 def _is_own(tool: ToolFunction) -> bool:
-    """Return whether a tool is defined by the user, and not by divebook."""
+    """Return whether a tool was defined by the user; False for a tool that is built into divebook."""
     return not tool.function.__module__.startswith("divebook.")
 
 
 def _is_importable(tool: ToolFunction) -> bool:
-    """Return whether a tool exists as soon as its module is imported."""
+    """Return whether the test can obtain a tool by importing a module. This is False for a function inside another
+    function, and for a module without a file.
+    """
     return "<locals>" not in tool.function.__qualname__ and _has_file(sys.modules.get(tool.function.__module__))
 
 
 def _text_of(environment: Environment, execution: Execution) -> str:
-    """Return the definition of the run's workflow and of all declared agents, as text."""
+    """Return a YAML text with the workflow of a run and the agents that are defined without Python code."""
     declared = [agent.definition for agent in environment.agents.values() if _is_declared(agent)]
     return definitions_to_text(Definitions(workflows=(execution.workflow,), agents=tuple(declared)))
 
 
 def _is_declared(agent: Agent) -> bool:
-    """Return whether an agent is completely described by its definition."""
+    """Return whether an agent is defined completely by its definition, so that YAML can express it; False if it has
+    tools or other parts in Python.
+    """
     python_parts = agent.tools or agent.servers or agent.capabilities or agent.library or agent.deps
     return not python_parts and agent.output == agent.definition.output
 
 
 def _modules_of(environment: Environment, execution: Execution) -> Iterator[ModuleType]:
-    """Yield the modules with the workflow function of a run, and with its agents that are defined in Python."""
+    """Yield the modules that the test must import: those with the workflow function of the run, with agents defined in
+    Python, and with tools of other agents.
+    """
     workflow = execution.workflow
     if workflow.start.type == FUNCTION:
         function = WORKFLOW_FUNCTIONS.get(workflow.name)
@@ -355,7 +372,9 @@ def _modules_of(environment: Environment, execution: Execution) -> Iterator[Modu
 
 
 def _holder_of(environment: Environment, agent: Agent) -> ModuleType | None:
-    """Return the module in which an agent, or the environment that contains it, is a variable."""
+    """Return the module in which an agent, or the environment that contains the agent, is a global variable; None if no
+    module has them.
+    """
     modules = [module for name, module in sys.modules.items() if name not in NOWHERE and type(module) is ModuleType]
     for target in (agent, environment):
         for module in modules:
@@ -378,7 +397,9 @@ def _importable(module: ModuleType | None, subject: str) -> ModuleType:
 
 
 def _module_reference(module: ModuleType, test: Path) -> str:
-    """Return how the test refers to a module: by its name if that can be imported, otherwise by its file."""
+    """Return the Python code with which the test refers to a module: the module's name if it can be imported, otherwise
+    the path of its file.
+    """
     try:
         can_import = importlib.util.find_spec(module.__name__) is not None and module.__spec__ is not None
     except (ImportError, ValueError):
@@ -395,14 +416,14 @@ def _module_reference(module: ModuleType, test: Path) -> str:
 
 
 MAX_TEXT = 20_000
-"""Most characters of one text in the notebook. The log has complete texts."""
+"""Maximum number of characters of one text in the notebook. The log has complete texts."""
 MAX_FAILURES = 20
 
 
 def write_notebook(
     execution: Execution, file: str | Path, *, overwrite: bool = False, known_secrets: Iterable[str] = ()
 ) -> Path:
-    """Write an execution as a notebook; return its path.
+    """Write a run to a notebook file, and return the path of the file.
 
     Parameters
     ----------
@@ -435,7 +456,9 @@ def write_notebook(
 
 
 def _numbered(cells: Iterable[tuple[str, Any]]) -> Iterator[Any]:
-    """Yield notebook cells with fixed ids. Code cells get the numbers of a complete run."""
+    """Yield notebook cells with fixed ids from pairs of source and output. Code cells have the execution numbers that
+    they would have after all cells ran.
+    """
     numbers = count(1)
     for position, (source, output_data) in enumerate(cells, 1):
         if output_data is None:
@@ -447,7 +470,7 @@ def _numbered(cells: Iterable[tuple[str, Any]]) -> Iterator[Any]:
 
 
 def _sections(run: Execution, name: str, first: dict[str, Any], redactor: Redactor) -> Iterator[tuple[str, Any]]:
-    """Yield the cells: their source, and the output of code cells, None for Markdown."""
+    """Yield the source and the output of each cell of the notebook for a run. The output of a Markdown cell is None."""
     yield (
         f"# {_plain(run.workflow.name)}\n\nRun `{run.id}`. This notebook carries its log: its cells can be run again.",
         None,
@@ -493,7 +516,7 @@ def _cut(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a name on one line, escaped for Markdown."""
+    """Return a name on one line, with the special characters of Markdown escaped."""
     return "".join(f"\\{sign}" if sign in r"\`*_{}[]<>()#+!|" else sign for sign in one_line(text, 120))
 
 

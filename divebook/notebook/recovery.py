@@ -66,9 +66,9 @@ def _lines_on_load() -> list[str]:
     orphans = open_store().orphans()
     if not orphans:
         return []
-    from divebook.config.answers import AUTO, way_to_recover
+    from divebook.config.answers import AUTO, recovery_mode
 
-    if way_to_recover() != AUTO:
+    if recovery_mode() != AUTO:
         return [_count_line(len(orphans))]
     from divebook.notebook.session import current_session
 
@@ -85,9 +85,9 @@ def _count_line(count: int) -> str:
 
 def lines_after_defining(session: Session) -> list[str]:
     """Resume executions whose definitions are now complete, if the settings say ``auto``; return the lines to print."""
-    from divebook.config.answers import AUTO, way_to_recover
+    from divebook.config.answers import AUTO, recovery_mode
 
-    if way_to_recover(session.environment.config) != AUTO:
+    if recovery_mode(session.environment.config) != AUTO:
         return []
     return _recovered_lines(session.recover_by_itself())
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
-from divebook.config.answers import Verb, handle_each
+from divebook.config.answers import BulkOperation, handle_each
 from divebook.environment.environment import Environment
 from divebook.environment.starts import StartOptions
 from divebook.environment.variants import ChangeLike, WhatIfOptions
@@ -200,7 +200,7 @@ class Runs:
         """Run each execution once more with one change, one after the other; see `divebook.Environment.what_if`."""
         return self.handle(lambda environment, name: environment.what_if(name, change, at, **options).execution)
 
-    def handle(self, verb: Verb, *, wait: bool = True) -> pd.DataFrame:
+    def handle(self, verb: BulkOperation, *, wait: bool = True) -> pd.DataFrame:
         """Call the function `verb` with the environment and the id of each execution.
 
         With `wait`, wait for the executions that the function returns.

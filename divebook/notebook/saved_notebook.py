@@ -21,7 +21,7 @@ from divebook.notebook.report import settled_text
 from divebook.projections.activity import MOST_COLUMNS, time_texts
 from divebook.projections.log_frames import FramedLog
 from divebook.projections.spans import Span, spans_of
-from divebook.store.embedded import LOG, RUN, TEXTS, carried_by, is_carrier, whole_texts, with_texts
+from divebook.store.embedded import LOG, RUN, TEXTS, embedded_parts_of, may_embed_log, whole_texts, with_texts
 from divebook.text.format import local_time, plural, seconds, visible
 from divebook.text.redaction import cut, one_line, shared
 from divebook.widgets.protocol import PackedRun, QuestionView, Recording, StateView
@@ -283,11 +283,11 @@ def open_notebook(path: Path | str) -> SavedNotebook:
 
 def carries_log(path: Path) -> bool:
     """Return whether a file contains a complete log. The log may be damaged."""
-    if not is_carrier(path):
+    if not may_embed_log(path):
         return path.suffix.lower() in (".jsonl", ".json")
     if not path.exists():
         return False
-    carried = carried_by(path)
+    carried = embedded_parts_of(path)
     return LOG in carried.parts or bool(carried.fault)
 
 
@@ -300,7 +300,7 @@ def open_page(path: Path) -> SavedRun:
         The page is damaged, or is not a page of a run.
     """
     try:
-        carried = carried_by(path)
+        carried = embedded_parts_of(path)
         run = with_texts(carried.data(RUN), whole_texts(carried.data(TEXTS)))
         return SavedRun(checked_run(run), checked_recording(run["view"]))
     except (InvalidEventError, StoreError) as error:

@@ -129,7 +129,7 @@ def run(
     session = current_session()
     if not isinstance(workflow, Workflow):
         workflow = _workflow_from(session, workflow, name, dialect)
-    read_answers = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(given=answers)
+    read_answers = answers_from(file=answers) if isinstance(answers, str | Path) else answers_from(mapping=answers)
     started = session.start(workflow, inputs, store=store, answers=read_answers, **options)
     started.strict = strict
     return started

@@ -1,9 +1,10 @@
-"""Requests on their way through the stages of a pipeline: `Pipeline`.
+"""Pipelines: each request passes through a sequence of stages (agents, tools or functions).
 
-All that a request is stands here, above `environment`: an envelope is used alone as well, and of an execution it is a
-fold of the log. Only its bounds stand lower (`divebook.questions.bounds`), since workflows and the engine share them.
-No module below imports this package when it is loaded: `Environment` adds the step type of stages, and
-`Execution.envelope` loads it when it is first used.
+The package contains the state of a request (the envelope) and the `Pipeline` that runs requests as executions. An
+envelope can also be used without an execution. Inside an execution, it is computed from the event log. Only budgets are
+defined in a lower layer (`divebook.questions.bounds`), because workflows and the engine use them as well. Modules of
+lower layers do not import this package when they are loaded: `Environment` adds the step type of stages, and
+`Execution.envelope` imports the package when the property is first used.
 """
 
 from divebook.pipeline.pipeline import Pipeline, StageOutput

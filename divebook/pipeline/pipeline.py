@@ -1,4 +1,6 @@
-"""Stages that a request goes through, on the one engine: `Pipeline`."""
+"""Pipelines: `Pipeline` compiles a `PipelineConfig` to a workflow and runs
+envelopes through its stages as executions.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,6 @@ from divebook.pipeline.stages import EnvelopeFunction, StageFunctions, stage_ste
 from divebook.projections.spans import Span, Spans
 from divebook.questions import checked_answer
 from divebook.questions.question import CONFIRMATION
-from divebook.runtime.clock import SystemClock
 from divebook.runtime.execution import Execution
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
@@ -44,23 +45,27 @@ from divebook.workflow.definition import (
 from divebook.workflow.json_schemas import FITTING
 from divebook.workflow.pipelines import AgentStage, PipelineConfig, RunMode
 
-# What stages put out, one after the other, read from the log of an execution while it runs.
+# --- outputs of stages, read from the log while an execution runs -----------------------------------------------------
 
 
 LAST = "__end__"
-"""Name of the item after the last stage."""
+"""Value of `StageOutput.stage` in the item after the last stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageOutput:
-    """Output of one stage. The last item is named ``__end__`` and states whether the request was terminated."""
+    """Output of one stage, as `Pipeline.stream` yields it. The last one is named ``__end__`` and states whether the
+    request was terminated.
+    """
 
     stage: str
     output: dict[str, Any]
 
 
 async def outputs_of(execution: Execution) -> AsyncGenerator[StageOutput, None]:
-    """Start an execution and yield what its stages put out, until it ends or waits for an answer."""
+    """Start an execution of a pipeline and yield the output of each stage, until the execution ends or waits for an
+    answer.
+    """
     reader = _Reader(execution.workflow)
     async with aclosing(_events_of(execution)) as batches:
         async for events in batches:
@@ -69,18 +74,18 @@ async def outputs_of(execution: Execution) -> AsyncGenerator[StageOutput, None]:
 
 
 async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], None]:
-    """Start an execution and yield its events as they are committed."""
+    """Start an execution and yield its events in batches, as soon as they are committed."""
     loop = asyncio.get_running_loop()
     arrived = asyncio.Queue[Sequence[Event] | None]()
 
-    def tell(events: Sequence[Event] | None) -> None:
+    def tell(events: Sequence[Event] | None) -> None:  # called on the engine's thread
         loop.call_soon_threadsafe(arrived.put_nowait, events)
 
     async def drive() -> None:
         try:
             await execution
         finally:
-            arrived.put_nowait(None)
+            arrived.put_nowait(None)  # marks the end
 
     unsubscribe = execution.subscribe(tell)
     execution.start()
@@ -91,6 +96,7 @@ async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], No
             last = events[-1].sequence
             yield events
         await driving
+        # The end may be reported before the last events are delivered. These are read from the log.
         if remaining := execution.history(after=last):
             yield remaining
     finally:
@@ -99,14 +105,14 @@ async def _events_of(execution: Execution) -> AsyncGenerator[Sequence[Event], No
 
 
 class _Reader:
-    """Parser that finds the outputs of stages among events."""
+    """Parser that extracts the outputs of stages from the events of a pipeline's execution."""
 
     def __init__(self, workflow: Workflow) -> None:
         self._workflow = workflow
         self._spans = Spans()
 
     def read(self, events: Sequence[Event]) -> Iterator[StageOutput]:
-        """Yield the outputs in some events."""
+        """Yield the outputs of those stages that have ended with one of the new events."""
         for event in events:
             self._spans.take(event)
             self._spans.changed.clear()
@@ -115,7 +121,9 @@ class _Reader:
                 yield from self._outputs_of(span)
 
     def _outputs_of(self, span: Span) -> Iterator[StageOutput]:
-        """Yield the output of a stage if the span is the end of one and it has an output."""
+        """Yield the output of a stage if the span (a step or item in the log) is a completed visit of that stage and
+        has an output. Else yield nothing.
+        """
         parameters = self._workflow.step(span.step).parameters
         part = parameters.get(PART)
         stage = ""
@@ -134,25 +142,29 @@ Response = InterruptResponse | Mapping[str, Any] | str | bool | int
 
 
 class Pipeline:
-    """Stages that a request goes through.
+    """Sequence or graph of stages that process a request, given as an `Envelope`.
 
-    It becomes a workflow, so that a request is durable, visible and answerable like any other execution.
+    The pipeline is compiled to a workflow. Each request is therefore an execution: durable, visible in lists, and with
+    questions that can be answered like the questions of any other execution.
 
     Parameters
     ----------
     config
         A `PipelineConfig`, or a mapping with its fields.
     services, mocks, before, after
-        Python functions by stage; see `divebook.pipeline.stages.StageFunctions`. A stage with neither takes the agent
-        that its `model_role` names (`has_llm`), or calls the tools of the plan (`has_tools`), or does nothing.
+        Python functions by name of the stage; see `divebook.pipeline.stages.StageFunctions`. A stage without a service
+        or mock runs the agent named by its `model_role` (if `has_llm`), or calls the tools of the plan (if
+        `has_tools`), or does nothing.
     save
-        Receives the envelope's state as plain data after every stage; what it raises is logged only.
+        Function that receives the state of the envelope as plain data after every stage. Its errors are only logged.
     environment
-        Where executions run and rest. By default one in memory, which forgets an envelope once it is handed back.
+        Environment that runs and stores the executions. The default is a new environment in memory; it deletes an
+        execution when the execution has ended and its envelope was returned.
     agents, actions
-        For the environment in memory.
+        Agents and actions of the default environment in memory.
     clock
-        Same; returns the present, aware.
+        Clock of the default environment in memory: a function that returns the current time as a datetime with a time
+        zone.
 
     Examples
     --------
@@ -194,39 +206,44 @@ class Pipeline:
         )
         stage_step(self.environment).bind(self.config.name, self.functions)
         self._waiting: dict[str, str] = {}
-        """Executions in memory that wait inside a stage, by envelope."""
+        """Ids of the executions in memory that wait inside a stage, by envelope id."""
 
-    # --- what it is ------------------------------------------------------------------------------------------------
+    # --- stages ----------------------------------------------------------------------------------------------------
 
     @property
     def order(self) -> list[str]:
-        """The names of the stages, first to last."""
+        """Names of the stages of the pipeline, in their order."""
         return self.config.order
 
     @property
     def stages(self) -> dict[str, AgentStage]:
-        """The stages by name."""
+        """Stages of the pipeline by name."""
         return {stage.name: stage for stage in self.config.agents}
 
     def ready(self, completed: Mapping[str, bool], failed: Iterable[str] = ()) -> list[str]:
-        """Return the stages that may begin in a parallel run, given those that have ended."""
+        """Return the names of the stages that can start next in a parallel run. `completed` and `failed` are the stages
+        that have ended.
+        """
         return ready_stages(self.config, {name for name, done in completed.items() if done}, set(failed))
 
     def edge_limit(self, source: str, target: str) -> int:
-        """Return how often that edge may be passed; 0 for no limit."""
+        """Return how often an envelope may follow the edge between two stages; 0 for no limit."""
         return self.config.edge_limit(source, target)
 
     # --- running ---------------------------------------------------------------------------------------------------
 
     def start(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Execution:
-        """Start an envelope and return its execution at once. `envelope` returns its later state.
+        """Start processing an envelope in the background. Return its execution immediately.
+
+        The envelope that is passed does not change; `Pipeline.envelope` returns the current one.
 
         Parameters
         ----------
         mode
-            ``sequential`` or ``parallel``; by default what the pipeline says.
+            ``sequential`` or ``parallel``; by default the mode of the pipeline.
         anew
-            Begin at the first stage; else continue at the envelope's stage, for example after a bound was raised.
+            True to begin at the first stage; False to continue at the current stage of the envelope, for example after
+            a bound was raised.
 
         Examples
         --------
@@ -239,26 +256,28 @@ class Pipeline:
         return self._prepared(envelope, mode, anew=anew).start()
 
     def run(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Envelope:
-        """Run an envelope through the stages until it ends, waits for an answer, or reaches a bound; return it.
+        """Run an envelope through the stages until it ends, waits for an answer, or reaches a bound; return the
+        envelope.
 
-        The envelope itself changes. Parameters as in `start`.
+        The envelope is modified in place. Parameters as in `start`.
 
         Raises
         ------
         ExecutionFailedError, ExecutionCancelledError
-            The execution broke off; a stage that fails does not raise, it ends the request.
+            The execution failed or was cancelled. The failure of a stage does not raise an error; it ends the request.
         """
         return self._carried(envelope, self._prepared(envelope, mode, anew=anew).start().wait())
 
     async def arun(self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True) -> Envelope:
-        """Run like `run`, on any event loop."""
+        """Run an envelope through the stages like `run`, without blocking the event loop."""
         execution = await self._awaited(self._prepared(envelope, mode, anew=anew).start())
         return self._carried(envelope, execution)
 
     async def stream(
         self, envelope: Envelope, *, mode: RunMode | None = None, anew: bool = True
     ) -> AsyncGenerator[StageOutput, None]:
-        """Run like `run`, and yield the output of every stage. The last item is named ``__end__``.
+        """Run an envelope like `run`, and yield the output of every stage. A last item named ``__end__`` follows at the
+        end.
 
         Examples
         --------
@@ -283,9 +302,9 @@ class Pipeline:
         yield StageOutput(LAST, {"terminated": envelope.terminated})
 
     def envelope(self, execution: Execution | str) -> Envelope:
-        """Return the envelope of an execution of this pipeline, live or past, as its log has it."""
+        """Return the envelope of an execution of this pipeline, running or ended, according to the event log."""
         existing = self.environment.execution(execution) if isinstance(execution, str) else execution
-        state_of(existing.state)  # raises where it is not one of a pipeline
+        state_of(existing.state)  # raises an error if it is not an execution of a pipeline
         envelope: Envelope = existing.envelope
         return envelope
 
@@ -297,7 +316,9 @@ class Pipeline:
         return self._created(envelope)
 
     def _created(self, envelope: Envelope, answer: InterruptResponse | None = None) -> Execution:
-        """Return a pending execution of an envelope, which continues at its stage, or with an answer."""
+        """Create a pending execution that continues an envelope at its current stage. `answer` is the answer to the
+        envelope's question, if one was given.
+        """
         mode: RunMode = "parallel" if envelope.parallel_mode else "sequential"
         progress.reopen(envelope, self.config)
         inputs: dict[str, Any] = {FEEDBACK: True} | ({} if self._is_kept else {DETACHED: True})
@@ -322,12 +343,16 @@ class Pipeline:
             self._leave(execution)
 
     def _leave(self, execution: Execution) -> None:
-        """Stop an execution in memory whose caller no longer waits for it: no other code could ever find it again."""
+        """Cancel an execution whose caller has stopped waiting for it, if it exists in memory only, because no other
+        code could find it.
+        """
         if not self._is_kept and execution.is_live and not execution.is_blocked:
             execution.cancel("its caller no longer waits for it")
 
     def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:
-        """Update an envelope to the state of its execution. An execution in memory is dropped if it has ended."""
+        """Update an envelope to the state of its execution, and return it. An execution that exists in memory only is
+        deleted if it has ended.
+        """
         reflect(envelope, execution.state, execution.workflow)
         if execution.status == catalog.FAILED:
             raise ExecutionFailedError(execution.id, execution.error or "unknown error")
@@ -345,51 +370,55 @@ class Pipeline:
     # --- resuming --------------------------------------------------------------------------------------------------
 
     def resume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
-        """Answer the question of an envelope and continue it; return it.
+        """Answer the pending question of an envelope and continue its request; return the envelope.
 
-        An envelope that rests in the pipeline's environment continues in its own execution; one that was kept
-        elsewhere, as its state, in a new one. What was finished is not run again.
+        If an execution in the pipeline's environment waits with this envelope, that execution continues. An envelope
+        that was saved elsewhere, for example with `to_state_dict`, continues in a new execution. Completed stages do
+        not run again.
 
         Parameters
         ----------
         response
-            ``{"text": ...}``, ``{"approved": True}``, ``{"decision": "approve"}``, ``{"data": {...}}``, or what any
-            answer may be in short; see `Environment.answer`. Anything but an approval denies a confirmation.
+            ``{"text": ...}``, ``{"approved": True}``, ``{"decision": "approve"}``, ``{"data": {...}}``, or a short form
+            such as a string; see `Environment.answer`. Every response except an approval denies a confirmation.
         interrupt_id
-            Which question is meant; refused if it is not the one that waits.
+            Id of the question that is answered; an error if another question is pending.
 
         Raises
         ------
         ResumeError
-            It waits for no answer, or for another one; or it has gone on in its execution without this object.
+            The envelope has no pending question, or another one; or its execution has continued, so that this object is
+            outdated.
         InterruptError
-            The answer does not fit; the question stays open.
+            The answer does not fit the question. The question stays open.
         """
-        return self._carried(envelope, self._answered(envelope, response, interrupt_id).wait())
+        return self._carried(envelope, self._answer_and_continue(envelope, response, interrupt_id).wait())
 
     async def aresume(self, envelope: Envelope, response: Response, *, interrupt_id: str | None = None) -> Envelope:
-        """Resume like `resume`, on any event loop."""
-        execution = await asyncio.to_thread(self._answered, envelope, response, interrupt_id)
+        """Answer the pending question like `resume`, without blocking the event loop."""
+        execution = await asyncio.to_thread(self._answer_and_continue, envelope, response, interrupt_id)
         return self._carried(envelope, await self._awaited(execution))
 
-    def _answered(self, envelope: Envelope, response: Response, interrupt_id: str | None) -> Execution:
-        """Answer a question; return the execution that continues."""
+    def _answer_and_continue(self, envelope: Envelope, response: Response, interrupt_id: str | None) -> Execution:
+        """Answer the pending question of an envelope. Return the execution that continues the request: the one that
+        waits for the answer, or a new one.
+        """
         question = envelope.interrupt
         if not envelope.has_pending_interrupt() or question is None:
             raise ResumeError(f"no pending interrupt to resume: {envelope.envelope_id} waits for no answer")
         if interrupt_id is not None and interrupt_id != question.id:
             raise ResumeError(f"{envelope.envelope_id} waits for an answer to {question.id!r}, not to {interrupt_id!r}")
-        resting = self._resting(envelope)
-        if resting is not None:
-            return self._answer_execution(resting, envelope, response)
+        parked_execution = self._waiting_execution(envelope)
+        if parked_execution is not None:
+            return self._answer_execution(parked_execution, envelope, response)
         answer = InterruptResponse.read(question.id, parts_of(_checked(question, response)), envelope.clock())
         if envelope.stage_order != self.config.order:
             envelope.parallel_mode = envelope.parallel_mode or self.config.default_run_mode == "parallel"
-            progress.take_in(self.config, envelope)
+            progress.apply_settings(self.config, envelope)
         return self._created(envelope, answer).start()
 
-    def _resting(self, envelope: Envelope) -> Execution | None:
-        """Return the execution in which an envelope waits, if there is one."""
+    def _waiting_execution(self, envelope: Envelope) -> Execution | None:
+        """Return the execution that waits for the answer to the question of an envelope; None if no execution waits."""
         if not self._is_kept:
             waiting = self._waiting.get(envelope.envelope_id)
             return None if waiting is None else self.environment.execution(waiting)
@@ -414,28 +443,35 @@ class Pipeline:
         return execution.answer(execution.interrupts[0].id, _checked(question, response))
 
 
-class EngineClock(SystemClock):
-    """The clock of an envelope, for the engine."""
+class EngineClock:
+    """Clock of the engine that returns the time of the clock function that envelopes use."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
 
     def now(self) -> int:
-        """Return microseconds since 1970, UTC."""
+        """Return the current time in microseconds since 1970, UTC."""
         return to_microseconds(self._clock())
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep in real time on the running event loop."""
+        await asyncio.sleep(seconds)
 
 
 def _parts_of_response(response: Response) -> Any:
-    """Return a response as anybody gives it."""
+    """Convert an `InterruptResponse` to a dict of its parts, without the time of receipt. Return other answers
+    unchanged.
+    """
     if not isinstance(response, InterruptResponse):
         return response
     return {key: value for key, value in response.to_dict().items() if key != "received_at"}
 
 
 def _checked(question: FlowInterrupt, response: Response) -> dict[str, Any]:
-    """Return an answer to an envelope's question, in full form, wherever the envelope waits.
+    """Check the answer to a question of an envelope. Return it as a dict with the parts that the kind of question
+    allows.
 
-    Of a pipeline anything but an approval is a denial, an empty answer as well.
+    In a pipeline, every response to a confirmation except an approval is a denial, also an empty one.
     """
     parts = _parts_of_response(response)
     if question.kind == CONFIRMATION and isinstance(parts, Mapping) and parts.get("approved") is None:
@@ -444,10 +480,11 @@ def _checked(question: FlowInterrupt, response: Response) -> dict[str, Any]:
 
 
 def _remaining_bounds(envelope: Envelope, config: PipelineConfig) -> dict[str, Any] | None:
-    """Return what an execution may spend on model calls, given what the envelope has spent before.
+    """Return the part of an envelope's budget that is left for model calls, as bounds of the execution that continues
+    the envelope; None if it is unlimited.
 
-    The engine reserves it call by call, so that stages side by side do not overshoot. Calls that a person may be asked
-    to allow are counted between the stages only.
+    The engine reserves the cost of each model call in advance, so that parallel stages do not exceed the budget
+    together. If a person may be asked to raise the bound, model calls are counted only between stages.
     """
     bounds = envelope.bounds
     remaining: dict[str, Any] = {}

@@ -1,4 +1,6 @@
-"""Movement of a request through the stages of its pipeline: pure functions of a definition and an envelope."""
+"""Rules that move an envelope through the stages of its pipeline. They are functions of the definition and the
+envelope, without external calls.
+"""
 
 from __future__ import annotations
 
@@ -31,17 +33,19 @@ from divebook.questions.question import RAISE, STOP
 from divebook.workflow.definition import ENVELOPE, SLOTS, STATE, Workflow, is_pipeline
 from divebook.workflow.pipelines import ASKING, END, START, AgentStage, PipelineConfig, RunMode
 
-# An envelope as it stands in the log of its execution.
+# --- the envelope in the log of its execution -------------------------------------------------------------------------
 
 
 PROCESSING_ERROR = "ProcessingError"
-"""The type of the errors of stages."""
+"""Value of ``error_type`` in the errors of stages."""
 
 
 def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
-    """Return the envelope of an execution: of a pipeline the one that passes through its stages, else its own state.
+    """Return the envelope of an execution. For a pipeline it is the recorded envelope; for other workflows it is
+    computed from the state.
 
-    An execution of a pipeline that has not started has no envelope in its log yet; its own state stands for it.
+    An execution of a pipeline that has not started has no envelope in its log yet; an envelope computed from its state
+    is returned then.
     """
     if workflow is None or not is_pipeline(workflow) or not state.inputs:
         return of_execution.envelope_of(state, [] if workflow is None else [step.name for step in workflow.steps])
@@ -51,7 +55,9 @@ def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
 
 
 def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> None:
-    """Update an envelope in place to the state of its execution."""
+    """Set all fields of an envelope to those of the envelope that the state of its execution contains, including
+    failures and questions.
+    """
     envelope.take_over(state_of(state))
     _reflect_failure(envelope, state, workflow)
     question = question_inside(state, workflow)
@@ -61,15 +67,15 @@ def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> No
 
 
 def failure_of(stage: str) -> str:
-    """Return how the error of an execution begins in which a stage has failed."""
+    """Return the prefix of an execution's error message that names the stage that failed."""
     return f"stage {stage!r} failed: "
 
 
 def _reflect_failure(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> None:
-    """Note the failure of a stage that ended the execution, and what the stages beside it have completed.
+    """Record in an envelope the stage whose failure ended the execution, and the parallel stages that completed before.
 
-    The failure is read off the failed path. The variables do not have it, since a resumption begins the stage with the
-    envelope as it was in front of it.
+    The failure is read from the failed path. The variables do not contain it, because a resumption starts the stage
+    again with the envelope from before the stage.
     """
     path = state.paths.get(state.failed_path or "")
     if path is None or path.open is None or path.ended_us is None or envelope.terminated:
@@ -101,17 +107,17 @@ def _reflect_failure(envelope: Envelope, state: ExecutionState, workflow: Workfl
 
 
 def stage_error(stage: str, message: str, moment: datetime) -> dict[str, Any]:
-    """Return the entry of a failed stage among the errors of an envelope."""
+    """Return the entry that `Envelope.errors` gets for a failed stage."""
     return {"agent": stage, "error": message, "error_type": PROCESSING_ERROR, "timestamp": to_text(moment)}
 
 
 def state_of(state: ExecutionState) -> Mapping[str, Any]:
-    """Return the envelope's state in the fold of a log.
+    """Return the envelope that the state of an execution contains, as plain data that `Envelope.from_state_dict` reads.
 
     Raises
     ------
     ResumeError
-        The execution is not one of a pipeline.
+        The execution does not belong to a pipeline.
     """
     variables = state.variables.get(STATE, state.inputs)
     if not isinstance(variables, Mapping) or not isinstance(variables.get(ENVELOPE), Mapping):
@@ -121,9 +127,10 @@ def state_of(state: ExecutionState) -> Mapping[str, Any]:
 
 
 def question_inside(state: ExecutionState, workflow: Workflow) -> Question | None:
-    """Return a question that is asked in the middle of a stage: an approval, or an unknown outcome.
+    """Return the open question that was asked inside a stage: an approval, or the outcome of an interrupted call. None
+    if no such question is open.
 
-    The envelope knows nothing of it, since its stage has not ended.
+    The envelope does not contain the question, because the envelope is saved only when the stage has ended.
     """
     if not is_pipeline(workflow):
         return None
@@ -131,28 +138,28 @@ def question_inside(state: ExecutionState, workflow: Workflow) -> Question | Non
     return next((question for question in state.pending_interrupts() if question.step != start), None)
 
 
-def slots_from(written: Mapping[str, Any] | None) -> SlotNames:
-    """Return slot names as `slots_to` wrote them."""
-    return SlotNames() if not written else SlotNames(**written)
+def slots_from(data: Mapping[str, Any] | None) -> SlotNames:
+    """Convert plain data to `SlotNames`; return the default slot names for None."""
+    return SlotNames() if not data else SlotNames(**data)
 
 
 def slots_to(names: SlotNames) -> dict[str, Any]:
-    """Return slot names as plain data."""
+    """Convert `SlotNames` to plain data."""
     resets = {"retry_reset": sorted(names.retry_reset), "advance_reset": sorted(names.advance_reset)}
     return resets | {"archive": names.archive, "response": names.response, "response_key": names.response_key}
 
 
-# Which stages of a parallel run may begin: pure.
+# --- stages of a parallel run that may start --------------------------------------------------------------------------
 
 
 def ready_stages(
     config: PipelineConfig, completed: Collection[str], failed: Collection[str] = frozenset()
 ) -> list[str]:
-    """Return the stages that may begin, in their order.
+    """Return the names of the stages that may start next in a parallel run, in the order of the pipeline.
 
-    A stage needs what it `requires` to be completed (any one of it for join ``any``), and what it comes `after` to have
-    ended: completed, failed, or skipped because something it required failed. A stage that another one names as
-    `error_next` is released by that one's failure as well.
+    A stage may start when all stages in its `requires` have completed (any of them for `join_strategy` ``any``), and
+    all stages in its `after` have ended: completed, failed, or skipped because a required stage failed. If a required
+    stage fails and names this stage as its `error_next`, the requirement also counts as fulfilled.
     """
     ended = {*completed, *failed, *skipped_stages(config, completed, failed)}
     return [
@@ -167,7 +174,7 @@ def ready_stages(
 def skipped_stages(
     config: PipelineConfig, completed: Collection[str], failed: Collection[str] = frozenset()
 ) -> list[str]:
-    """Return the stages that can never run, because a stage they require has failed or is skipped itself."""
+    """Return the stages that can never run, because a stage they require has failed or is skipped."""
     skipped: dict[str, None] = {}
     while newly_skipped := [
         stage.name
@@ -184,7 +191,9 @@ def skipped_stages(
 
 
 def _is_joined(stage: AgentStage, released: Collection[str]) -> bool:
-    """Return True if enough of a stage's requirements are fulfilled."""
+    """Return True if a stage may start because enough of the stages that it requires have ended: all of them, or one
+    with the strategy ``any``.
+    """
     if stage.join_strategy == "any" and stage.requires:
         return bool(released)
     return len(released) == len(set(stage.requires))
@@ -203,7 +212,7 @@ def _is_dead(
 
 
 def _hands_over(config: PipelineConfig, source: str, stage: AgentStage) -> bool:
-    """Return True if a stage is the error handler of another one."""
+    """Return True if `stage` handles the failures of the stage named `source`, that is, if it is its `error_next`."""
     source_stage = config.stage(source)
     return source_stage is not None and source_stage.error_next == stage.name
 
@@ -214,19 +223,21 @@ _BOUNDS = {
     TerminalReason.MAX_LLM_CALLS_EXCEEDED: ("max_llm_calls", "llm_call_count"),
     TerminalReason.MAX_AGENT_HOPS_EXCEEDED: ("max_agent_hops", "agent_hop_count"),
 }
-"""Bounds that a person can raise: their name, and the count that met them."""
+"""Bounds that a person can raise, by terminal reason: field of the bound, and field of the count."""
 _UNANSWERED: Mapping[str, TerminalReason] = {
     InterruptKind.CLARIFICATION: TerminalReason.CLARIFICATION_REQUIRED,
     InterruptKind.CONFIRMATION: TerminalReason.CONFIRMATION_REQUIRED,
 }
 
 
-# --- beginning and ending ------------------------------------------------------------------------------------------
+# --- beginning and ending ---------------------------------------------------------------------------------------------
 
 
 def begin(config: PipelineConfig, envelope: Envelope, mode: RunMode) -> None:
-    """Put an envelope in front of the first stage; its order and bounds are the pipeline's from now on."""
-    take_in(config, envelope)
+    """Move an envelope to the first stage of a pipeline, and set the stage order and the bounds that the pipeline
+    defines.
+    """
+    apply_settings(config, envelope)
     envelope.current_stage = config.order[0] if config.order else END
     envelope.parallel_mode = mode == "parallel"
     envelope.edge_counts = {}
@@ -236,8 +247,8 @@ def begin(config: PipelineConfig, envelope: Envelope, mode: RunMode) -> None:
         envelope.failed_stages = {}
 
 
-def take_in(config: PipelineConfig, envelope: Envelope) -> None:
-    """Give an envelope the order and the bounds of the pipeline."""
+def apply_settings(config: PipelineConfig, envelope: Envelope) -> None:
+    """Set the stage order and the bounds of an envelope to the values that the pipeline defines."""
     envelope.stage_order = list(config.order)
     envelope.max_iterations = config.max_iterations
     envelope.max_llm_calls = config.max_llm_calls
@@ -245,7 +256,9 @@ def take_in(config: PipelineConfig, envelope: Envelope) -> None:
 
 
 def finish_at_end(envelope: Envelope) -> None:
-    """Mark an envelope as complete if it has reached its end regularly."""
+    """Set the terminal reason of an envelope to completed if it is behind the last stage, has no pending question and
+    no other terminal reason.
+    """
     if envelope.current_stage != END or envelope.terminated or envelope.interrupt_pending:
         return
     if envelope.terminal_reason is None or _is_bound(envelope.terminal_reason):
@@ -253,7 +266,9 @@ def finish_at_end(envelope: Envelope) -> None:
 
 
 def reopen(envelope: Envelope, config: PipelineConfig) -> None:
-    """Start an envelope again at its current stage. An envelope that has not begun starts at the first stage."""
+    """Prepare an envelope to continue at its current stage. An envelope that has not entered a stage yet continues at
+    the first one.
+    """
     if envelope.current_stage == START and config.stage(START) is None:
         envelope.current_stage = config.order[0] if config.order else END
     if not envelope.terminated and envelope.terminal_reason == TerminalReason.COMPLETED:
@@ -264,11 +279,14 @@ def _is_bound(reason: TerminalReason | str) -> bool:
     return isinstance(reason, TerminalReason) and reason.classification is ReasonClass.BOUNDS_EXCEEDED
 
 
-# --- what is next --------------------------------------------------------------------------------------------------
+# --- what is next -----------------------------------------------------------------------------------------------------
 
 
 def choose(config: PipelineConfig, envelope: Envelope) -> list[str]:
-    """Return the stages that run next: one, or in parallel mode all that are ready; none where it ends or must stop."""
+    """Return the names of the stages that run next: one stage, or in parallel mode all stages that are ready.
+
+    The list is empty if the envelope has ended or must stop; the reason is then stored in the envelope.
+    """
     if envelope.terminated:
         return []
     # The end is checked first, since `reopen` would discard the reason of an envelope that has ended regularly.
@@ -290,7 +308,9 @@ def choose(config: PipelineConfig, envelope: Envelope) -> list[str]:
 
 
 def _may_enter(config: PipelineConfig, envelope: Envelope) -> bool:
-    """Return True if the envelope's stage exists and has visits left. Otherwise the request ends."""
+    """Return True if the current stage of an envelope exists and may be visited again. If not, terminate the request
+    and return False.
+    """
     name = envelope.current_stage
     stage = config.stage(name)
     if stage is None:
@@ -304,7 +324,7 @@ def _may_enter(config: PipelineConfig, envelope: Envelope) -> bool:
 
 
 def ready(config: PipelineConfig, envelope: Envelope) -> list[str]:
-    """Return the stages that may begin in parallel mode."""
+    """Return the names of those stages of an envelope in parallel mode that may start now."""
     completed = {name for name, done in envelope.completed_stage_set.items() if done}
     return ready_stages(config, completed, envelope.failed_stages.keys())
 
@@ -318,16 +338,18 @@ def go_on(
     *,
     keeps_feedback: bool = True,
 ) -> None:
-    """Move an envelope from a stage to a target.
+    """Move an envelope from a completed stage to the stage, question or end that the routing rules of the stage chose
+    (`target`).
 
-    Another stage counts an edge. An earlier one counts an iteration as well, and takes the ``feedback`` of the output
-    along. An edge that was passed too often ends the request. A target that asks raises its question with the
-    ``question`` or ``message`` of the output, and the request stays at the stage.
+    If the target is another stage, the edge between the stages is counted. If the target is an earlier stage, the
+    iteration is counted as well, and the ``feedback`` of the output is stored. The request is terminated if the edge
+    was followed too often. If the target is a question (such as ``clarification``), the question is asked with the
+    ``question`` or ``message`` of the output, and the envelope stays at the stage.
 
     Parameters
     ----------
     keeps_feedback
-        False for executions whose log was begun by a version that dropped the feedback: they are replayed as recorded.
+        False for executions that were started by a version that dropped the feedback, so that their logs still replay.
     """
     if target in ASKING:
         _raise_question(envelope, target, output)
@@ -340,7 +362,10 @@ def go_on(
 
 
 def feedback_in(output: Mapping[str, Any]) -> str | None:
-    """Return the feedback of an output as a string: a list one entry a line, other data as JSON; None without any."""
+    """Return the entry ``feedback`` in the output of a stage as a string; None if the output has no such entry.
+
+    A list becomes one line per entry. Entries that are not strings are converted to JSON.
+    """
     feedback = output.get("feedback")
     if feedback is None or isinstance(feedback, str):
         return feedback
@@ -360,11 +385,13 @@ def _pass_edge(config: PipelineConfig, envelope: Envelope, source: str, target: 
     return target
 
 
-# --- questions -----------------------------------------------------------------------------------------------------
+# --- questions --------------------------------------------------------------------------------------------------------
 
 
 def _raise_question(envelope: Envelope, kind: str, details: Mapping[str, Any]) -> None:
-    """Add the question in an output, unless the stage has already asked one."""
+    """Set a question to a person in the envelope, with the texts in the output of a stage, unless the stage has already
+    asked one.
+    """
     if envelope.has_pending_interrupt():
         return
     texts = {key: details[key] for key in ("question", "message") if isinstance(details.get(key), str)}
@@ -376,13 +403,17 @@ def _raise_question(envelope: Envelope, kind: str, details: Mapping[str, Any]) -
 
 
 def question_id(envelope: Envelope, about: str = "") -> str:
-    """Return the id of a question for which none was given: the same whenever this point is reached again."""
+    """Compute the id of a question of an envelope from the point at which it is asked, so that a replay gives it the
+    same id.
+    """
     text = f"{envelope.envelope_id}/{envelope.current_stage}/{envelope.agent_hop_count}/{envelope.iteration}/{about}"
     return f"int_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def ask_about_bound(envelope: Envelope) -> bool:
-    """Ask whether to raise the bound that stops an envelope; return False where there is none that can be raised."""
+    """Set a question to a person that asks to raise the bound that stops an envelope. Return False if no bound that can
+    be raised has been exceeded.
+    """
     reason = envelope.exceeded_bound()
     if envelope.terminated or envelope.interrupt_pending or reason not in _BOUNDS:
         return False
@@ -397,7 +428,9 @@ def ask_about_bound(envelope: Envelope) -> bool:
 
 
 def settle(config: PipelineConfig, envelope: Envelope) -> None:
-    """Apply the answer to the envelope's question, after it has been resolved."""
+    """Apply the answer to the question of an envelope: end the request after a denial, raise the bound, or move to
+    another stage.
+    """
     interrupt = envelope.interrupt
     if interrupt is None or interrupt.response is None:
         return
@@ -427,7 +460,9 @@ def _raise_bound(envelope: Envelope, details: Mapping[str, Any], decision: str |
 
 
 def _jump(envelope: Envelope, target: str) -> None:
-    """Go on at a stage, which in parallel mode then counts as not done yet."""
+    """Move an envelope to a stage that an answer chose. In parallel mode, the stage no longer counts as completed or
+    failed, so that it runs again.
+    """
     envelope.current_stage = target
     if envelope.parallel_mode:
         envelope.completed_stage_set.pop(target, None)
@@ -435,7 +470,7 @@ def _jump(envelope: Envelope, target: str) -> None:
 
 
 def expire(config: PipelineConfig, envelope: Envelope) -> None:
-    """Apply the pipeline's rule for a question that expired without an answer: terminate, or ask again."""
+    """Apply the pipeline's rule about an expired question of an envelope: terminate the request, or ask again."""
     interrupt = envelope.interrupt
     if interrupt is None:
         return

@@ -1,1 +1,1 @@
-"""Events read once for all who show them: frames, timelines, boards and live views are made from spans."""
+"""Read models of event logs: spans, activity, failures, summaries, model requests and comparisons."""

@@ -1,4 +1,4 @@
-"""Activity of a run: when calls ran, when it waited for people, was paused or asleep, and the progress of its steps.
+"""Activity of a run: periods in which it worked, waited, slept or was paused, and the progress of steps with items.
 
 Header, nodes, reports, the shell and the list of runs all use this fold.
 
@@ -37,49 +37,53 @@ PAUSED: Doing = "paused"
 ASLEEP: Doing = "asleep"
 STOPPED: Doing = "stopped"
 SHORTEST_US = 50_000
-"""Shorter periods lie between two calls and count as work."""
+"""Minimum length, in microseconds, of a period without calls. A shorter period lies between two calls and counts as
+work.
+"""
 MOST_ITEMS = 10**12
-"""Larger totals do not come from an engine and are limited to this number."""
+"""Upper limit for the number of items in a log. The engine records no larger number, but a foreign log could."""
 LATEST_ENDS = 50
-"""Number of latest items from which the remaining time is estimated."""
+"""Number of most recently ended items from which the remaining time is estimated."""
 
 
 class Phase(NamedTuple):
-    """A period in which no call ran."""
+    """Period of a run in which no call ran, because the run waited, slept, was paused or was stopped."""
 
     doing: Doing
     started_us: int
     ended_us: int | None = None
-    """None while the period lasts."""
+    """End in microseconds; None while the period lasts."""
 
 
 @dataclass(slots=True)
 class ItemProgress:
-    """Progress of a step with `Each`, over the latest visit of each path."""
+    """Progress of a step with ``Each`` (a step that runs once for each item): numbers of items that are done, failed
+    and remaining.
+    """
 
     step: str
     done: int = 0
-    """Items that ended and will not run again."""
+    """Number of items that have ended and will not run again."""
     total: int = 0
-    """0 in logs that do not contain it."""
+    """Number of all items; 0 if the log does not contain the number."""
     failed: int = 0
     running: int = 0
-    """Visits that have not ended."""
+    """Number of visits to the step that have not ended."""
     left_us: int | None = None
-    """Estimated remaining time in microseconds; None without an estimate."""
+    """Estimated remaining time in microseconds; None if there is no estimate."""
     at_us: int = 0
-    """When the latest item ended."""
+    """Time at which the latest item ended, in microseconds since 1970."""
     ends: deque[int] = field(default_factory=deque)
-    """In working time: when the step started, and the latest ends of items."""
+    """Working time of the run, in microseconds, when the step started and when each of the latest items ended."""
 
 
 @dataclass(slots=True)
 class _Visit:
-    """A visit of one path to a step with `Each`."""
+    """One visit of a path to a step with ``Each``, with the numbers of its items."""
 
     progress: ItemProgress
     begun_us: int = 0
-    """When the current activity started, at the first start or end of an item of this visit."""
+    """Start of the run's current activity when the first item event of this visit was recorded."""
     done: int = 0
     total: int = 0
     failed: set[int] = field(default_factory=set)
@@ -87,7 +91,7 @@ class _Visit:
 
 
 class _Open:
-    """Running operations or open questions, by path."""
+    """Ids of the operations, or questions, that have started and not ended yet, by path."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, set[str]] = {}
@@ -109,7 +113,8 @@ class _Open:
 
 
 class Activity:
-    """Incremental fold of a log into phases and progress.
+    """Computes the phases of a run (working, waiting, paused, ...) and the progress of its steps from the log, one
+    event at a time.
 
     Examples
     --------
@@ -124,25 +129,27 @@ class Activity:
 
     def __init__(self) -> None:
         self.phases: list[Phase] = []
-        """Phases that ended, oldest first."""
+        """Phases that have ended, oldest first."""
         self.doing: Doing = WORKED
-        """Current activity since `since_us`; ``stopped`` after the end."""
+        """Activity of the run since `since_us`; ``stopped`` after its end."""
         self.since_us = self.last_us = 0
-        """When that began, and when the last event was recorded."""
+        """Start of the current activity (`since_us`) and time of the last event (`last_us`), in microseconds since
+        1970.
+        """
         self._started_us = 0
         self._idle: dict[Doing, int] = {}
-        """Sum of the phases that ended, by activity, in microseconds."""
+        """Sum of the ended phases by activity, in microseconds."""
         self._halted: Doing | None = None
-        """``paused`` or ``stopped`` if the run does not continue by itself."""
+        """``paused`` or ``stopped`` if the run cannot continue by itself, else None."""
         self._calls = _Open()
         self._sleeps = _Open()
         self._questions = _Open()
         self._visits: dict[tuple[str, str], _Visit] = {}
-        """The latest visit to each step with items, by path and step."""
+        """Latest visit to each step with ``Each``, by path and step."""
         self._steps: dict[str, ItemProgress] = {}
 
     def take(self, event: Event) -> None:
-        """Apply one event."""
+        """Update the activity with the next event of the log."""
         change = self._CHANGES.get(type(event.data))
         moment = max(event.recorded_at, self.last_us)
         if change is not None:
@@ -154,35 +161,37 @@ class Activity:
 
     @property
     def is_over(self) -> bool:
-        """True if the run has ended; it may still be resumed."""
+        """True if the run has ended. Such a run can still be resumed."""
         return self._halted == STOPPED
 
     def before(self, doing: Doing) -> int:
-        """Return the microseconds of an activity up to `since_us`."""
+        """Return the total time in microseconds that the run spent on an activity before its current phase, which began
+        at `since_us`.
+        """
         if doing != WORKED:
             return self._idle.get(doing, 0)
         return self.since_us - self._started_us - sum(self._idle.values())
 
     def spent(self, doing: Doing, now_us: int = 0) -> int:
-        """Return the microseconds of an activity up to the end of the run, else up to `now_us`, or the last event if
-        later.
+        """Return the total time of an activity in microseconds, up to the end of the run. For a run that has not ended:
+        up to `now_us` or the last event, whichever is later.
         """
         until = self.since_us if self.is_over else max(now_us, self.last_us)
         return self.before(doing) + (until - self.since_us if doing == self.doing else 0)
 
     @property
     def times(self) -> list[str]:
-        """Duration of each activity up to the last event, as texts."""
+        """Total time that the run spent on each activity up to the last event, as texts such as ``worked 2.0 s``."""
         return time_texts(*map(self.spent, (WORKED, WAITED, PAUSED, ASLEEP)))
 
     @property
     def current(self) -> Phase | None:
-        """The phase that has not ended, or None while the run works or after its end."""
+        """Current period in which the run waits, sleeps or is paused; None while the run works and after its end."""
         return None if self.doing == WORKED or self.is_over else Phase(self.doing, self.since_us)
 
     @property
     def progress(self) -> list[ItemProgress]:
-        """Progress of the steps with `Each`, in the order in which they started."""
+        """Progress of each step with ``Each`` of the run, in the order in which the steps started."""
         return list(self._steps.values())
 
     # --- what goes on ----------------------------------------------------------------------------------------------
@@ -213,7 +222,9 @@ class Activity:
         self._started_us = self.since_us = max(event.recorded_at, self.last_us)
 
     def _execution_forked(self, event: Event, _data: catalog.Payload) -> None:
-        """Reset all counts: earlier time belongs to the source, and so do its running operations."""
+        """Reset all times and open operations at a fork, since the earlier events belong to the execution that was
+        forked.
+        """
         self._turn_to(STOPPED, self.last_us)
         self._turn_to(WORKED, max(event.recorded_at, self.last_us))
         self._halted = None
@@ -224,7 +235,9 @@ class Activity:
         self._questions = _Open()
 
     def _execution_resumed(self, _event: Event, _data: catalog.Payload) -> None:
-        """Resume the run. Calls of the ended process no longer run; timers, signals and children are still awaited."""
+        """Update the activity for a resumption. Calls of the ended process no longer run; timers, signals and child
+        executions are still awaited.
+        """
         if self._halted is None and self.doing == WORKED:
             self._turn_to(STOPPED, self.last_us)
         self._halted = None
@@ -256,8 +269,8 @@ class Activity:
         self._questions.discard(event.path, data.interrupt_id)
 
     def _step_left(self, event: Event, _data: catalog.Payload) -> None:
-        """Forget the open operations and questions of a path that leaves a step, because no event will record
-        their end.
+        """Remove the open operations and questions of a path that leaves a step, because no event in the log will
+        record their end.
         """
         for open_calls in (self._calls, self._sleeps, self._questions):
             open_calls.drop(event.path)
@@ -268,7 +281,9 @@ class Activity:
     # --- items -----------------------------------------------------------------------------------------------------
 
     def _step_started(self, event: Event, _data: catalog.Payload) -> None:
-        """Reset the counts of a path that enters a step again."""
+        """Remove the items of an earlier visit from the progress of a step, because the path has entered the step
+        again.
+        """
         before = self._visits.pop((event.path, event.step), None)
         if before is not None:
             _stop(before)
@@ -289,7 +304,9 @@ class Activity:
             visit.progress.failed -= 1
 
     def _begun(self, event: Event, visit: _Visit | None) -> _Visit:
-        """Return the visit that has items from now on, a new one or a resumed one."""
+        """Return the visit to which an event about an item belongs, and mark it as running: a new visit, or a visit
+        that was resumed.
+        """
         if visit is None:
             progress = self._steps.setdefault(event.step, ItemProgress(event.step))
             visit = self._visits[event.path, event.step] = _Visit(progress, self.since_us or event.recorded_at)
@@ -364,7 +381,7 @@ class Activity:
 
 
 def activity_of(events: Iterable[Event]) -> Activity:
-    """Return the activity of a run from its log."""
+    """Return the activity of a run (periods of working and waiting, progress of steps), computed from its events."""
     activity = Activity()
     for event in events:
         activity.take(event)
@@ -372,7 +389,7 @@ def activity_of(events: Iterable[Event]) -> Activity:
 
 
 def _stop(visit: _Visit) -> None:
-    """Mark a visit as ended or paused."""
+    """Mark a visit to a step as no longer running, and update the estimated remaining time of the step."""
     if visit.is_running:
         visit.is_running = False
         progress = visit.progress
@@ -381,7 +398,9 @@ def _stop(visit: _Visit) -> None:
 
 
 def _left_us(progress: ItemProgress) -> int | None:
-    """Return the remaining items times the mean time between the latest ends; None without two ends."""
+    """Return the estimated remaining time of a step with ``Each``, from the mean time between the latest ends of items.
+    Return None if fewer than two items have ended, or the step does not run.
+    """
     remaining = progress.total - progress.done
     ends = progress.ends
     if not progress.running or remaining < 0 or len(ends) < 2:
@@ -390,7 +409,8 @@ def _left_us(progress: ItemProgress) -> int | None:
 
 
 def time_texts(worked_us: int, waited_us: int = 0, paused_us: int = 0, asleep_us: int = 0) -> list[str]:
-    """Return the durations of the activities as texts; only the work is listed if it is 0.
+    """Format the time that a run spent on each activity, such as ``worked 2.0 s``. Activities without any time are left
+    out, except working.
 
     >>> time_texts(2_000_000, 63_000_000)
     ['worked 2.0 s', 'waited for you 1 min 03 s']
@@ -411,47 +431,47 @@ def time_texts(worked_us: int, waited_us: int = 0, paused_us: int = 0, asleep_us
 
 
 MOST_STEPS = 3
-"""Steps whose distributions are shown."""
+"""Maximum number of steps whose distributions are shown."""
 MOST_COLUMNS = 3
-"""Columns that are shown for each step."""
+"""Maximum number of columns that are shown for each step."""
 MOST_VALUES = 8
-"""Values that are shown for each column."""
+"""Maximum number of values that are shown for each column."""
 LEAST_NUMBERS = 8
-"""Fewer numbers get no bins, because the numbers themselves are more informative."""
+"""Minimum count of numbers for grouping them into bins; fewer numbers are more informative themselves."""
 NAME = 40
 RESULT = "result"
-"""The column for results without field names (`divebook.events.arrow.rows`)."""
+"""Column name for results that have no fields (`divebook.events.arrow.rows`)."""
 
 Kind: TypeAlias = Literal["values", "numbers"]
 
 
 class Counted(NamedTuple):
-    """A value, or a bin of numbers, and the number of rows that contain it."""
+    """Value of a result column, or bin of numbers, with the number of rows in which it occurs."""
 
     name: str
     rows: int
 
 
 class Distribution(NamedTuple):
-    """Values of one column."""
+    """Distribution of the values in one result column of a step."""
 
     name: str
     kind: Kind
     parts: tuple[Counted, ...]
-    """The most frequent values first; or all bins, ascending."""
+    """Most frequent values with their counts, the most frequent first; for numbers all bins, ascending."""
     others: Counted
-    """Number of other values, in words, and of their rows."""
+    """Number of further values as a label such as ``3 others``, with the number of their rows."""
     empty: int
-    """Rows without a value."""
+    """Number of rows without a value."""
     least: str = ""
     greatest: str = ""
-    """Least and greatest number of a column of numbers."""
+    """Least and greatest value of a column of numbers, as text."""
     middle: str = ""
-    """Approximate median."""
+    """Approximate median of a column of numbers, as text."""
 
     @property
     def words(self) -> str:
-        """The distribution as a line of text: ``label: praise 812, blame 164, 3 others 24``."""
+        """Distribution as one line of text: ``label: praise 812, blame 164, 3 others 24``."""
         if self.kind == "numbers":
             texts = [f"{self.least} to {self.greatest}", f"median about {self.middle}"]
             if self.others.rows:
@@ -467,7 +487,7 @@ Columns: TypeAlias = dict[str, ColumnTally]
 
 
 class Spreads:
-    """Incremental counts of the results of rows and items.
+    """Counts how often each value occurs in the results of rows and items, by step and column, one event at a time.
 
     Examples
     --------
@@ -481,14 +501,14 @@ class Spreads:
 
     def __init__(self) -> None:
         self._visits: dict[str, dict[str, Columns]] = {}
-        """Counts by step and path."""
+        """Counts of values by step, path and column."""
         self._waiting: deque[tuple[Columns, str, Any, int]] = deque()
-        """Results that are not counted yet: columns, step, result, number of rows."""
+        """Results that are not counted yet: target columns, step, result, and number of rows in it."""
         self._results: dict[str, tuple[Distribution, ...]] = {}
-        """Distributions by step, until more is counted."""
+        """Computed distributions by step. An entry is removed when more results are counted."""
 
     def take(self, event: Event) -> None:
-        """Apply one event."""
+        """Apply the next event of the log. A result in the event is only put in a queue; `count` counts its values."""
         data = event.data
         if isinstance(data, catalog.RowsCompleted):
             self._waiting.append((self._columns(event), event.step, data.result, max(1, data.rows)))
@@ -500,11 +520,11 @@ class Spreads:
 
     @property
     def is_behind(self) -> bool:
-        """True if some results are not counted yet."""
+        """True if the queue has results whose values are not counted yet."""
         return bool(self._waiting)
 
     def count(self, most: float = math.inf) -> None:
-        """Count the waiting results, up to about `most` rows."""
+        """Count the values in the queued results, but stop after about `most` rows."""
         items: dict[int, tuple[Columns, dict[str, list[Any]]]] = {}
         while self._waiting and most > 0:
             columns, step, result, rows = self._waiting.popleft()
@@ -521,19 +541,21 @@ class Spreads:
             _count_cells(cells, columns)
 
     def of(self, step: str) -> tuple[Distribution, ...]:
-        """Return the distributions of a step over the latest visit of each path, after counting all results."""
+        """Count all queued results, and return the distributions of a step. Only the latest visit of each path to the
+        step is included.
+        """
         self.count()
         return self.so_far(step)
 
     def so_far(self, step: str) -> tuple[Distribution, ...]:
-        """Return the distributions of a step from the results that are counted already."""
+        """Return the distributions of a step, computed only from the results that have been counted so far."""
         if step not in self._results:
             self._results[step] = spreads_of(_together(self._visits.get(step, {}).values()))
         return self._results[step]
 
     def latest(self, steps: Iterable[ItemProgress]) -> dict[str, tuple[Distribution, ...]]:
-        """Return the distributions of the running steps, or of all steps if none runs; the latest `MOST_STEPS` of
-        them.
+        """Return the distributions by step name, for the steps that are running; if none is running, for all steps. At
+        most `MOST_STEPS` steps are returned, the latest ones.
         """
         all_steps = [*steps]
         running = [progress for progress in all_steps if progress.running]
@@ -549,7 +571,9 @@ class Spreads:
 
 
 def result_of(result: Any) -> Any:
-    """Return the result of an item as the log has it; of a workflow function its return value."""
+    """Return the result of an item from its recorded form: the return value of a workflow function, else the recorded
+    value.
+    """
     value = result.get("value", result.get("text")) if isinstance(result, Mapping) else result
     return value["result"] if isinstance(value, dict) and [*value] == ["result"] else value
 
@@ -582,13 +606,16 @@ def _together(visits: Iterable[Columns]) -> Columns:
 
 
 def spreads_of(columns: Columns) -> tuple[Distribution, ...]:
-    """Return the distributions of columns, in their order."""
+    """Return the distributions of values in at most `MOST_COLUMNS` result columns, in column order. Columns whose names
+    suggest secrets are left out.
+    """
     spreads = (_spread(name, tally) for name, tally in columns.items() if not looks_secret(name))
     return tuple(spread for spread in spreads if spread is not None)[:MOST_COLUMNS]
 
 
 def _spread(name: str, tally: ColumnTally) -> Distribution | None:
-    """Return the distribution of a column; None for free text and for values that are not scalars.
+    """Return the distribution of the values in one result column; None if the column has free text, or values other
+    than texts, numbers and booleans.
 
     Columns of numbers with many distinct values get bins. Other columns get counts of values, in which numbers of a
     mixed column form one entry.
@@ -644,7 +671,9 @@ def _range(least: float, greatest: float) -> str:
 
 
 def _middle(listed: list[tuple[float, int]], count: int) -> float:
-    """Return the start of the bin that contains the median."""
+    """Return an approximate median of numbers that were counted in bins: the lower end of the bin that contains the
+    median.
+    """
     reached = accumulate(inside for _, inside in listed)
     return next(begin for (begin, _), so_far in zip(listed, reached, strict=True) if 2 * so_far >= count)
 
@@ -654,7 +683,7 @@ def _named(text: str) -> str:
 
 
 def _number(value: float) -> str:
-    """Return a number as a short text.
+    """Format a number as a short text, for the label of a value or bin.
 
     >>> _number(1234567.0), _number(0.123456), _number(1e300)
     ('1,234,567', '0.1235', '1e+300')
@@ -663,6 +692,6 @@ def _number(value: float) -> str:
 
 
 def _about(value: float, width: float) -> str:
-    """Return a number rounded to the precision of a bin's width."""
+    """Format a number as the limit of a bin, rounded to a precision that fits the width of the bin."""
     digits = max(0, -math.floor(math.log10(width)))
     return _number(round(value, digits)) if digits < 12 else _number(value)

@@ -1,9 +1,10 @@
-"""Alignment of two runs, place by place: equal places, changed places, and places that only one run has.
+"""Alignment of two runs. Each log becomes a tree of places (steps, items, calls, ...); the nodes of both trees are
+matched and compared.
 
 Places are matched by their identity: a visit to a step by path, step and number, an item by its index, a call by its
-key within the node that contains it. If the lists of two nodes differ, values are compared first: the key or value of
-an item, and the request of a call. Visits of a step are matched in their order if the names of paths differ. Readings
-of the clock and ids are not compared, but values that code derives from them are.
+key within the node that contains it. If the children of two nodes have different keys, values are compared first: the
+key or value of an item, and the request of a call. Visits to a step are matched in their order if the names of paths
+differ. Clock readings and ids are not compared, but values that code derives from them are.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ IS_COMPUTED = frozenset({SCRIPT_EXECUTION, TIME_ACCESS, RANDOM_GENERATION, VERDI
 
 
 def way_of(data: Any) -> str:
-    """Return the source of the answer, from the event that ends an operation or a question.
+    """Return the way in which an operation or a question got its result (such as replayed or executed), from the event
+    that ends it.
 
     ``served``: replayed from the log of another execution. ``blocked``: not executed. ``skipped``: a sleep.
     ``computed``: a script, or a reading of clock or chance. ``live``: executed. ``other``: an operation that only
@@ -98,40 +100,44 @@ OF_THE_MOMENT = frozenset(
     {"timestamp", "tool_call_id", "run_id", "conversation_id", "provider_response_id", "provider_details", "usage"}
     | {"cost_nanodollars", "id"}
 )
-"""Fields of model messages whose values differ in every call."""
+"""Fields of model messages whose values differ in every call, such as timestamps and ids. They are not compared."""
 SCRIPT = "script"
-"""Setting of a scripted model: the number of the turn, which selects the script."""
+"""Setting of a scripted model: the number of the turn, which selects the scripted response."""
 _MODEL_CALLS = frozenset({AGENT_RESPONSE, CACHED_RESPONSE, AGENT_TURN})
 _TOOL_KEY = re.compile(r"(tool-\d+)-.*?(#\d+)?(/turn)?")
 
 
 @dataclass(slots=True)
 class OperationTree:
-    """A node of the tree of places: what was requested and what resulted at one place of a run."""
+    """Node in the tree of places of a run: a step, item, operation, question, variable, ..., with its request and its
+    result.
+    """
 
     kind: Kind
     name: str
     key: Any
-    """Identity among the children of its parent."""
+    """Identity of the node among the children of its parent."""
     asked: Any = None
     answered: Any = None
     status: str = catalog.COMPLETED
     began: int = 0
-    """Sequence number of its first event."""
+    """Sequence number of the first event of the node."""
     ended: int = 0
-    """Sequence number of its last event."""
+    """Sequence number of the last event of the node."""
     span: Span | None = None
     inside: list[OperationTree] = field(default_factory=list)
     path: str = ""
     step: str = ""
     way: str = ""
-    """Of an operation after the fork of a what-if: the source of its answer (`way_of`)."""
+    """Kind of source of an operation's result (`way_of`), after the fork of a what-if; else empty."""
     served: Mapping[str, Any] | None = None
-    """Origin of the answer: ``execution`` and ``sequence``."""
+    """Origin of a replayed result: ``execution`` and ``sequence``."""
 
     @property
     def tells(self) -> Any:
-        """Value that distinguishes the node from others of its kind if places have shifted."""
+        """Value by which nodes of the same kind are matched if their keys differ because items or calls were inserted:
+        the value of an item, the request of a call.
+        """
         match self.kind:
             case "item":
                 key = self.span.item_key if self.span is not None else None
@@ -144,7 +150,7 @@ class OperationTree:
 
     @property
     def label(self) -> str:
-        """Name for people, without the name of its parent."""
+        """Name of the node for people, without the names of the nodes that contain it."""
         if self.kind == "step":
             visit = self.span.visit if self.span is not None else 1
             parts_of_label = [self.step, branch_name(self.path), f"visit {visit}" if visit > 1 else ""]
@@ -155,49 +161,49 @@ class OperationTree:
 
     @property
     def tokens(self) -> int | None:
-        """Input and output tokens; None if it called no model."""
+        """Sum of input and output tokens of the node; None if it called no model."""
         usage = self.span.usage if self.span is not None else {}
         return usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None
 
     @property
     def cost(self) -> int | None:
-        """Cost in nanodollars; None if no price is known."""
+        """Cost of the node in nanodollars; None if no price is known."""
         return self.span.usage.get("cost") if self.span is not None else None
 
     @property
     def duration_us(self) -> int | None:
-        """Duration in microseconds; None if it has no duration or has not ended."""
+        """Duration of the node in microseconds; None if it has no duration or has not ended."""
         return self.span.duration_us if self.span is not None else None
 
     @property
     def child(self) -> str:
-        """Id of the execution of another workflow that it started; empty if it started none."""
+        """Id of the child execution that the operation started; empty for other nodes."""
         if self.span is None or self.span.type != CHILD_WORKFLOW:
             return ""
         return str((self.span.parameters or {}).get("signal", ""))
 
 
 def placed(log: ReadLog) -> OperationTree:
-    """Return the tree of places of a log; the root is the run."""
+    """Build the tree of places (steps, items, calls, ...) of a log. Return the root, which stands for the run."""
     return _Placing(log).root
 
 
 class _Placing:
-    """Builder of the tree of one log."""
+    """Builds the tree of places (steps, items, calls, ...) of one log."""
 
     def __init__(self, log: ReadLog) -> None:
         self.root = OperationTree("run", "", ())
         self._steps: dict[str, OperationTree] = {}
-        """By path: the current or latest visit to a step."""
+        """Current or latest visit to a step, by path."""
         self._places: dict[str, None] = {}
-        """Code locations in the texts of failures (`divebook.projections.failures`)."""
+        """Code locations that occur in error texts (`divebook.projections.failures`), as keys."""
         self._begun: dict[int, OperationTree] = {}
-        """Visits by the event that started them."""
+        """Visits to steps by the sequence number of their first event."""
         self._variables: dict[str, OperationTree] = {}
         self._questions: dict[str, OperationTree] = {}
         self._counts: Counter[Any] = Counter()
         self._ends: dict[int, OperationTree] = {}
-        """Operations by the event that ended them."""
+        """Operations by the sequence number of their last event."""
         self._is_answered = False
         """True if the current events belong to a what-if, or to a run that reuses the results of another execution."""
         self._place_spans(log.spans)
@@ -259,7 +265,9 @@ class _Placing:
     # --- what takes none -------------------------------------------------------------------------------------------
 
     def _add(self, kind: Kind, name: str, event: Event, request: Any, answered: Any) -> OperationTree:
-        """Add a node without duration to the current visit of the event's path, or to the run."""
+        """Add a node that stands for a single event (an input, a variable, ...) to the current step of the event's
+        path, or to the run.
+        """
         around = self._steps.get(event.path, self.root) if event.path else self.root
         self._counts[id(around), kind, name] += 1
         key = kind, name, event.path if around is self.root else "", self._counts[id(around), kind, name]
@@ -305,9 +313,7 @@ class _Placing:
                 self._variables[change.key] = _variable(event, change.key, change.value)
 
     def _forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Apply the changes of a fork, and remove the questions that are still open, because the fork asks them
-        again.
-        """
+        """Apply the changes of a fork to the tree. Remove open questions, because the fork asks them again."""
         change = data.change or {}
         self._is_answered = data.tools is not None
         for name, value in change.get("variables", {}).items():
@@ -336,7 +342,9 @@ class _Placing:
             node.served = data.served
 
     def _ended(self, event: Event, data: catalog.Payload) -> None:
-        """Add the end of the run; of several ends the last one counts."""
+        """Add the end of the run and its outputs to the tree. If the run ended several times because it was resumed,
+        only the last end counts.
+        """
         self.root.inside = [inner for inner in self.root.inside if inner.kind not in ("output", "end")]
         if isinstance(data, catalog.ExecutionCompleted):
             for name, value in data.outputs.items():
@@ -411,7 +419,9 @@ def _asked(span: Span) -> Any:
 
 
 def _answered(span: Span) -> Any:
-    """Return the result of a span; None for a reading of the clock, because it differs in every run."""
+    """Return the result of an operation in the form that is compared between runs; None for a reading of the clock,
+    because it differs in every run.
+    """
     if span.type == TIME_ACCESS:
         return None
     result = without_volatile(span.result) if span.type in _MODEL_CALLS else span.result
@@ -419,7 +429,7 @@ def _answered(span: Span) -> Any:
 
 
 def without_volatile(message: Any) -> Any:
-    """Return a model message without the fields whose values differ in every call.
+    """Return a message of a model without those fields, such as ids and times, that differ in every call.
 
     >>> without_volatile({"parts": [{"content": "hi", "part_kind": "text"}], "timestamp": "2026-11-23T01:54:27Z"})
     {'parts': [{'content': 'hi', 'part_kind': 'text'}]}
@@ -440,24 +450,28 @@ def _stable_parts(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 Difference: TypeAlias = Literal["same", "changed", "added", "removed"]
 Facet: TypeAlias = Literal["asked", "answered", "status"]
 MINUS = "\u2212"
-"""The minus sign, which is as wide as the plus sign."""
+"""Minus sign, which is as wide as the plus sign."""
 SIGNS: dict[Difference, str] = {"same": "=", "changed": "≠", "added": "+", "removed": MINUS}
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One place in two runs."""
+    """One place (step, item, call, ...) in two compared runs, with its node in each run and the difference between
+    them.
+    """
 
     a: OperationTree | None
     b: OperationTree | None
     place: str
-    """``classify / classify[18] / model call helper``."""
+    """Labels of the nodes from the root, such as ``classify / classify[18] / model call helper``."""
     facet: Facet | None
-    """The first facet that differs: request, result or status; None if none differs, or if one run lacks the place."""
+    """First facet that differs: request (``asked``), result (``answered``) or status. None if none differs, or if one
+    run lacks the place.
+    """
 
     @property
     def difference(self) -> Difference:
-        """Kind of the difference."""
+        """Kind of the difference between the runs at this place: ``same``, ``changed``, ``added`` or ``removed``."""
         if self.a is None:
             return "added"
         if self.b is None:
@@ -466,20 +480,24 @@ class Row:
 
     @property
     def present(self) -> OperationTree:
-        """The node in the first run that has the place."""
+        """Node of this place in the first run; if the first run lacks the place, the node in the second run."""
         node = self.a or self.b
         assert node is not None, "a row stands for something"  # noqa: S101 - rows are made in this file only
         return node
 
     def event_of(self, side: OperationTree | None) -> int | None:
-        """Return the event at which the difference appears in a run; None if that run lacks the place."""
+        """Return the number of the event at which the difference appears in a run, whose node is `side`; None if the
+        run lacks the place.
+        """
         if side is None:
             return None
         return side.ended if self.facet in ("answered", "status") else side.began
 
     @property
     def parts(self) -> list[Differing]:
-        """The smallest parts in which both differ: of the request, else of the result."""
+        """Smallest parts in which the request, result or status of both runs differs, each with its two values. Empty
+        if one run lacks the place.
+        """
         if self.a is None or self.b is None or self.facet is None:
             return []
         differing = parts(getattr(self.a, self.facet), getattr(self.b, self.facet))
@@ -487,38 +505,38 @@ class Row:
 
 
 class Divergence(NamedTuple):
-    """The first difference of two runs, in the order of the first run's log."""
+    """First difference between two runs, in the order of the first run's log."""
 
     row: Row
     event: int | None
-    """Its event in the first run; None if only the other run has it."""
+    """Sequence number of the event in the first run; None if only the other run has the place."""
     other_event: int | None
     step: str
     text: str
-    """Description with both sides in one text, without secrets."""
+    """Description of the difference, with both values in one text and without secrets."""
 
     def __str__(self) -> str:
         return self.text
 
 
 class Side(NamedTuple):
-    """One of the two runs."""
+    """One of two compared runs: its facts, and its tree of places."""
 
     id: str
     workflow: str
     fingerprint: str
     parent: str
     origin: str
-    """How the run was created, one of `divebook.events.catalog.ORIGINS`."""
+    """Origin of the run, one of `divebook.events.catalog.ORIGINS`."""
     status: str
     began_us: int
     took_us: int
-    """Microseconds from the first event to the last, without the time between a run and its forks."""
+    """Microseconds from the first event to the last, without the time between a run and the start of its fork."""
     root: OperationTree
 
     @classmethod
     def of(cls, log: Iterable[Event]) -> Side:
-        """Read a log.
+        """Read the log of a run, and build its tree of places.
 
         Raises
         ------
@@ -548,23 +566,23 @@ class Side(NamedTuple):
         )
 
     def is_related_to(self, other: Side) -> bool:
-        """Return whether both ran the same workflow, or one was made from the other."""
+        """Return whether this run and another one ran the same workflow, or one of them was derived from the other."""
         same = self.workflow == other.workflow or (self.fingerprint and self.fingerprint == other.fingerprint)
         return bool(same) or self.parent == other.id or other.parent == self.id
 
 
 class Totals(NamedTuple):
-    """Sums over the calls of a run."""
+    """Sums of tokens, cost and time over all calls of a run."""
 
     tokens: int
     cost: int | None
-    """Nanodollars; None if no price is known."""
+    """Cost in nanodollars; None if no price is known."""
     seconds: float | None
-    """Duration; None if calls were answered from a log, which takes no time."""
+    """Duration of the run; None if some calls were answered from a log, because those take no time."""
 
 
 class Pair:
-    """Two runs and their rows, place by place."""
+    """Comparison of two runs, with one row for each place (step, item, call, ...) that at least one of them has."""
 
     def __init__(self, a: Side, b: Side) -> None:
         self.a = a
@@ -573,12 +591,12 @@ class Pair:
 
     @cached_property
     def differences(self) -> list[Row]:
-        """The rows that differ."""
+        """Rows of those places that differ between the runs."""
         return [row for row in self.rows if row.difference != "same"]
 
     @cached_property
     def telling(self) -> list[Row]:
-        """The differences without containers: a step, item or turn whose result differs only because a place inside it
+        """Rows that differ, except for steps, items and turns whose result differs only because a place inside them
         differs.
         """
         rows: list[Row] = []
@@ -590,7 +608,7 @@ class Pair:
 
     @cached_property
     def first(self) -> Divergence | None:
-        """The first difference, in the order of the first run's log; None if the runs are the same.
+        """First difference between the runs, in the order of the first run's log; None if the runs are the same.
 
         Each row gets a position: the event at which it appears in the first run, or, if only the other run has it,
         just behind the latest event of the first run that precedes it there. The difference with the smallest position
@@ -609,8 +627,8 @@ class Pair:
 
     @property
     def totals(self) -> tuple[Totals, Totals]:
-        """The sums of both runs; a call that was answered from the other run's log counts with the values of that
-        log.
+        """Sums of tokens, cost and time over the calls of each of the two runs. A call replayed from the log of the
+        other run counts with its recorded cost.
         """
         ours = [row.a for row in self.rows if row.a is not None]
         theirs = [row.b for row in self.rows if row.b is not None]
@@ -618,7 +636,7 @@ class Pair:
 
     @property
     def counts(self) -> dict[Difference, int]:
-        """Number of places that are the same, changed, added and removed."""
+        """Number of places with each kind of difference (same, changed, added, removed)."""
         counts: dict[Difference, int] = dict.fromkeys(SIGNS, 0)
         for row in self.rows:
             counts[row.difference] += 1
@@ -636,7 +654,7 @@ class Pair:
 
 
 def _rows(a: OperationTree, b: OperationTree, above: str) -> Iterator[Row]:
-    """Yield the rows of the children of two nodes, in the order of the first one.
+    """Yield the comparison rows for all children of two matched nodes, in the order of the first run.
 
     A child that only the other node has follows the row of its neighbour, the matched child that precedes it.
     """
@@ -667,7 +685,7 @@ def _rows(a: OperationTree, b: OperationTree, above: str) -> Iterator[Row]:
 
 
 def _alone(inner: OperationTree, above: str, *, is_first: bool) -> Iterator[Row]:
-    """Yield the rows of a subtree that only one run has."""
+    """Yield the comparison rows for a node that only one of the runs has, and for all nodes inside it."""
     place = above + inner.label
     yield Row(inner if is_first else None, None if is_first else inner, place, None)
     for part in inner.inside:
@@ -683,7 +701,8 @@ def _facet(a: OperationTree, b: OperationTree) -> Facet | None:
 
 
 def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> dict[int, OperationTree]:
-    """Match two lists of children; return, by the id of each matched child of `theirs`, its partner in `ours`.
+    """Match the children of a node in one run (`ours`) with those in the other run (`theirs`). Return the child from
+    `ours` by the ``id()`` of its partner in `theirs`.
 
     Equal lists are paired one by one. Else each kind of child is matched separately, with several criteria
     (`_criteria`). Each criterion pairs children that remained from the ones before.
@@ -705,7 +724,9 @@ def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) ->
 
 
 def _are_settled(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> bool:
-    """Return whether two lists with the same keys contain the same things: equal kinds, and items with equal values."""
+    """Return whether two lists of nodes with the same keys match one by one: their kinds are equal, and so are the
+    values of items.
+    """
     pairs = zip(ours, theirs, strict=True)
     return all(a.kind == b.kind and (a.kind != "item" or alike(a.asked, b.asked)) for a, b in pairs)
 
@@ -713,7 +734,9 @@ def _are_settled(ours: Sequence[OperationTree], theirs: Sequence[OperationTree])
 def _criteria(
     kind: str, ours: Sequence[OperationTree], theirs: Sequence[OperationTree]
 ) -> tuple[Callable[[OperationTree], Hashable], ...]:
-    """Return the functions whose values must be equal for a match, the most specific first."""
+    """Return functions by which children of a kind are matched, the most specific first. Two children match if a
+    function returns equal values for both.
+    """
     if kind == "step":
         return _by_key, _by_telling
     are_alike = [inner.key for inner in ours] == [inner.key for inner in theirs] and _are_settled(ours, theirs)
@@ -740,7 +763,9 @@ def _match(
     criterion: Callable[[OperationTree], Hashable],
     partners: dict[int, OperationTree],
 ) -> None:
-    """Match the nodes with equal values of a criterion, in order, each at most once."""
+    """Add to `partners` the pairs of nodes for which `criterion` returns equal values. Nodes are paired in order, each
+    at most once.
+    """
     waiting: dict[Hashable, deque[OperationTree]] = defaultdict(deque)
     for inner in ours:
         waiting[criterion(inner)].append(inner)
@@ -754,7 +779,7 @@ def _match(
 
 
 def describe(row: Row) -> str:
-    """Return a difference in one line, both sides in one text, without secrets."""
+    """Describe a difference between two runs in one line, with both values in one text and without secrets."""
     clean = shared().text
     if row.difference != "changed":
         which = "the first" if row.b is None else "the other"
@@ -770,7 +795,7 @@ def describe(row: Row) -> str:
 
 
 def _in_words(place: str) -> str:
-    """Return the path of a differing part in words; for messages of models the name of the part.
+    """Describe the position of a differing part in words, such as ``message`` for the content of a model message.
 
     >>> _in_words("new[0].parts[1].content"), _in_words("parts[0].args.city"), _in_words("arguments.n")
     ('message', 'arguments.city', 'arguments.n')
@@ -790,7 +815,7 @@ _MESSAGE_PARTS = [
 
 
 def as_text(value: Any) -> str:
-    """Return a value as text for people; empty for a value that one run lacks."""
+    """Format one of two compared values for people; return an empty string if the run does not have the value."""
     if value is NOTHING:
         return ""
     value = value.value if isinstance(value, ByHash) else value
@@ -798,7 +823,7 @@ def as_text(value: Any) -> str:
 
 
 def money(nanodollars: int | None) -> str:
-    """Return a cost as text.
+    """Format a cost in dollars, or ``unknown``.
 
     >>> money(1_500_000_000), money(None)
     ('$1.50', 'unknown')
@@ -807,7 +832,7 @@ def money(nanodollars: int | None) -> str:
 
 
 def took(totals: Totals) -> str:
-    """Return the duration of a run as text."""
+    """Format the duration of a run."""
     return "answered from the log" if totals.seconds is None else seconds(totals.seconds)
 
 

@@ -1,6 +1,4 @@
-"""Comparison of runs: the first difference, all places as a DataFrame, and both runs side by side as text and as
-HTML.
-"""
+"""Comparison of runs for people: first difference, all differences as a DataFrame, and both runs side by side."""
 
 from __future__ import annotations
 
@@ -53,11 +51,11 @@ if TYPE_CHECKING:
 
 MIME = "application/vnd.divebook.compared+json"
 SHOWN = 12
-"""Differences that the text lists."""
+"""Maximum number of differences that the text lists."""
 
 
 class Comparison:
-    """Two or more runs side by side: each of the other runs is compared with the first one.
+    """Result of comparing two or more runs: the first run is compared with each of the others.
 
     `Run.compare`, `divebook.compare` and ``%dive compare`` return it. As the last value of a cell it shows both runs
     side by side, with the first difference expanded.
@@ -87,23 +85,25 @@ class Comparison:
 
     @property
     def first(self) -> Divergence | None:
-        """The first difference of the first pair that differs; None if all runs are the same."""
+        """First difference of the first pair of runs that differs; None if no pair differs."""
         return next((pair.first for pair in self.pairs if pair.first is not None), None)
 
     @property
     def is_same(self) -> bool:
-        """True if no place differs."""
+        """True if no place differs in any pair of runs."""
         return self.first is None
 
     def frame(self) -> pd.DataFrame:
-        """Return one row per place and other run; `divebook.analysis.lists` documents the columns."""
+        """Return a DataFrame with one row per place (step, item, call, ...) and pair of runs; `divebook.analysis.lists`
+        documents the columns.
+        """
         from divebook.analysis.lists import compared_frame
 
         return compared_frame(self.pairs)
 
     @property
     def summary(self) -> str:
-        """Number of differences, tokens, cost and time of both runs, one line for each pair."""
+        """One line for each pair of runs: the number of differences, and the tokens, cost and time of both runs."""
         return "\n".join(map(summary_of, self.pairs))
 
     def __repr__(self) -> str:
@@ -113,12 +113,16 @@ class Comparison:
         return "".join(map(page_of, self.pairs))
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        """Return the data with which JupyterLab's extension navigates the HTML (``widgets/src/lab/comparison.ts``)."""
+        """Return the ids of the compared runs. divebook's JupyterLab extension uses them to navigate in the HTML
+        (``widgets/src/lab/comparison.ts``).
+        """
         return {MIME: {"runs": [self.pairs[0].a.id, *(pair.b.id for pair in self.pairs)]}}
 
 
 def summary_of(pair: Pair) -> str:
-    """Return in one line the number of differences, and the tokens, cost and time of both runs."""
+    """Return one line about two compared runs: the number of differences, and the tokens, cost and time of both
+    runs.
+    """
     counts = pair.counts
     figures = [f"{counts[name]:,} {name}" for name in SIGNS if counts[name]]
     one, other = pair.totals
@@ -163,7 +167,9 @@ _MARKS = {
 
 
 def piece_of(sign: Sign, text: str) -> str:
-    """Return a piece of text as HTML, marked if only one of the two texts contains it; needs no style sheet."""
+    """Return a piece of text as HTML. It is marked as removed or added if it occurs in only one of two compared
+    texts.
+    """
     if sign == SAME:
         return safe(text)
     element, style = _MARKS[sign]
@@ -171,12 +177,12 @@ def piece_of(sign: Sign, text: str) -> str:
 
 
 def styled(style: str, text: str) -> str:
-    """Return HTML with an inline style."""
+    """Return HTML in a ``span`` element with an inline style."""
     return f'<span style="{style}">{text}</span>'
 
 
 def safe(text: str) -> str:
-    """Return a text escaped for HTML."""
+    """Return text with HTML characters and control characters escaped."""
     return html.escape(visible(text))
 
 
@@ -187,17 +193,17 @@ def safe(text: str) -> str:
 
 
 MOST = 60
-"""Differences that the page shows."""
+"""Maximum number of differences on the HTML page."""
 MOST_PARTS = 4
-"""Parts of one difference that are shown."""
+"""Maximum number of parts of one difference that are shown."""
 LONGEST = 4_000
-"""Characters of one text that are shown."""
+"""Maximum number of characters of one text that are shown."""
 CONTEXT = 60
-"""Characters of unchanged text that are shown on each side of a difference."""
+"""Number of characters of unchanged text that are shown on each side of a difference."""
 
 
 def page_of(pair: Pair) -> str:
-    """Return two runs side by side as HTML."""
+    """Return the HTML that shows two runs side by side."""
     head = f"{_run('A', pair.a)}{_run('B', pair.b)}{_figures(pair)}"
     none = f"<p>= No difference: {_count(len(pair.rows))} the same.</p>"
     body = none if pair.first is None else f"{_first(pair)}{_table(pair)}"
@@ -213,7 +219,9 @@ def _run(letter: str, side: Side) -> str:
 
 
 def _figures(pair: Pair) -> str:
-    """Return the number of differences, and the tokens, cost and time of both runs."""
+    """Return the HTML line about two compared runs: the number of differences, and the tokens, cost and time of both
+    runs.
+    """
     counts = pair.counts
     (one, other) = pair.totals
     figures = [f"{SIGNS[name]} {count:,} {name}" for name, count in counts.items() if count]
@@ -234,7 +242,7 @@ def _percent(before: float | None, after: float | None) -> str:
 
 
 def _first(pair: Pair) -> str:
-    """Return the first difference, expanded."""
+    """Return the HTML that shows the first difference between two runs in full."""
     first = pair.first
     assert first is not None, "asked only where there is one"  # noqa: S101 - `page_of` has looked
     row = first.row
@@ -256,29 +264,30 @@ def _lane(letter: str, text: str) -> str:
 
 
 def _table(pair: Pair) -> str:
-    """Return the table of differences, at most `MOST` of them, with the equal places folded between them.
+    """Return the HTML table of the differences between two runs, at most `MOST`. Equal places between them are
+    summarized in one line.
 
     The line below the table counts the differences that the table omits.
     """
     titles = ("Difference", "28%"), ("A", "27%"), ("B", "27%"), (f"B {MINUS} A", "18%")
     head = "".join(f'<th style="{CELL};width:{width}">{title}</th>' for title, width in titles)
     telling = {id(row) for row in pair.telling}
-    shown = []
+    lines = []
     remaining = len(telling)
     alone = 0
     for kind, count, row in _folded(row for row in pair.rows if row.difference == "same" or id(row) in telling):
         if row is None:
             line = f'<td colspan="4" style="{CELL};opacity:.75">{SIGNS[kind]} {_count(count)} the same</td>'
-            shown.append(f'<tr class="divebook-same">{line}</tr>')
-        elif len(shown) < 2 * MOST:
-            shown.append(_line(row))
+            lines.append(f'<tr class="divebook-same">{line}</tr>')
+        elif len(lines) < 2 * MOST:
+            lines.append(_line(row))
             remaining = remaining - count
             alone = alone + 1
     within = len(pair.differences) - remaining - alone
     notes = [f"… and {plural(remaining, 'more difference')}"] if remaining else []
     notes += [f"not shown: {plural(within, 'difference')} inside of these or around them"] if within else []
     more = f"<p>{'; '.join(notes)}; .frame() has all.</p>" if notes else ""
-    body = "".join(shown[: 2 * MOST])
+    body = "".join(lines[: 2 * MOST])
     return (
         '<table style="width:100%;table-layout:fixed;border-collapse:collapse">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
@@ -286,7 +295,8 @@ def _table(pair: Pair) -> str:
 
 
 def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]:
-    """Yield the rows of the table: each difference with the number of its rows, and the counts of equal rows.
+    """Yield the entries of the table of differences: one for each difference, with the number of comparison rows that
+    it covers, and one for each sequence of equal rows.
 
     If one run lacks a place as a whole, the places inside it are counted and not yielded. Consecutive equal rows
     become one entry ``("same", count, None)``. For the rows same, same, added a, added a / b, same the function yields
@@ -330,7 +340,9 @@ def _line(row: Row) -> str:
 
 
 def _beside(row: Row) -> str:
-    """Return how much more tokens, cost and time the second run took."""
+    """Format how many more tokens, and how much more cost and time, a call needed in the second run than in the first;
+    an empty string for other places.
+    """
     if row.a is None or row.b is None or row.a.kind != "operation":
         return ""
     differences = []
@@ -353,7 +365,8 @@ def _signed(number: int, text: str) -> str:
 
 
 def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
-    """Return the text of each lane; without `whole`, unchanged text between differences is shortened.
+    """Return two HTML texts about a difference, for the first and the second run. Without `whole`, long text that both
+    have in common is shortened.
 
     If one run lacks the place, the other lane shows the result. If no part differs, both lanes show the status. Else
     each lane shows its side of the first `MOST_PARTS` differing parts.
@@ -377,7 +390,9 @@ def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
 
 
 def _way(side: OperationTree | None) -> str:
-    """Return the badge that shows the source of the answer in a what-if."""
+    """Return an HTML badge with the source of a result in a what-if: replayed, live or blocked. Return an empty string
+    for other nodes.
+    """
     return styled(BADGE, side.way) if side is not None and side.way in (SERVED, LIVE, BLOCKED) else ""
 
 
@@ -408,7 +423,9 @@ def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
 
 
 def _short(text: str, place: int, count: int) -> str:
-    """Return unchanged text without its middle, or without its far end if it is the first or the last piece."""
+    """Return a piece of text that two compared texts have in common, with its middle cut out. At the beginning or end
+    of the text, only the side next to a difference is kept.
+    """
     head = text[:CONTEXT] if place else ""
     tail = text[-CONTEXT:] if place < count - 1 else ""
     return text if len(text) <= len(head) + len(tail) + CONTEXT else f"{head} … {tail}"

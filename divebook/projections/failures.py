@@ -2,9 +2,8 @@
 
 `Execution.failure`, frames, reports, the shell, live views and saved runs all show this record
 (`tests/projections/test_failures.py`). A step or item often fails because a call inside it failed. The record then
-describes
-that call, the innermost one: for the spans ``step parse`` <- ``item parse[3]`` <- ``action read_csv``, each caused by
-the next, the record has the arguments, the source line and the traceback of ``read_csv``.
+describes the innermost failed call: for the spans ``step parse`` <- ``item parse[3]`` <- ``action read_csv``, each
+caused by the next, the record has the arguments, the source line and the traceback of ``read_csv``.
 """
 
 from __future__ import annotations
@@ -30,61 +29,63 @@ MOST_ARGUMENT = 2_000
 MOST_ARGUMENTS = 30
 WIDTH = 64
 _NO_CALLS = (AGENT_TURN, TIMER)
-"""Operations that contain calls or make none."""
+"""Types of operations that are not calls themselves: turns, which contain calls, and timers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed item or step and its cause."""
+    """Failed item or step, with the error, its cause and its location."""
 
     error_type: str
-    """Class of the error; empty if the log does not contain it."""
+    """Class name of the error; empty if the log does not contain it."""
     message: str
     step: str
     path: str
     item: str = ""
-    """The item of `Each`, such as ``rows[4321]``; empty for a step without items."""
+    """Label of the item of ``Each``, such as ``rows[4321]``; empty for a step without items."""
     iteration: int | None = None
     attempt: int = 1
-    """The attempt that failed finally."""
+    """Number of the last attempt."""
     called: str = ""
-    """The failed function, action, agent, tool or workflow; empty if the code of the step itself failed."""
+    """Name of the failed function, action, agent, tool or workflow; empty if the code of the step itself failed."""
     arguments: Mapping[str, str] | None = None
-    """The arguments of the failed call: Python text by name, shortened, without secrets."""
+    """Arguments of the failed call by name, as Python text, shortened and without secrets."""
     place: str = ""
-    """``Cell [5], line 4``, ``pipeline.py:12`` or ``survey.yaml:7:11``."""
+    """Location of the failed code: ``Cell [5], line 4``, ``pipeline.py:12`` or ``survey.yaml:7:11``."""
     line: int = 0
     source: tuple[tuple[int, str], ...] = ()
-    """The source lines around the place, with their numbers."""
+    """Source lines around the location, with their line numbers."""
     cell: str = ""
-    """The front end's id of the cell that contains the place."""
+    """Id, in the front end, of the notebook cell with the failed code."""
     traceback: str = ""
-    """The calls that led to the error, without those of divebook; the innermost comes last."""
+    """Traceback without frames of divebook, innermost frame last."""
     sequence: int = 0
-    """The event that records the failure."""
+    """Sequence number of the event that records the failure."""
     failed_us: int = 0
-    """Microseconds since 1970."""
+    """Time of the failure in microseconds since 1970."""
     span: int = -1
     """Index of the span of the call, item or step that failed."""
     handled: Handled = ""
-    """How the run continued after the failure: ``skipped``, ``kept`` as data, or ``caught``; empty if it did not."""
+    """Reaction of the run: ``skipped``, ``kept`` as data, or ``caught``; empty if the failure ended the path."""
     child: str = ""
-    """The execution of another workflow in which the error occurred."""
+    """Id of the child execution in which the error occurred; empty if it occurred in this execution."""
 
     @property
     def headline(self) -> str:
-        """Class and message: ``KeyError: 'b'``."""
+        """Class and message of the error: ``KeyError: 'b'``."""
         return headline(self.error_type, self.message)
 
     @property
     def means(self) -> str:
-        """The error in plain words if the explanation is certain, such as ``answer has no key 'label'``."""
+        """Explanation of the error in plain words, such as ``answer has no key 'label'``; empty if none is certain."""
         line = dict(self.source).get(self.line, "")
         return meaning(self.error_type, self.message, self.arguments or {}, line)
 
     @property
     def where(self) -> str:
-        """Step, item, path, call and attempt: ``step parse, rows[1342], attempt 2``."""
+        """Location in the workflow: step, item, path, call and attempt, such as ``step parse, rows[1342],
+        attempt 2``.
+        """
         called = "" if self.called in ("", self.step) else f"call of {self.called}"
         attempt = f"attempt {self.attempt}" if self.attempt > 1 else ""
         step = f"step {self.step}" if self.step else ""
@@ -92,12 +93,12 @@ class Failure:
 
     @property
     def lines(self) -> str:
-        """The source lines around the place, with their numbers, as text; the failed line is marked."""
+        """Source lines around the failed line, with line numbers, as text; the failed line is marked with ``>``."""
         return "\n".join(f"{'>' if n == self.line else ' '} {n:>4}  {text}" for n, text in self.source)
 
     @property
     def details(self) -> str:
-        """Everything except the headline, as text: explanation, location, arguments, source line, calls."""
+        """Complete failure except the headline, as text: explanation, location, arguments, source lines, traceback."""
         arguments = "\n".join(f"  {name} = {_indented(text)}" for name, text in (self.arguments or {}).items())
         parts = (
             f"means: {self.means}" if self.means else "",
@@ -109,46 +110,49 @@ class Failure:
         return "\n".join(filter(None, parts))
 
     def told(self) -> str:
-        """Return the complete failure as text."""
+        """Return the complete failure as text: the headline and the details."""
         return f"{self.headline}\n{self.details}"
 
 
 def failures_of(events: Sequence[Event]) -> list[Failure]:
-    """Return the failures of a log, in the order in which their items and steps started."""
+    """Return the failures in the log of an execution, in the order in which the failed items and steps started."""
     spans = ReadLog.of(events).spans
     names = ItemNames.of(events)
     return [failure_of(span, leaf_of(span, spans), names) for span in spans if span.is_failure]
 
 
 def failure_in(events: Sequence[Event], error: str) -> Failure:
-    """Return the failure of a failed execution; `error` is the text of its last event.
+    """Return the failure that ended an execution. `error` is the error text of its last event.
 
-    If no step or item failed, the failure is made from the event of the failed path.
+    If no step or item failed, the failure is built from the event of the failed path.
     """
+    # A run may have caught or skipped earlier failures. The last one that it did not handle ended it.
     unhandled = [failure for failure in failures_of(events) if not failure.handled]
     if unhandled:
         return unhandled[-1]
-    ended = next((event for event in reversed(events) if isinstance(event.data, catalog.PathFailed)), None)
-    sequence, moment = (ended.sequence, ended.recorded_at) if ended else (0, 0)
-    reason = getattr(ended.data, "reason", None) if ended else None
-    return Failure(reason or "", error, "", ended.path if ended else "", sequence=sequence, failed_us=moment)
+    failure_event = next((event for event in reversed(events) if isinstance(event.data, catalog.PathFailed)), None)
+    sequence, moment = (failure_event.sequence, failure_event.recorded_at) if failure_event else (0, 0)
+    reason = getattr(failure_event.data, "reason", None) if failure_event else None
+    return Failure(
+        reason or "", error, "", failure_event.path if failure_event else "", sequence=sequence, failed_us=moment
+    )
 
 
 OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked)
-"""Events that may contain the definition; the newest definition counts."""
+"""Events that may contain the definition of the workflow. The definition in the newest event counts."""
 
 
 class ItemNames(NamedTuple):
-    """Names that a workflow gives to the items of its steps."""
+    """Functions and names for labelling the items of steps, as the definition of the workflow names them."""
 
     place_of: PlaceOf
     variables: Mapping[str, str]
-    """By step, the name of the variable that contains the item."""
+    """Name of the variable with the current item, by step."""
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> ItemNames:
-        """Return the names from the newest definition in a log; without a definition items have the name of their
-        span.
+        """Return the item labels according to the newest definition that a log contains. If it contains none, items are
+        labelled with the names of their spans.
         """
         for event in reversed(events):
             definition = getattr(event.data, "definition", None) if isinstance(event.data, OPENINGS) else None
@@ -158,22 +162,24 @@ class ItemNames(NamedTuple):
 
     @classmethod
     def of_workflow(cls, workflow: Workflow) -> ItemNames:
-        """Return the names of a workflow's items."""
+        """Return the item labels according to the definition of a workflow."""
         variables = {step.name: step.each.as_ for step in workflow.steps if step.each is not None and step.each.as_}
         return cls(places_in(workflow), variables)
 
 
 def leaf_of(span: Span, spans: Sequence[Span]) -> Span:
-    """Follow the causes of a failed span; return the innermost failed call, or the span itself."""
+    """Return the innermost failed call that caused the failure of a span (a step, item or call in the log). If no call
+    caused it, return the span itself.
+    """
     while 0 <= span.cause < len(spans):
         span = spans[span.cause]
     return span
 
 
 def failure_of(span: Span, leaf: Span, names: ItemNames) -> Failure:
-    """Return the failure record of a span.
+    """Create the failure record for the span of a failed step or item.
 
-    `leaf` is the span that caused the failure (`leaf_of`). Its parameters and its item must be loaded.
+    `leaf` is the innermost span that caused the failure (`leaf_of`). Its parameters and its item must be loaded.
     """
     place = leaf.place or {}
     signal = (leaf.parameters or {}).get("signal")
@@ -203,7 +209,9 @@ def failure_of(span: Span, leaf: Span, names: ItemNames) -> Failure:
 
 
 def arguments_of(leaf: Span, names: ItemNames) -> dict[str, str] | None:
-    """Return the arguments of a call as Python text by name; of a script or a step the item that it processed."""
+    """Return the arguments of a failed call by name, each as Python text. For a script or a step, which have no
+    arguments, return the item that it processed.
+    """
     parameters = leaf.parameters or {}
     arguments: Any = operation_arguments(parameters)
     if arguments is None and leaf.type == AGENT_TURN:
@@ -217,7 +225,7 @@ def arguments_of(leaf: Span, names: ItemNames) -> dict[str, str] | None:
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a value as Python text, or a short description if it has no Python form."""
+    """Return a value as Python source text. If the value has no such form, return a short description of it."""
     clean = shared().under(name, value)
     is_plain = isinstance(clean, str | int | float | bool | list | dict | type(None))
     room = max(20, WIDTH - len(name))
@@ -229,28 +237,32 @@ def _indented(text: str) -> str:
 
 
 def kept_in(spans: Iterable[Span]) -> str:
-    """Return in words the items and calls that a resumed run reuses; empty after a rollback."""
+    """Return in words how many completed items and calls a resumed run reuses; an empty string after a rollback, which
+    undid them.
+    """
     spans = list(spans)
     if any(map(is_undoing, spans)):
         return ""
-    done = [span for span in spans if is_kept(span)]
-    items = sum(span.kind == "item" for span in done)
-    return shown_kept(items, len(done) - items)
+    reused = [span for span in spans if is_kept(span)]
+    items = sum(span.kind == "item" for span in reused)
+    return shown_kept(items, len(reused) - items)
 
 
 def is_undoing(span: Span) -> bool:
-    """Return whether a span belongs to a rollback."""
+    """Return whether a span (a step, item or call in the log) is part of a rollback."""
     return span.path.startswith(catalog.ROLLBACK_PATH)
 
 
 def is_kept(span: Span) -> bool:
-    """Return whether a span is an item or a call that a resumed run reuses."""
+    """Return whether a span of the log is a completed item or call, whose result a resumed run reuses."""
     is_done = span.status == catalog.COMPLETED and span.kind in ("item", "operation")
     return is_done and span.type not in _NO_CALLS and not span.is_pause
 
 
 def shown_kept(items: int, calls: int) -> str:
-    """Return counts of reused items and calls in words; empty if both are 0."""
+    """Return in words how many items and calls are reused, such as ``2 items and 1 call``; an empty string if both
+    numbers are 0.
+    """
     parts = []
     if items:
         parts.append(plural(items, "item"))
@@ -260,7 +272,7 @@ def shown_kept(items: int, calls: int) -> str:
 
 
 def summary(failures: Sequence[Failure], most: int = 3) -> str:
-    """Return several failures in one line: ``3 failed: rows[4321], rows[17] and 1 more``."""
+    """Return one line about several failures: ``3 failed: rows[4321], rows[17] and 1 more``."""
     names = [failure.item or f"step {failure.step}" for failure in failures[:most]]
     more = [f"{len(failures) - most:,} more"] if len(failures) > most else []
     return f"{len(failures):,} failed: {one_line(', '.join([*names, *more]), 200)}" if failures else ""
@@ -274,7 +286,9 @@ def summary(failures: Sequence[Failure], most: int = 3) -> str:
 
 
 def place_label(data: Payload) -> str:
-    """Return the code location in a failure event, such as ``survey.yaml:7:11``; empty if there is none."""
+    """Return the code location that a failure event contains, such as ``survey.yaml:7:11``; empty if it
+    contains none.
+    """
     match data:
         case catalog.OperationFailed():
             place = (data.raised or {}).get("place")
@@ -286,7 +300,8 @@ def place_label(data: Payload) -> str:
 
 
 def without_places(error: str, labels: Iterable[str]) -> str:
-    """Return the text of a failure without code locations; `labels` are the locations of the failures before it.
+    """Remove the code locations from an error text, so that errors of two runs can be compared. `labels` are the
+    locations of earlier failures in the log.
 
     >>> without_places("ZeroDivisionError: division by zero (step a, survey.yaml:7:11)", ["survey.yaml:7:11"])
     'ZeroDivisionError: division by zero (step a)'
@@ -310,18 +325,18 @@ _TRY_AGAIN = "Continuing tries again."
 
 
 class ErrorFacts(NamedTuple):
-    """Facts that an explanation of an error is based on."""
+    """Facts about an error (message, arguments, source line), from which the functions of this module explain it."""
 
     message: str
-    """Without the name of the class."""
+    """Message of the error, without the name of its class."""
     arguments: Mapping[str, str]
-    """The arguments of the call: Python text by name."""
+    """Arguments of the failed call by name, as Python text."""
     line: str
-    """The source line that raised the error."""
+    """Source line that raised the error."""
 
 
 def meaning(error_type: str, message: str, arguments: Mapping[str, str], line: str) -> str:
-    """Return an explanation of an error in plain words, or an empty text if the explanation is not certain.
+    """Return an explanation of an error in plain words; an empty string if no explanation is certain.
 
     >>> meaning("KeyError", "'label'", {"answer": "{'kind': 'bill'}"}, 'return answer["label"]')
     "answer has no key 'label'. It has: kind."
@@ -332,7 +347,8 @@ def meaning(error_type: str, message: str, arguments: Mapping[str, str], line: s
 
 
 def _of_key(facts: ErrorFacts) -> str:
-    """Return the explanation of a missing key.
+    """Return an explanation of a `KeyError`, which names the dict that was accessed and the keys that it has; an empty
+    string if they are not known.
 
     The message of a KeyError contains the key. The source line may contain ``name[index]``, and the arguments the
     value of ``name``. If the value is a dict without that key, the text names the dict and its keys.
@@ -407,7 +423,9 @@ _MEANINGS: Mapping[str, Callable[[ErrorFacts], str]] = {
 
 
 def _literal(text: str) -> Any:
-    """Return the Python literal in a text, or None if the text is not a literal or was cut off."""
+    """Parse a text as a Python literal; return None if the text is not a literal, for example because it was cut
+    off.
+    """
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

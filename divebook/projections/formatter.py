@@ -1,6 +1,8 @@
-"""Formatters: objects that are notified, step by step, while executions run.
+"""Formatters: objects whose methods are called while executions run, for each step that starts or ends and for each
+question.
 
-The shell's live list and its plain lines for pipes are formatters (`divebook.cli.result`).
+`Steps` finds the steps that start or end with an event. `Formatting` passes them to a user's formatter; the progress of
+the shell (`divebook.cli.result`) uses `Steps` directly.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from divebook.projections.spans import Span, Spans
 
 
 class Formatter:
-    """Base class of formatters; override the methods for the notifications that you need.
+    """Base class for objects that receive the progress of executions. Override the methods for the events that you
+    need.
 
     ``Environment(formatter=...)`` calls the methods for each execution that this process records, in the order of the
     logs, after the events are in the store. The calls happen on the engine's thread, so that they must return quickly.
@@ -35,28 +38,30 @@ class Formatter:
     """
 
     def step_started(self, step: Span) -> None:
-        """Handle the start of a step; `step` has its name, type and path."""
+        """Receive a step that has started, with its name, type and path."""
 
     def step_output(self, step: Span, output: str) -> None:
-        """Handle the completion of a step; `output` is its result as text."""
+        """Receive a step that has completed; `output` is its result as text."""
 
     def step_error(self, step: Span, error: str) -> None:
-        """Handle the final failure of a step, or its cancellation."""
+        """Receive a step that has failed, without another attempt to come, or was cancelled."""
 
     def question(self, execution_id: str, question: catalog.InterruptRaised) -> None:
-        """Handle a new question to a person."""
+        """Receive a new question to a person."""
 
 
 class Steps:
-    """Running steps of several executions. The events of each execution must arrive in order."""
+    """Keeps track of the running steps of several executions. The events of each execution must be applied in the order
+    of its log.
+    """
 
     def __init__(self) -> None:
         self.open: dict[tuple[str, str], Span] = {}
-        """The running steps by execution and path, oldest first."""
+        """Running steps by execution and path, oldest first."""
         self._spans: dict[str, Spans] = {}
 
     def see(self, event: Event) -> Span | None:
-        """Apply an event; return the step that has just started or ended, or None."""
+        """Apply the next event of an execution. Return the step that has started or ended with this event, or None."""
         if getattr(event.data, "operation_type", TIMER) != TIMER:
             return None  # what is not shown need not be remembered
         spans = self._spans.setdefault(event.execution_id, Spans(for_people=True))
@@ -75,14 +80,14 @@ class Steps:
 
 
 class Formatting:
-    """Store listener that calls a formatter."""
+    """Subscriber to a store that calls the methods of a formatter for each step and question."""
 
     def __init__(self, formatter: Formatter) -> None:
         self._formatter = formatter
         self._steps = Steps()
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Pass new events of an execution to the formatter."""
+        """Call the methods of the formatter for the steps and questions in new events of an execution."""
         for event in events:
             if isinstance(event.data, catalog.InterruptRaised):
                 self._formatter.question(execution_id, event.data)

@@ -1,4 +1,6 @@
-"""DataFrames of one log or of several, shared by executions, runs, saved runs and collections of them."""
+"""Base classes of those objects (executions, runs, saved runs and collections of them) that provide event logs as
+DataFrames.
+"""
 
 from __future__ import annotations
 
@@ -15,42 +17,46 @@ if TYPE_CHECKING:
 
 
 class Framed(ABC):
-    """Base class of objects that provide the DataFrames of logs.
+    """Base class of objects that provide event logs as DataFrames.
 
     `divebook.analysis.log` and `divebook.analysis.agents` document the columns.
     """
 
     @abstractmethod
     def _frame(self, kind: str) -> pd.DataFrame:
-        """Return a frame by its name."""
+        """Return the DataFrame of a kind, such as ``events`` or ``steps``, for the logs of this object."""
 
     @property
     def events(self) -> pd.DataFrame:
-        """One row per event: `divebook.analysis.log.events_frame`."""
+        """DataFrame with one row per event: `divebook.analysis.log.events_frame`."""
         return self._frame("events")
 
     @property
     def operations(self) -> pd.DataFrame:
-        """One row per model call, action, script ...: `divebook.analysis.log.operations_frame`."""
+        """DataFrame with one row per operation (model call, action, script, ...):
+        `divebook.analysis.log.operations_frame`.
+        """
         return self._frame("operations")
 
     @property
     def model_calls(self) -> pd.DataFrame:
-        """One row per request to a model: `divebook.analysis.agents.model_calls_frame`."""
+        """DataFrame with one row per request to a model: `divebook.analysis.agents.model_calls_frame`."""
         return self._frame("model_calls")
 
     @property
     def messages(self) -> pd.DataFrame:
-        """One row per message of each request and its answer: `divebook.analysis.agents.messages_frame`."""
+        """DataFrame with one row per message of each model request and response:
+        `divebook.analysis.agents.messages_frame`.
+        """
         return self._frame("messages")
 
     @property
     def tool_calls(self) -> pd.DataFrame:
-        """One row per call of a tool: `divebook.analysis.agents.tool_calls_frame`."""
+        """DataFrame with one row per call of a tool: `divebook.analysis.agents.tool_calls_frame`."""
         return self._frame("tool_calls")
 
     def costs(self, by: Literal["agent", "model", "tool", "step"] = "agent") -> pd.DataFrame:
-        """Return one row per agent, model, tool or step, with its consumption.
+        """Return a DataFrame with tokens and cost, one row per agent, model, tool or step.
 
         `divebook.analysis.agents.costs_frame` documents the columns.
         """
@@ -60,40 +66,39 @@ class Framed(ABC):
 
     @property
     def steps(self) -> pd.DataFrame:
-        """One row per visit to a step: `divebook.analysis.log.steps_frame`."""
+        """DataFrame with one row per visit to a step: `divebook.analysis.log.steps_frame`."""
         return self._frame("steps")
 
     @property
     def items(self) -> pd.DataFrame:
-        """One row per item of `Each`: `divebook.analysis.log.items_frame`."""
+        """DataFrame with one row per item of ``Each``: `divebook.analysis.log.items_frame`."""
         return self._frame("items")
 
     @property
     def failed_items(self) -> pd.DataFrame:
-        """The items of `Each` that failed, with their errors."""
+        """DataFrame of the items of ``Each`` that failed, with their errors."""
         items = self.items
         return items[items["status"] == "failed"].reset_index(drop=True)
 
 
 @runtime_checkable
 class ReadAtOnce(Protocol):
-    """A log in a store that can return all its events in one read."""
+    """Protocol of logs in a store that can return all their events in one read."""
 
     def at_once(self) -> list[Event]:
-        """Return all events, without their ids."""
+        """Return all events of the log, oldest first, without event ids, in one read of the store."""
 
 
 class FramedLog(Framed):
-    """Base class of objects with one log."""
+    """Base class of objects that have exactly one event log, such as an execution."""
 
     @abstractmethod
     def _log(self) -> Sequence[Event]:
-        """Return the events, oldest first."""
+        """Return the events of the log, oldest first."""
 
     @property
     def requests(self) -> list[RequestView]:
-        """All requests of the agents to their models, oldest first, each with the messages, the settings and the
-        response.
+        """All requests of agents to models, oldest first, each with its messages, settings and response.
 
         ``requests[0].messages`` are exactly the messages that the model received, in pydantic-ai's JSON form.
         """
@@ -101,11 +106,11 @@ class FramedLog(Framed):
 
     @property
     def conversation(self) -> list[CallMessage]:
-        """The messages of the agents, to them and of their tools, each message once."""
+        """Messages of all agents in one list: prompts, responses and results of tools, each message once."""
         return conversation_in(self.requests)
 
     def why(self, name: str, at: int | None = None, *, row: int | None = None, column: str | None = None) -> Any:
-        """Return the origin of the value of a variable, a `divebook.replay.provenance.Provenance`.
+        """Return the origin of the value of a variable as a `divebook.replay.provenance.Provenance`.
 
         Parameters
         ----------
@@ -127,7 +132,8 @@ class FramedLog(Framed):
         return why(self._log(), name, at, row=row, column=column)
 
     def rows(self, step: str | None = None) -> pd.DataFrame:
-        """Return the results of the rows of a frame by position: `divebook.analysis.lists.rows_frame`.
+        """Return a DataFrame with the results of a step that ran over the rows of a frame:
+        `divebook.analysis.lists.rows_frame`.
 
         ``frame.reset_index(drop=True).join(run.rows())`` adds them to the frame that the step processed.
 
@@ -147,6 +153,6 @@ class FramedLog(Framed):
 
 
 def log_of(run: FramedLog) -> Iterable[Event]:
-    """Return the events of a run, oldest first; events from a store have no ids."""
+    """Return the events of the log of a run, oldest first. Events that are read from a store have no event ids."""
     log = run._log()  # noqa: SLF001 - its own method, in its own file
     return log.at_once() if isinstance(log, ReadAtOnce) else log

@@ -1,12 +1,11 @@
-"""Requests of agents to their models, reconstructed from a log: messages, settings and responses.
+"""Requests of agents to models, reconstructed from a log: messages, settings and responses.
 
 The log contains only the changes between two requests of a turn (`divebook.agents.requests` writes them; neither
 module imports the other):
 
 - ``kept``: the number of messages at the beginning of the previous request that are unchanged. ``new``: the messages
   after them, in which ``{"response": n}`` stands for the response of request n, and ``{"tool": id}`` for the result of
-  that
-  call. Without both fields, all messages are unchanged, and new are the previous response and the results of its
+  a tool call. Without both fields, all messages are unchanged, and new are the previous response and the results of its
   calls.
 - The setting (model, settings, instructions, tools, output): the values that differ from the previous request.
 
@@ -49,26 +48,29 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Block: TypeAlias = Mapping[str, Any]
 
 _ROLES: Mapping[str, Role] = {"system-prompt": "system", "instruction-delta": "system", "tool-return": "tool"}
-"""Speaker by kind of part, if it is not the user."""
+"""Role of a message by the kind of its part; all other kinds have the role ``user``."""
 
 
 class CallMessage(NamedTuple):
-    """One message of a model call."""
+    """Message of a model call, with its role and content blocks."""
 
     role: Role
     content: Sequence[Block]
-    """Content blocks: texts, images, documents; of an assistant also ``thinking`` (``text``) and ``tool_call`` (``id``,
-    ``tool``, ``arguments``); of a tool ``tool_result`` (``id``, ``tool``, ``content``, ``outcome``).
+    """Content blocks: texts, images and documents. Messages of the assistant also have ``thinking`` (``text``) and
+    ``tool_call`` (``id``, ``tool``, ``arguments``) blocks, messages of a tool ``tool_result`` (``id``, ``tool``,
+    ``content``, ``outcome``).
     """
 
     @property
     def text(self) -> str:
-        """The texts of the blocks, one line each; of a tool its result."""
+        """Text of the message: its text blocks, one line each; for the message of a tool, the result of the tool."""
         return "\n".join(text for block in self.content if (text := _text_of(block)) is not None)
 
 
 def request_messages(parameters: Mapping[str, Any]) -> list[CallMessage]:
-    """Return the messages of a plain request: instructions, the agent's context, then content and prompt."""
+    """Return the messages that an agent without tools sent to its model: instructions, the agent's context, content and
+    prompt. `parameters` are those of the recorded request.
+    """
     instructions = parameters.get("instructions")
     context = mappings_in(parameters.get("context"))
     prompt = [*mappings_in(parameters.get("content")), text_block(parameters.get("prompt", ""))]
@@ -80,10 +82,11 @@ def request_messages(parameters: Mapping[str, Any]) -> list[CallMessage]:
 
 
 def messages_of(call: Span) -> list[CallMessage]:
-    """Return the messages to a model and its response; an empty list for other operations.
+    """Return the messages of one recorded model call, with the response at the end; an empty list if the span is
+    another operation.
 
-    Of an agent with tools these are only the new messages of the request, as far as its event contains them.
-    `divebook.projections.model_requests.requests_of` returns all of them.
+    For an agent with tools, only the messages that are new in this request are returned, as far as its event contains
+    them. `requests_of` returns all messages.
     """
     if call.type != AGENT_RESPONSE or call.parameters is None:
         return []
@@ -95,14 +98,16 @@ def messages_of(call: Span) -> list[CallMessage]:
 
 
 def people_messages(messages: Sequence[Mapping[str, Any]]) -> list[CallMessage]:
-    """Convert messages in pydantic-ai's JSON form to messages for people; parts that were cut out of the log are
-    skipped.
+    """Convert messages from pydantic-ai's JSON form to the form that is shown to people. Parts that are missing because
+    the log was shortened are skipped.
     """
     return [spoken for message in messages for spoken in _spoken(message)]
 
 
 def _spoken(message: Mapping[str, Any]) -> list[CallMessage]:
-    """Convert a request or response; consecutive parts with the same speaker become one message."""
+    """Convert a request or response from pydantic-ai's JSON form to messages for people. Consecutive parts with the
+    same role become one message.
+    """
     speakers: list[tuple[Role, list[Block]]] = []
     is_answer = message.get("kind", "response") == "response"
     for part in mappings_in(message.get("parts")):
@@ -137,7 +142,9 @@ def _named(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(arguments: Any) -> Any:
-    """Return the arguments of a call, which models write as JSON; text that is not JSON is returned unchanged."""
+    """Parse the arguments of a tool call, which models write as JSON text. Text that is not JSON is returned
+    unchanged.
+    """
     if not isinstance(arguments, str):
         return {} if arguments is None else arguments
     try:
@@ -147,7 +154,9 @@ def _arguments(arguments: Any) -> Any:
 
 
 def _block(item: Any) -> Block | None:
-    """Convert one item of a part's content: a text, a binary file or a URL; None for other items.
+    """Convert one item of a message's content (a text, a binary file or a URL) to a content block; return None for
+    other items.
+
     The media type, or the kind of URL, decides whether a file is an image or a document.
     """
     if isinstance(item, str):
@@ -173,24 +182,29 @@ def _text_of(block: Block) -> str | None:
 
 
 def mapping_in(value: Any) -> Mapping[str, Any]:
-    """Return a mapping unchanged, and an empty mapping for a value that was cut out of a saved log."""
+    """Return a value from a recorded message if it is a mapping, else an empty mapping, since values may be missing in
+    a saved log that was shortened.
+    """
     return value if isinstance(value, Mapping) else {}
 
 
 def mappings_in(value: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings in a list; in a saved log some or all of them may have been cut out."""
+    """Return those entries of a recorded list that are mappings, since entries may be missing in a saved log that was
+    shortened. Return an empty list for other values.
+    """
     return [part for part in value if isinstance(part, Mapping)] if isinstance(value, list | tuple) else []
 
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _ANEW = re.compile(r"anew-\d+/$")
-"""End of the prefix of a restarted turn; `divebook.agents.changed` writes it."""
+"""End of the operation key prefix of a restarted turn; `divebook.agents.changed` writes it."""
 _REQUEST = re.compile(r"model-(\d+)")
 _CALL = re.compile(r"tool-\d+-([^#]+)(?:#\d+)?")
 
 
 def call_name(tool_call_id: str) -> str:
-    """Return the name of a tool call in an operation key: the model's id if it is a valid name, else a hash of it.
+    """Return the name that identifies a tool call in the keys of operations: the id that the model chose if it is a
+    valid name, else a hash of that id.
 
     >>> call_name("call_7"), call_name("call 7")
     ('call_7', '937f63e36cfe')
@@ -202,57 +216,59 @@ def call_name(tool_call_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RequestView:
-    """One request to a model. Its data belongs to the log and must not be changed."""
+    """Request to a model with its response. Read-only: the data belongs to the log."""
 
     n: int
-    """Number in its turn, from 1."""
+    """Number of the request in its turn, counted from 1."""
     agent: str
     model: str | None
-    """The requested model; `response` has the model that answered."""
+    """Requested model. The response names the model that answered."""
     settings: Mapping[str, Any]
-    """Temperature and similar settings; empty for agents without tools, whose log does not contain them."""
+    """Model settings such as temperature; empty for agents without tools, whose log does not contain settings."""
     instructions: str | None
     messages: Sequence[Mapping[str, Any]]
-    """The messages to the model in pydantic-ai's JSON form, without the instructions."""
+    """Messages sent to the model, in pydantic-ai's JSON form, without the instructions."""
     tools: Sequence[Mapping[str, Any]]
     """Definitions of the tools that the model could call: ``name``, ``description``, ``parameters_json_schema``."""
     output: Mapping[str, Any]
-    """pydantic-ai's output mode and schemas if the output is more than text."""
+    """Output mode and schemas of pydantic-ai if the output is not plain text; else empty."""
     span: Span
-    """Its operation: times, status, error, attempts."""
+    """Span of the request's operation: times, status, error, attempts."""
     turn: str
-    """Identity of the turn, unique in the log."""
+    """Identity of the agent's turn that made the request, unique in the log."""
     added: Sequence[CallMessage]
-    """Messages for people that this request contained first."""
+    """Messages, in the form for people, that are part of this request and of no earlier request of the turn."""
 
     def __repr__(self) -> str:
-        """Return one line with counts, because messages may fill pages."""
+        """Return one line with the numbers of messages and tools only, because the texts of the messages could fill
+        pages.
+        """
         count = f"{plural(len(self.messages), 'message')}, {plural(len(self.tools), 'tool')}"
         return f"<request {self.n} of {self.agent} to {self.model}: {count}, {self.status}>"
 
     @property
     def response(self) -> Mapping[str, Any] | None:
-        """The response in pydantic-ai's JSON form; None while the request runs, or if it failed."""
+        """Response of the model in pydantic-ai's JSON form; None while the request runs, or if the request failed."""
         return _response(self.span)
 
     @property
     def status(self) -> str:
-        """``running``, ``completed``, ``failed`` or ``cancelled``."""
+        """Status of the request: ``running``, ``completed``, ``failed`` or ``cancelled``."""
         return self.span.status
 
     @property
     def error(self) -> str | None:
-        """The error of a failed request."""
+        """Error text of a failed request; None otherwise."""
         return self.span.error
 
     @property
     def usage(self) -> Mapping[str, int]:
-        """Consumption: ``input_tokens``, ``output_tokens``, ...; empty if `cached`."""
+        """Token counts of the request: ``input_tokens``, ``output_tokens``, ...; empty if the response was `cached`."""
         return self.span.usage
 
     @property
     def cost(self) -> float | None:
-        """Cost in US dollars; None if no price is known."""
+        """Cost of the request in US dollars; None if no price is known."""
         cost = self.span.usage.get("cost")
         return None if cost is None else cost / NANODOLLARS
 
@@ -263,18 +279,20 @@ class RequestView:
 
     @property
     def said(self) -> list[CallMessage]:
-        """The messages to the model and its response, as people see them."""
+        """All messages to the model and its response, in the form that is shown to people."""
         messages_sent = _system(self.instructions) + people_messages(self.messages)
         return messages_sent + people_messages([] if self.response is None else [self.response])
 
 
 def requests_of(events: Iterable[Event]) -> list[RequestView]:
-    """Return the requests of one execution's agents, in the order of the log."""
+    """Return all requests to models that a log of an execution contains, in the order of the log."""
     return requests_in(spans_of(events))
 
 
 def requests_in(spans: Iterable[Span]) -> list[RequestView]:
-    """Return the requests among the spans of one log; a repeated request has its last attempt."""
+    """Return the model requests among the spans of a log. If a request was repeated after a failure, only the last
+    attempt is returned.
+    """
     turns: dict[str, _Turn] = {}
     views: dict[tuple[int, int], RequestView] = {}
     for span in spans:
@@ -296,14 +314,16 @@ def requests_in(spans: Iterable[Span]) -> list[RequestView]:
 
 
 def _base_of(turn: str, turns: Mapping[str, _Turn]) -> list[Mapping[str, Any]]:
-    """Return the earlier messages of the thread for a restarted turn, which are those of the original turn."""
+    """Return the messages of the conversation before a turn. A turn that was started again has the messages before its
+    original turn.
+    """
     first = turns.get(_ANEW.sub("", turn)) if _ANEW.search(turn) else None
     return [] if first is None else first.base
 
 
 def conversation_in(views: Iterable[RequestView]) -> list[CallMessage]:
-    """Return the messages of turns, each once, in order, including messages that a compaction removed from later
-    requests.
+    """Join the messages of several requests to one conversation, with each message once and in order. Messages that
+    were later removed to shorten the context (compaction) are included.
     """
     messages: list[CallMessage] = []
     instructions: dict[str, str | None] = {}
@@ -318,11 +338,11 @@ def conversation_in(views: Iterable[RequestView]) -> list[CallMessage]:
 
 @dataclass(slots=True)
 class _Turn:
-    """The requests of one turn, read in the order in which they were made."""
+    """One turn of an agent in a log. It rebuilds the requests of the turn in the order in which they were made."""
 
     name: str
     base: list[Mapping[str, Any]] = field(default_factory=list)
-    """Messages of earlier turns of the same thread."""
+    """Messages of earlier turns in the same thread."""
     latest: int = 0
     _sent: dict[int, list[Mapping[str, Any]]] = field(default_factory=dict)
     _settings: dict[int, Mapping[str, Any]] = field(default_factory=dict)
@@ -330,7 +350,7 @@ class _Turn:
     _calls: dict[str, Span] = field(default_factory=dict)
 
     def take(self, span: Span, name: str) -> None:
-        """Add the turn itself, or one of its tool calls."""
+        """Add an operation to this turn: the one that records the turn itself, or the one of a tool call."""
         if span.type == AGENT_TURN:
             thread = mapping_in(mapping_in(span.setting).get("thread"))
             chunks = thread.get("history")
@@ -340,7 +360,7 @@ class _Turn:
             self._calls[match[1]] = span
 
     def view(self, span: Span, number: int) -> RequestView:
-        """Rebuild a request from the previous one and the recorded changes."""
+        """Rebuild the request with a number from the request before it and the recorded changes."""
         parameters = span.parameters or {}
         before = self._sent.get(number - 1, self.base)
         kept_count = parameters.get("kept") if "new" in parameters else len(before)
@@ -368,7 +388,9 @@ class _Turn:
         )
 
     def _usual(self, number: int) -> list[Mapping[str, Any]]:
-        """Return the default for ``new``: the previous response and the results of its calls."""
+        """Return the value of the recorded field ``new`` if it is missing: the messages that normally follow the
+        previous request, namely its response and the results of the tool calls in it.
+        """
         answer = self._message({"response": number - 1})
         calls = (part for part in mappings_in(answer.get("parts")) if part.get("part_kind") == "tool-call")
         returned = [{"tool": call.get("tool_call_id")} for call in calls]
@@ -393,7 +415,9 @@ class _Turn:
 
 
 def _plain_view(span: Span) -> RequestView:
-    """Return the only request of an agent without tools, which has its own recorded form."""
+    """Return the request of an agent without tools. Such an agent makes a single request, which the log records in
+    full.
+    """
     parameters = span.parameters or {}
     messages_sent = [message for message in request_messages(parameters) if message.role != "system"]
     prompts = [_user_message(message.content, is_text=not parameters.get("content")) for message in messages_sent[-1:]]
@@ -420,7 +444,7 @@ def _user_message(blocks: Sequence[Mapping[str, Any]], *, is_text: bool) -> Mapp
 
 
 def _content(block: Mapping[str, Any]) -> Any:
-    """Convert a content block to pydantic-ai's JSON form."""
+    """Convert a content block of a message to pydantic-ai's JSON form."""
     if block.get("type") == "text":
         return str(block["text"])
     source = mapping_in(block.get("source"))
@@ -430,13 +454,15 @@ def _content(block: Mapping[str, Any]) -> Any:
 
 
 def placed(span: Span) -> tuple[str, str]:
-    """Split the key of an operation into the prefix of its turn within the step, and its name in the turn."""
+    """Split the key of an operation inside an agent's turn into the prefix of the turn and the name within the turn."""
     prefix, slash, name = str(span.key).partition("@")[0].rpartition("/")
     return prefix + slash, name
 
 
 def _place(span: Span) -> tuple[str, str]:
-    """Return an identity that all operations of a turn share, and the name of the operation in the turn."""
+    """Return a text that all operations of an agent's turn have in common and that identifies the turn, and the name of
+    the operation within the turn.
+    """
     prefix, name = placed(span)
     holder = span.operation_id if name == "turn" and span.type == AGENT_TURN else span.within
     return "/".join(map(str, (span.path, span.step, span.visit, span.iteration, holder, prefix))), name
@@ -465,7 +491,7 @@ def _text(value: Any) -> str | None:
 
 
 Outcome: TypeAlias = Literal["", "returned", "failed", "denied", "retry", "unknown"]
-"""Outcome of a tool call.
+"""Outcome of a tool call, in one word.
 
 ``returned``. ``failed``: the model received an error. ``denied``: by a rule or a person. ``retry``: the model was
 asked to call again, because there is no such tool, the arguments do not fit, or the tool requested other arguments.
@@ -474,82 +500,90 @@ result was recorded.
 """
 UNKNOWN: Outcome = "unknown"
 PUT_OFF = "approval_required", "call_deferred"
-"""Kinds of results of pydantic-ai's tools for a call that waits for a person's approval or result."""
+"""Kinds of recorded results that mean that a tool call waits for approval by a person, or for a result from a
+person.
+"""
 
 
 @dataclass(slots=True)
 class ToolCallView:
-    """One tool call. Its data belongs to the log and must not be changed."""
+    """Tool call that a model requested, with its result. Read-only: the data belongs to the log."""
 
     view: RequestView
-    """The request whose response requested the call."""
+    """Request to the model whose response requested the call."""
     id: str
-    """Id that the model chose."""
+    """Id that the model chose for the call."""
     key: str
-    """Name within the turn, such as ``tool-2-call_7``."""
+    """Name of the call within the turn, such as ``tool-2-call_7``."""
     block: Block
-    """The content block of the model's response: ``tool``, ``arguments``."""
+    """Content block of the response that requested the call: ``tool``, ``arguments``."""
     span: Span | None = None
-    """Its operation: times, status, error, attempts; with several rounds the last. None without an operation."""
+    """Span of the call's operation: times, status, error, attempts. None if the call has no operation; the last one if
+    the call had several rounds.
+    """
     turn: Span | None = None
-    """The turn of the agent to which the call delegated work."""
+    """Span of the turn of the agent to which the call delegated work; None for other calls."""
     reply: Mapping[str, Any] | None = None
-    """Reply to the model for a call without an operation: ``text``, ``outcome``."""
+    """Reply that the model received for a call without an operation: ``text``, ``outcome``."""
     usage: dict[str, int] = field(default_factory=dict)
-    """Consumption of the agents to which it delegated work, directly and indirectly."""
+    """Token counts of the agents to which the call delegated work, directly and indirectly."""
 
     @property
     def tool(self) -> str:
-        """Original name of the tool; a server's tool may be called under another name."""
+        """Original name of the tool. The model may know a tool of an MCP server by another name."""
         return str(self._parameters.get("tool", self.block["tool"]))
 
     @property
     def agent(self) -> str:
-        """The agent that made the call."""
+        """Name of the agent whose model made the call."""
         return self.view.agent
 
     @property
     def request(self) -> int:
-        """Number of the request whose response requested the call."""
+        """Number of the model request, counted within its turn, whose response asks for the call."""
         return self.view.n
 
     @property
     def server(self) -> str | None:
-        """The MCP server of the tool; None for a function."""
+        """Name of the MCP server that provides the tool; None if the tool is a Python function."""
         server = self._parameters.get("server")
         return server if isinstance(server, str) and server else None
 
     @property
     def arguments(self) -> Any:
-        """The arguments after a person's changes; before the call those that the model wrote."""
+        """Arguments of the call: those that the model wrote, unless a person changed them."""
         return opened(self._parameters.get("arguments", self.block["arguments"]), lenient=True)
 
     @property
     def under_way(self) -> Span | None:
-        """The span with the times: its operation, else the turn that it started."""
+        """Span with the times of the call: that of its operation, or that of the turn that the call started; None if it
+        has not started.
+        """
         return self.span or self.turn
 
     @property
     def status(self) -> str:
-        """``waiting``, ``running``, ``completed``, ``failed``, ``cancelled``."""
+        """Status of the call: ``waiting``, ``running``, ``completed``, ``failed`` or ``cancelled``."""
         if self.under_way is not None and not self.is_put_off:
             return self.under_way.status
         return COMPLETED if self.outcome else "waiting"
 
     @property
     def is_put_off(self) -> bool:
-        """True if the tool waits for a person's approval or result, and the call was not made since."""
+        """True if the call waits for a person (an approval, or a result that a person provides) and has not been made
+        since.
+        """
         return self.span is not None and mapping_in(self.span.result).get("kind") in PUT_OFF
 
     @property
     def outcome(self) -> Outcome:
-        """Outcome of the call in one word."""
+        """Outcome of the call, one of the words of the type `Outcome`."""
         span = self.under_way
         return _outcome_of_reply(self.reply) if span is None or self.is_put_off else _outcome(self, span)
 
     @property
     def result(self) -> Any:
-        """The result, or the reply to the model; None without either."""
+        """Result of the tool, or a reply such as a denial that the model got instead; None if there is neither."""
         if self.span is not None and not self.is_put_off:
             payload = mapping_in(opened(self.span.result, lenient=True))
             return payload.get("result", payload.get("message"))
@@ -560,7 +594,7 @@ class ToolCallView:
 
     @property
     def changed(self) -> int:
-        """The latest event of its spans."""
+        """Number of the latest event that concerns the call."""
         return max(span.sequences[-1] for span in (self.view.span, self.span, self.turn) if span is not None)
 
     @property
@@ -569,11 +603,13 @@ class ToolCallView:
 
 
 _REPLY_OUTCOMES: Mapping[Any, Outcome] = {"success": "returned", "retried": "retry", "denied": "denied"}
-"""pydantic-ai's outcomes of a call that it, or the guard around all tools, answered without calling the tool."""
+"""Outcome by pydantic-ai's word for a call that was answered without calling the tool."""
 
 
 def _outcome_of_reply(reply: Mapping[str, Any] | None) -> Outcome:
-    """Return the outcome of a call that was never made."""
+    """Return the outcome of a tool call that got a reply without the tool being called, such as a denial; an empty
+    string if there was no reply.
+    """
     if reply is None:
         return ""
     return "denied" if str(reply["text"]).startswith(DENIALS) else _REPLY_OUTCOMES.get(reply["outcome"], "failed")
@@ -600,7 +636,7 @@ def _outcome(call: ToolCallView, span: Span) -> Outcome:
 
 
 def tool_calls_in(spans: Iterable[Span]) -> list[ToolCallView]:
-    """Return the tool calls that the responses in one log requested, in the order of the responses."""
+    """Return the tool calls that the responses of models in a log requested, in the order of the responses."""
     operations = [span for span in spans if span.kind == "operation"]
     operations_by_place, turns = _by_place(operations)
     calls: list[ToolCallView] = []
@@ -618,7 +654,9 @@ def tool_calls_in(spans: Iterable[Span]) -> list[ToolCallView]:
 
 
 def _by_place(operations: Iterable[Span]) -> tuple[dict[tuple[int, str], Span], dict[tuple[int, str], Span]]:
-    """Return the operations of calls, and the turns that calls started, by the containing turn and the key."""
+    """Return two mappings by the place of a tool call (index of the span of its turn, and key of the call). The first
+    one contains the operation of the call, the second one the turn that the call started.
+    """
     operations_by_place: dict[tuple[int, str], Span] = {}
     turns: dict[tuple[int, str], Span] = {}
     for span in operations:
@@ -630,13 +668,17 @@ def _by_place(operations: Iterable[Span]) -> tuple[dict[tuple[int, str], Span], 
 
 
 def call_of(span: Span) -> str:
-    """Return the key of a tool call, which is equal for all its rounds and for the turn that it started."""
+    """Return the key that identifies a tool call within its turn, from the span of its operation or of the turn that it
+    started. Suffixes for repetitions are removed.
+    """
     key = str(span.key).partition("@")[0]
     return key.removesuffix("/turn").partition("/anew-")[0] if span.type == AGENT_TURN else key.partition("#")[0]
 
 
 def _asked_for(view: RequestView) -> Iterator[ToolCallView]:
-    """Yield the calls that a response requests, without the call that is the output itself."""
+    """Yield the tool calls that the response to a request asks for, except the call by which a model returns its
+    structured output.
+    """
     outputs = output_names(view)
     for block in answer_blocks(view):
         if block.get("type") == "tool_call" and block["tool"] not in outputs:
@@ -645,17 +687,21 @@ def _asked_for(view: RequestView) -> Iterator[ToolCallView]:
 
 
 def answer_blocks(view: RequestView) -> list[Block]:
-    """Return the blocks of a response: texts, thinking, calls; an empty list without a response."""
+    """Return the content blocks (texts, thinking, tool calls) of the response to a request; an empty list if it has
+    none yet.
+    """
     return [block for message in people_messages([view.response or {}]) for block in message.content]
 
 
 def output_names(view: RequestView) -> list[str]:
-    """Return the names of the tools by which a model returns its output."""
+    """Return the names of the special tools by which a model returns structured output in a request."""
     return [str(tool.get("name", "")) for tool in mappings_in(view.output.get("output_tools"))]
 
 
 def _replies(views: Sequence[RequestView]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the results of calls from later requests, by turn and by the model's id of the call."""
+    """Return the replies to tool calls, by turn and id of the call. They are contained in the requests that follow the
+    calls.
+    """
     replies: dict[tuple[str, str], dict[str, Any]] = {}
     for view in views:
         for message in mappings_in((view.span.parameters or {}).get("new")):
@@ -668,7 +714,9 @@ def _replies(views: Sequence[RequestView]) -> dict[tuple[str, str], dict[str, An
 
 
 def _spend(operations: Iterable[Span], calls_by_turn: Mapping[int, ToolCallView]) -> None:
-    """Add the consumption of each request to all calls above it."""
+    """Add the token counts of each model request to every tool call that contains the request, directly or through a
+    delegated turn.
+    """
     holders = {span.index: span.holder for span in operations if span.type == AGENT_TURN}
     for span in operations:
         if span.type != AGENT_RESPONSE or not span.usage:

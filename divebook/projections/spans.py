@@ -1,4 +1,4 @@
-"""Spans of a log: one for each visit to a step, each item of `Each`, and each operation.
+"""Spans of a log: periods of work, one for each visit to a step, each item of ``Each``, and each operation.
 
 An event that a user emits (``ctx.emit``) is a span without length, so that it appears between the others.
 
@@ -47,151 +47,13 @@ from divebook.workflow.step import Each
 
 Kind: TypeAlias = Literal["step", "item", "operation", "event"]
 Handled: TypeAlias = Literal["", "skipped", "kept", "caught"]
-"""How a run continued after a failure that did not end the path."""
-
-
-@dataclass(slots=True)
-class Span(Timed):
-    """A period of work, from its first event to its last."""
-
-    kind: Kind
-    path: str
-    step: str
-    visit: int
-    type: str
-    """Type of the step or operation: ``prompt``, ``agent_response``, ..."""
-    started_us: int
-    """Microseconds since 1970."""
-    ended_us: int | None = None
-    status: str = catalog.RUNNING
-    error: str | None = None
-    error_type: str | None = None
-    """Class of the error."""
-    reason: str | None = None
-    """The error of the call that caused the failure, without the text that the steps around it added."""
-    trace: str | None = None
-    """Traceback with the user's lines only, without those of divebook."""
-    place: Mapping[str, Any] | None = None
-    """The line that raised the error, with the lines around it, as returned by `divebook.runtime.errors.place_of`."""
-    cause: int = -1
-    """Index of the span of the call that caused the failure; -1 if the own code of the step or item raised the
-    error.
-    """
-    failed_item: int | None = None
-    """Of a step: the item of `Each` that caused its failure."""
-    handled: Handled = ""
-    iteration: int | None = None
-    operation_id: str | None = None
-    called: str | None = None
-    """The called action, agent, signal, ... of an operation; or the name of an event that a user emitted."""
-    attempts: int = 1
-    """Number of starts; more than 1 after a crash, a retry or a resumption. Each attempt of a step has its own
-    operations, and for those it is the number of the attempt.
-    """
-    items: int = 0
-    """Completed items of `Each`."""
-    item: Any = None
-    """The item of `Each`, for an item and for the operations inside it."""
-    item_key: str | None = None
-    """Key of the item if `Each` iterates over a mapping."""
-    key: str | int | None = None
-    """Of an operation: its place within the step."""
-    within: str | None = None
-    """Id of the operation that contains it: the turn of the agent that made it."""
-    holder: int = -1
-    """Index of the span of that operation; -1 if there is none."""
-    parameters: Mapping[str, Any] | None = None
-    setting: Mapping[str, Any] | None = None
-    """Of a request in a turn: the settings that differ from those of the request before."""
-    result: Any = None
-    agent: str | None = None
-    model: str | None = None
-    """Of a model call: the requested model; of a step: the model of its first model call."""
-    usage: Mapping[str, int] = field(default_factory=dict)
-    """Consumption of its model calls; without ``cost`` if no price is known, empty without model calls."""
-    is_pause: bool = False
-    """Of an operation: whether it is the timer before another attempt."""
-    asleep: bool = False
-    """Of a step: whether it waits for a timer."""
-    index: int = 0
-    """Position in the order in which the spans started."""
-    sequences: list[int] = field(default_factory=list)
-    """Sequence numbers of its events."""
-
-    @property
-    def name(self) -> str:
-        """Short name: the step, with the number of the item if it is one."""
-        return self.step if self.iteration is None else f"{self.step}[{self.iteration}]"
-
-    @property
-    def shown_status(self) -> str:
-        """Status for people: a step that waits for a timer is ``waiting``."""
-        return catalog.WAITING if self.asleep and self.status == catalog.RUNNING else self.status
-
-    @property
-    def duration_us(self) -> int | None:
-        """Duration in microseconds; None while it runs."""
-        return None if self.ended_us is None else self.ended_us - self.started_us
-
-    @property
-    def headline(self) -> str:
-        """Class and message of the error that caused the failure; empty without an error."""
-        return headline(self.error_type or "", self.reason or self.error or "")
-
-    @property
-    def is_failure(self) -> bool:
-        """True for a failed item, and for a step that failed without a failed item."""
-        failed = self.status == catalog.FAILED
-        return failed and (self.kind == "item" or (self.kind == "step" and self.failed_item is None))
-
-    def forget_error(self) -> None:
-        """Remove the error, because the span runs again."""
-        self.error = self.error_type = self.reason = self.trace = self.place = self.failed_item = None
-        self.cause = -1
-        self.handled = ""
-
-
-def headline(error_type: str, message: str) -> str:
-    """Return class and message of an error.
-
-    >>> headline("KeyError", "'b'"), headline("KeyError", "KeyError: 'b'"), headline("", "no such agent")
-    ("KeyError: 'b'", "KeyError: 'b'", 'no such agent')
-    """
-    return message if not error_type or message.startswith(error_type) else f"{error_type}: {message}"
-
-
-COST = "cost_nanodollars"
-"""Field of a model's recorded response with its price."""
-
-
-def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]:
-    """Return the spans of a log, in the order in which they started; `for_people` as in `Spans`."""
-    spans = Spans(for_people=for_people)
-    for event in events:
-        spans.take(event)
-    return list(spans.changed.values())
-
-
-DENIALS = BY_PERSON, BY_RULE
-"""Beginnings of the messages of tool calls that were denied."""
-
-
-def tool_failure(operation_type: str, result: Any) -> str | None:
-    """Return the error of a tool call whose error went to the model; None for other calls.
-
-    The log records such a call as completed, because it is not repeated. Its result says that the tool failed. A
-    denied call did not fail.
-    """
-    if operation_type != TOOL_CALL or not isinstance(result, Mapping) or result.get("kind") != "tool_failed":
-        return None
-    message = str(result.get("message") or "the tool failed without a message")
-    return None if message.startswith(DENIALS) else message
+"""Reaction to a failure that did not end the path: ``skipped``, ``kept`` as data or ``caught``; else empty."""
 
 
 class Spans:
-    """Incremental fold of a growing log into spans.
+    """Computes the spans (visits to steps, items, operations) of an event log, one event at a time.
 
-    A reader takes the spans in `changed` and empties it.
+    Readers take the spans from `changed`, and then empty it.
 
     Parameters
     ----------
@@ -212,30 +74,32 @@ class Spans:
         self._for_people = for_people
         self._hidden = frozenset[str]()
         self._entered: dict[str, Event] = {}
-        """By path: the start event of the current hidden step."""
+        """Start event of the current hidden step, by path."""
         self.changed: dict[int, Span] = {}
-        """Spans that started, ended or restarted since a reader emptied it, by index."""
+        """Spans that have started, ended or restarted since a reader last emptied this dictionary, by index."""
         self._count = 0
         self._steps: dict[str, Span] = {}
-        """By path: the current or latest step."""
+        """Current or latest step, by path."""
         self._items: dict[tuple[str, int], Span] = {}
         self._operations: dict[str, Span] = {}
         self._holders: dict[int | None, str] = {}  # those that hold others, by the events with which they began
         self._failed_calls: dict[tuple[str, int | None], Span] = {}
-        """By path and item: the latest failed operation, until the next one starts."""
+        """Latest failed operation, by path and item, until the next operation starts there."""
         self._retries: dict[str, dict[int | str | None, int]] = {}
-        """By path: failed attempts of the current step, or of an item or a call in it."""
+        """Number of failed attempts by path, and then by item or call of the current step."""
         self._doubtful: dict[str, Span] = {}
-        """By id of the open question about it: an operation with unknown outcome."""
+        """Operations with unknown outcome, by the id of the open question about the outcome."""
         self._models: dict[str, str | None] = {}
-        """By id of a turn: the model of its latest request; a request records the model only if it changed."""
+        """Model of the latest request, by turn. A request records its model only if it differs from the
+        previous one.
+        """
         self._open: dict[str, dict[int, Span]] = {}
         """Running spans by path and index."""
         self._last_us = 0
-        """Time of the latest event."""
+        """Time of the latest event in microseconds since 1970."""
 
     def take(self, event: Event) -> None:
-        """Apply one event."""
+        """Update the spans with the next event of the log."""
         if not self._for_people or not self._is_hidden(event):
             self._change(event)
         self._last_us = event.recorded_at
@@ -246,7 +110,9 @@ class Spans:
             change(self, event, event.data)
 
     def _is_hidden(self, event: Event) -> bool:
-        """Return whether an event belongs to a hidden step; a hidden step that fails is shown from its start."""
+        """Return whether an event belongs to a step that people do not see, such as the router of a pipeline. If such a
+        step fails, it is shown after all.
+        """
         if not event.step:
             self._hidden |= hidden_steps(event.data)
         if event.step not in self._hidden:
@@ -259,16 +125,18 @@ class Spans:
         return event.path in self._entered
 
     def running_operation(self, operation_id: str) -> Span | None:
-        """Return the span of a running operation, or None."""
+        """Return the span of an operation if it is running, else None."""
         span = self._operations.get(operation_id)
         return span if span is not None and span.ended_us is None else None
 
     def knows_operation(self, operation_id: str) -> bool:
-        """Return whether an operation has started."""
+        """Return whether the events applied so far contain the start of an operation."""
         return operation_id in self._operations
 
     def subject(self, event: Event) -> Span | None:
-        """Return the span of an event that was applied: an operation, an item or a step."""
+        """Return the span (operation, item or step) that an event is about; None if it is about none. The event must
+        have been applied before.
+        """
         operation_id = getattr(event.data, "operation_id", None)
         if operation_id in self._operations:
             return self._operations[operation_id]
@@ -305,12 +173,14 @@ class Spans:
             self._steps[span.path].asleep = asleep
 
     def _stop_open(self, event: Event, path: str, reason: str | None = None) -> None:
-        """End the spans that still run on a path, because no event will record their end."""
+        """Mark the running spans of a path as cancelled, because no later event will record their end."""
         for span in list(self._open.get(path, {}).values()):
             self._end(span, event, catalog.CANCELLED, reason if span.kind == "step" else None)
 
     def _fail_items(self, event: Event) -> None:
-        """End the items of a failed step whose last operation failed, in old logs without events for failed items."""
+        """Mark those items as failed whose failed call made a step fail. This is needed only for old logs, in which no
+        event records failed items.
+        """
         for span in list(self._open.get(event.path, {}).values()):
             failed = self._failed_calls.get((event.path, span.iteration)) if span.kind == "item" else None
             if failed is not None:
@@ -342,7 +212,7 @@ class Spans:
         self._stop_open(event, event.path)
 
     def _behind(self, event: Event, data: catalog.StepFailed) -> Span | None:
-        """Return the innermost call that caused the failure of a step, or None."""
+        """Return the span of the innermost call that caused a step to fail; None if no call caused it."""
         calls = [self._operations[name] for name in data.operations or () if name in self._operations]
         return max(calls, key=lambda span: span.index, default=self._failed_calls.get((event.path, None)))
 
@@ -350,7 +220,9 @@ class Spans:
     def _blame(
         span: Span, failed: Span | None, data: catalog.StepFailed | catalog.IterationFailed | None = None
     ) -> None:
-        """Set the error fields of a span from the call that caused its failure, or from its own event."""
+        """Set the error fields of a failed span, from the call that caused the failure (`failed`), or from the event
+        that recorded the failure (`data`).
+        """
         if data is not None and (data.place or data.trace or (failed is None and data.error_names)):
             failed = None
             span.trace = data.trace
@@ -364,7 +236,7 @@ class Spans:
         span.error_type = next(iter(names or ()), None if failed is None else failed.error_type)
 
     def _step_caught(self, event: Event, _data: catalog.Payload) -> None:
-        """Forget a step that failed finally and whose error was caught: its path continues at another step."""
+        """Mark the failure of a step as caught, since its path continues at another step."""
         step = self._steps.pop(event.path, None)
         if step is not None:
             step.handled = "caught"
@@ -414,7 +286,8 @@ class Spans:
         self._end(span, event, catalog.FAILED, data.error)
 
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
-        """Create the span of an operation, or restart the span of the same operation.
+        """Create the span of an operation that has started. If the operation already has a span because it was retried,
+        restart that span.
 
         The span gets the item, the containing operation, the agent and model, and the number of failed attempts before
         it.
@@ -482,7 +355,9 @@ class Spans:
         self._end(span, event, catalog.FAILED, data.error)
 
     def _spend(self, call: Span, usage: Mapping[str, int] | None) -> None:
-        """Add the consumption of a call to the call, its step and its item."""
+        """Set the token counts and the cost of a call in its span, and add them to the spans of its step and its
+        item.
+        """
         if not usage:
             return
         price = call.result.get(COST) if isinstance(call.result, dict) else None
@@ -512,7 +387,9 @@ class Spans:
             self._stop_open(event, path)
 
     def _interrupt_raised(self, event: Event, data: catalog.InterruptRaised) -> None:
-        """Mark an operation with unknown outcome as waiting, because a person is asked about it."""
+        """Mark the span of an operation as waiting if a person is asked whether the interrupted operation took
+        effect.
+        """
         span = self._operations.get(data.operation_id or "")
         if data.kind == OUTCOME_UNKNOWN and span is not None:
             self._doubtful[data.interrupt_id] = span
@@ -528,7 +405,7 @@ class Spans:
         self._touch(span, event)
 
     def _execution_resumed(self, event: Event, _data: catalog.Payload) -> None:
-        """Resume the spans of an execution.
+        """Update the spans for a resumption of the execution: end or restart those that were interrupted.
 
         Operations that ran when the process died have ended, or wait for an answer about their outcome. Steps that did
         not complete run again.
@@ -543,8 +420,8 @@ class Spans:
                 self._go_on(span, event)
 
     def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """End the running operations, which belong to the source, and complete the operations whose results the fork
-        changes.
+        """Update the spans for a fork: end the operations that still ran in the execution that was forked, and set the
+        results that the fork changes.
         """
         self._doubtful.clear()
         for span in [span for spans in self._open.values() for span in spans.values() if span.kind == "operation"]:
@@ -599,23 +476,168 @@ class Spans:
     }
 
 
+@dataclass(slots=True)
+class Span(Timed):
+    """Visit to a step, item of ``Each``, operation or user event, from its first to its last event."""
+
+    kind: Kind
+    path: str
+    step: str
+    visit: int
+    type: str
+    """Type of the step or of the operation: ``prompt``, ``agent_response``, ..."""
+    started_us: int
+    """Start in microseconds since 1970."""
+    ended_us: int | None = None
+    status: str = catalog.RUNNING
+    error: str | None = None
+    error_type: str | None = None
+    """Class name of the error."""
+    reason: str | None = None
+    """Error of the call that caused the failure, without the text that the steps around it added."""
+    trace: str | None = None
+    """Traceback with the user's lines only, without those of divebook."""
+    place: Mapping[str, Any] | None = None
+    """Location of the line that raised the error, with the lines around it; see `divebook.runtime.errors.place_of`."""
+    cause: int = -1
+    """Index of the span of the call that caused the failure; -1 if the code of the step or item itself raised the
+    error.
+    """
+    failed_item: int | None = None
+    """Index of the item of ``Each`` that caused a step to fail; None for other spans."""
+    handled: Handled = ""
+    iteration: int | None = None
+    operation_id: str | None = None
+    called: str | None = None
+    """Name of the called action, agent, signal, ... of an operation; or name of an event that a user emitted."""
+    attempts: int = 1
+    """Number of starts. It is more than 1 after a crash, a retry or a resumption. Each attempt of a step has its own
+    operations; for these, it is the number of the attempt.
+    """
+    items: int = 0
+    """Number of completed items of ``Each``."""
+    item: Any = None
+    """Value of the item of ``Each``, for an item and for the operations in it."""
+    item_key: str | None = None
+    """Key of the item if ``Each`` iterates over a mapping."""
+    key: str | int | None = None
+    """Key of an operation, which identifies it within the step."""
+    within: str | None = None
+    """Id of the turn of an agent that contains the operation; None for other operations."""
+    holder: int = -1
+    """Index of the span of the turn that contains the operation; -1 if no turn contains it."""
+    parameters: Mapping[str, Any] | None = None
+    setting: Mapping[str, Any] | None = None
+    """Model settings of a request in a turn that differ from those of the previous request."""
+    result: Any = None
+    agent: str | None = None
+    model: str | None = None
+    """Requested model of a model call; for a step, the model of its first model call."""
+    usage: Mapping[str, int] = field(default_factory=dict)
+    """Token counts and cost of the model calls in the span. ``cost`` is missing if no price is known; empty without
+    model calls.
+    """
+    is_pause: bool = False
+    """True for the timer of a pause between two attempts."""
+    asleep: bool = False
+    """True for a step that waits for a timer."""
+    index: int = 0
+    """Position of the span in the order in which the spans of the log started."""
+    sequences: list[int] = field(default_factory=list)
+    """Sequence numbers of the events of the span."""
+
+    @property
+    def name(self) -> str:
+        """Short name of the span: the name of the step, with the index of the item, such as ``classify[18]``."""
+        return self.step if self.iteration is None else f"{self.step}[{self.iteration}]"
+
+    @property
+    def shown_status(self) -> str:
+        """Status of the span for people: the status, or ``waiting`` for a step that waits for a timer."""
+        return catalog.WAITING if self.asleep and self.status == catalog.RUNNING else self.status
+
+    @property
+    def duration_us(self) -> int | None:
+        """Duration of the span in microseconds; None while it runs."""
+        return None if self.ended_us is None else self.ended_us - self.started_us
+
+    @property
+    def headline(self) -> str:
+        """Class and message of the error that caused the failure; empty if the span has no error."""
+        return headline(self.error_type or "", self.reason or self.error or "")
+
+    @property
+    def is_failure(self) -> bool:
+        """True for a failed item, and for a step that failed without a failed item."""
+        failed = self.status == catalog.FAILED
+        return failed and (self.kind == "item" or (self.kind == "step" and self.failed_item is None))
+
+    def forget_error(self) -> None:
+        """Clear all error fields of the span, because the operation, item or step runs again."""
+        self.error = self.error_type = self.reason = self.trace = self.place = self.failed_item = None
+        self.cause = -1
+        self.handled = ""
+
+
+def headline(error_type: str, message: str) -> str:
+    """Return class and message of an error as one text.
+
+    >>> headline("KeyError", "'b'"), headline("KeyError", "KeyError: 'b'"), headline("", "no such agent")
+    ("KeyError: 'b'", "KeyError: 'b'", 'no such agent')
+    """
+    return message if not error_type or message.startswith(error_type) else f"{error_type}: {message}"
+
+
+COST = "cost_nanodollars"
+"""Field of a recorded model response with the cost of the call in nanodollars."""
+
+
+def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]:
+    """Return the spans (visits to steps, items, operations) of a log, in the order in which they started. `Spans`
+    documents `for_people`.
+    """
+    spans = Spans(for_people=for_people)
+    for event in events:
+        spans.take(event)
+    return list(spans.changed.values())
+
+
+DENIALS = BY_PERSON, BY_RULE
+"""Prefixes of the error messages of tool calls that a person or a rule denied."""
+
+
+def tool_failure(operation_type: str, result: Any) -> str | None:
+    """Return the error text of a tool call whose failure was sent to the model, and is therefore recorded as a result;
+    None for other operations.
+
+    The log records such a call as completed, because it is not repeated. Its result says that the tool failed. A
+    denied call did not fail.
+    """
+    if operation_type != TOOL_CALL or not isinstance(result, Mapping) or result.get("kind") != "tool_failed":
+        return None
+    message = str(result.get("message") or "the tool failed without a message")
+    return None if message.startswith(DENIALS) else message
+
+
 # --- labels of items of `Each`, sleeps, pauses between attempts and waits for signals ---------------------------------
 
 
 PlaceOf: TypeAlias = Callable[[Span], str]
-"""Function that returns the place of a span's item: ``rows[4321]``."""
+"""Function from a span to the label of its item, such as ``rows[4321]``."""
 
 WIDTH = 60
 _LONGEST_LABEL = 500
-"""Characters of a label that are read before it is shortened to `WIDTH`."""
+"""Number of characters of an item that are read for a label, before the label is shortened to `WIDTH`."""
 MOST_NUMBER = 10**15
 _LABEL_FIELDS = ("name", "id", "title", "key", "label", "path", "file", "url", "question", "text")
-"""Fields of an item that distinguish it from other items, the best first."""
+"""Fields of an item that can serve as its label, the best first."""
 _UNKNOWN = Each()
 
 
 def places_in(workflow: Workflow) -> PlaceOf:
-    """Return a function for the place of an item: index or key in the variable of `Each`, else in the step."""
+    """Return a function from a span to the label of its item in ``Each``, such as ``rows[17]``; the label is empty
+    outside ``Each``.
+    """
     loops = {step.name: step.each for step in workflow.steps if step.each is not None}
 
     def place_of(span: Span) -> str:
@@ -627,9 +649,11 @@ def places_in(workflow: Workflow) -> PlaceOf:
 
 
 def item_name(span: Span, place_of: PlaceOf) -> str:
-    """Return a label of the item that a span belongs to, else its place; empty outside `Each`.
+    """Return a short name for the item of ``Each`` to which a span belongs, such as its field ``name``; an empty string
+    outside ``Each``.
 
-    The label is the key of the item, a text or number, or the first of `_LABEL_FIELDS` that a mapping has.
+    The name is the key of the item, the item itself if it is a text or number, or the first field of `_LABEL_FIELDS`
+    that a mapping has. If there is none, the label from `place_of` is returned.
     """
     if span.iteration is None:
         return ""
@@ -646,14 +670,14 @@ def item_name(span: Span, place_of: PlaceOf) -> str:
 
 
 def _is_short(number: object) -> bool:
-    """Return whether a value is a number with few digits. Longer numbers are poor labels, and some have no text at
-    all.
+    """Return whether a value is a number with few digits, which is usable as a label of an item. Some long integers
+    cannot even be formatted.
     """
     return isinstance(number, int | float) and abs(number) < MOST_NUMBER
 
 
 def sleep_name(span: Span) -> str | None:
-    """Return a label for an operation that waits for a timer or signal; None for other operations.
+    """Return a label for an operation that waits for a timer or a signal; None for other operations.
 
     ``sleep 5 min 00 s``, ``2.0 s before attempt 3``, ``signal 'approved', at most 1 h 00 min``.
     """

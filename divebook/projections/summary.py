@@ -1,4 +1,5 @@
-"""Summaries of logs in one line each: inputs, cost, working time, progress and error.
+"""Summaries of event logs for lists of runs, cached results computed from one log (`ReadLog`), and the critical path of
+a run.
 
 A summary is small and plain, so that a store keeps it beside its list of executions. It covers the events up to a
 sequence number; `Summing` adds the later events of a growing log.
@@ -56,47 +57,159 @@ from divebook.workflow.definition import hidden_steps
 
 VERSION = 2
 WIDTH = 200
-"""Maximum characters of a text in a summary."""
+"""Maximum number of characters of a text in a summary."""
 INPUTS = 3
 """Maximum number of inputs that a summary lists."""
 
 
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """Data for one line in a list of runs: the record of an execution, and the summary of its log."""
+
+    record: ExecutionRecord
+    summary: Summary | None
+    """Summary of the log; None if the log cannot be read, or has not been read yet."""
+    questions: int = 0
+    """Number of open questions of the execution."""
+    is_left: bool = False
+    """True if the process of the execution ended while the execution was running."""
+
+    @property
+    def id(self) -> str:
+        """Id of the execution, ``exec_...``."""
+        return self.record.execution_id
+
+    @property
+    def badge(self) -> str:
+        """``what-if``, ``trial`` or ``fork`` for an execution that was started in this way; an empty string for other
+        executions.
+        """
+        return badge_of(self.record)
+
+    def named(self, width: int) -> str:
+        """Return the name of the workflow, cut to a maximum width, with the badge of the execution."""
+        return badged(one_line(self.record.workflow_name, width), self.badge)
+
+    @property
+    def is_counted(self) -> bool:
+        """True if the execution counts in totals over several runs, which is so unless it is a what-if or a trial."""
+        return self.record.origin not in UNCOUNTED
+
+    @property
+    def status(self) -> str:
+        """Status of the execution for people. It is ``paused`` if no process drives the execution or a person paused
+        it.
+        """
+        status = self.record.status
+        is_paused = self.is_left or (status == WAITING and self.summary is not None and self.summary.is_paused)
+        return PAUSED if is_paused else status
+
+    @property
+    def error(self) -> str:
+        """Error text of the failed execution with its location in the code; empty if the execution has not failed."""
+        error = "" if self.summary is None else self.summary.error
+        return error if self.record.status == FAILED else ""
+
+    @property
+    def about(self) -> str:
+        """Text about the run: its error if it failed, else the time at which its kernel stopped, else its note, else
+        its inputs.
+        """
+        if self.error or self.summary is None:
+            more = 0 if self.summary is None else self.summary.failed
+            return f"{self.error} and {more:,} more" if self.error and more else self.error
+        if self.is_left:
+            return f"The kernel stopped at {local_time(to_datetime(self.summary.last_us))}"
+        return self.record.note or self.summary.inputs
+
+    @property
+    def stand(self) -> str:
+        """Progress of the run in words: failed items, open questions, completed items, the current step, or the person
+        who cancelled it. Empty if there is nothing to report.
+        """
+        summary = self.summary
+        if summary is not None and self.record.status == COMPLETED and summary.failed:
+            return f"{plural(summary.failed, 'item')} failed"
+        if summary is None or self.record.status not in (RUNNING, WAITING, FAILED, CANCELLED):
+            return ""
+        if self.questions:
+            return plural(self.questions, "question")
+        is_going_on = self.status in (RUNNING, WAITING)
+        items = f"{summary.done:,} of {summary.total:,}" if summary.total else ""
+        if is_going_on:
+            return items or (f"at step {summary.step}" if summary.step else "")
+        if self.record.status == CANCELLED and summary.ended_by:
+            return summary.ended_by
+        kept_items = f"{items} kept" if items else ""
+        at = f"at step {summary.step}" if self.status == PAUSED and summary.step else ""
+        return ", ".join(filter(None, [at, kept_items]))
+
+    @property
+    def way_on(self) -> str:
+        """Point at which the run would continue if resumed: ``picks up at step a (2 of 4 items kept)``."""
+        summary = self.summary
+        if summary is None or not summary.step:
+            return "picks up where it was left"
+        kept_items = f" ({summary.done:,} of {summary.total:,} items kept)" if summary.total else ""
+        return f"picks up at step {summary.step}{kept_items}"
+
+    @property
+    def cost(self) -> int | None:
+        """Cost of the run in nanodollars; None if the run called no model, or if its log has not been read yet."""
+        return None if self.summary is None else self.summary.cost
+
+    @property
+    def price(self) -> str:
+        """Cost of the run as text; empty if it called no model."""
+        return "" if self.cost is None else price(self.cost / NANODOLLARS)
+
+    def worked_us(self, now_us: int) -> int | None:
+        """Return the working time of the run up to now, in microseconds; None if its log was not read."""
+        if self.summary is None:
+            return None
+        summary = self.summary
+        if not summary.works:
+            return summary.worked_us
+        until = now_us if self.status == RUNNING else summary.last_us
+        return summary.worked_us + max(0, until - summary.since_us)
+
+
 class Summary(NamedTuple):
-    """Data of one line about an execution."""
+    """Facts from the log of an execution that a list of runs shows in one line."""
 
     inputs: str = ""
-    """The inputs in words."""
+    """Inputs as a short text."""
     cost: int | None = None
     """Cost in nanodollars; None if no model was called."""
     worked_us: int = 0
-    """Working time up to `since_us`."""
+    """Working time up to `since_us`, in microseconds."""
     waited_us: int = 0
     works: bool = False
-    """True if the run works since `since_us`; if not, it waits, is paused or has ended."""
+    """True if the run has been working since `since_us`; False if it waits, is paused or has ended."""
     since_us: int = 0
     last_us: int = 0
-    """Time of the last event."""
+    """Time of the last event, in microseconds since 1970."""
     is_paused: bool = False
     step: str = ""
-    """The current step, or the last one."""
+    """Name of the current or the last step."""
     done: int = 0
-    """Completed items of that step, or of all steps if it has none."""
+    """Completed items of `step`; 0 if the step has no items."""
     total: int = 0
-    """0 if the step has no items, or if the log does not contain the number."""
+    """Number of all items of `step`; 0 if it has no items, or if the log does not contain the number."""
     error: str = ""
-    """The error and its location."""
+    """Error text with its location; empty unless the run failed."""
     failed: int = 0
-    """Failed items, without the one in `error`."""
+    """Number of failed items, without the item in `error`."""
     ended_by: str = ""
-    """The person or rule that cancelled the run."""
+    """Person or rule that cancelled the run."""
 
     def to_data(self) -> bytes:
-        """Encode the summary as bytes."""
+        """Encode the summary as bytes, with a version number."""
         return encode([VERSION, *self])
 
     @classmethod
     def from_data(cls, data: bytes) -> Summary | None:
-        """Decode the result of `to_data`; return None if it was written by another version."""
+        """Decode a summary from bytes; return None if another version wrote them."""
         try:
             version, *parts = decode(data)
             return cls(*parts) if version == VERSION and len(parts) == len(cls._fields) else None
@@ -105,7 +218,7 @@ class Summary(NamedTuple):
 
 
 class Summing:
-    """Incremental fold of a log into a summary.
+    """Computes the summary of an event log, one event at a time.
 
     Examples
     --------
@@ -118,25 +231,25 @@ class Summing:
 
     def __init__(self) -> None:
         self.sequence = 0
-        """The last event that the summary contains."""
+        """Sequence number of the last applied event."""
         self._activity = Activity()
         self._usage = NO_USAGE
         self._asked_models = False
         self._inputs_text = self._step = self._error = self._ended_by = ""
         self._failed_item: int | None = None
-        """The item that made a step fail, which the error contains."""
+        """Index of the item that made a step fail. The error text of the run contains it."""
         self._redactor = shared().fresh()
         self._inputs: Mapping[str, Any] = {}
 
     def take(self, events: Iterable[Event]) -> None:
-        """Apply events."""
+        """Update the summary with the next events of the log."""
         for event in events:
             self._activity.take(event)
             self._read(event, event.data)
             self.sequence = event.sequence
 
     def summary(self) -> Summary:
-        """Return the summary of the events so far."""
+        """Return the summary of the events applied so far."""
         activity = self._activity
         at = next((progress for progress in activity.progress if progress.step == self._step), None)
         return Summary(
@@ -157,7 +270,7 @@ class Summing:
         )
 
     def _others_failed(self) -> int:
-        """Return the number of failed items without the one in the error."""
+        """Return the number of failed items, without the item that the error text of the run already names."""
         is_in_error = bool(self._error) and self._failed_item is not None
         return max(
             0, sum(progress.failed for progress in self._activity.progress) - is_in_error
@@ -196,7 +309,7 @@ class Summing:
 
 
 def in_words(inputs: Mapping[str, Any], redactor: Redactor) -> str:
-    """Return inputs as a short text: the sizes of collections, and short values as they are.
+    """Format the inputs of a run as a short text: collections by their size, and short values as they are.
 
     >>> in_words({"packages": ["a", "b"], "depth": 2, "note": None, "api_key": "s3cr3t"}, Redactor())
     '2 packages, depth 2, api_key [redacted]'
@@ -229,9 +342,9 @@ _PAGE = 50
 
 
 def newest_run(store: EventStore) -> ExecutionRecord | None:
-    """Return the newest execution that is neither a what-if nor a trial; None if there is none.
+    """Return the newest execution that is not a what-if and not a trial; None if there is none.
 
-    What-ifs and trials are made to examine a run. The run remains the one that people mean.
+    What-ifs and trials are made to examine a run, so people still mean the examined run.
     """
     pages = (store.records(limit=_PAGE, offset=offset) for offset in itertools.count(0, _PAGE))
     records = itertools.chain.from_iterable(itertools.takewhile(bool, pages))
@@ -239,12 +352,15 @@ def newest_run(store: EventStore) -> ExecutionRecord | None:
 
 
 def badge_of(record: ExecutionRecord) -> str:
-    """Return ``what-if``, ``trial`` or ``fork`` for such an execution; empty for others."""
+    """Return the word ``what-if``, ``trial`` or ``fork`` for an execution that was started in this way; an empty string
+    for other executions.
+    """
     return record.origin if record.origin in BADGED else ""
 
 
 def badged(name: str, badge: str) -> str:
-    """Return the name of a workflow with its badge, if there is one.
+    """Return the name of a workflow, followed by the badge of its execution (such as ``trial``) in parentheses; without
+    parentheses if the badge is empty.
 
     >>> badged("roses", "trial"), badged("roses", "")
     ('roses (trial)', 'roses')
@@ -252,133 +368,31 @@ def badged(name: str, badge: str) -> str:
     return f"{name} ({badge})" if badge else name
 
 
-@dataclass(frozen=True, slots=True)
-class RunLine:
-    """An execution as a line of a list."""
-
-    record: ExecutionRecord
-    summary: Summary | None
-    """None if its log cannot be read, or was not read yet."""
-    questions: int = 0
-    """Number of open questions."""
-    is_left: bool = False
-    """True if its process ended while it was running."""
-
-    @property
-    def id(self) -> str:
-        """``exec_...``."""
-        return self.record.execution_id
-
-    @property
-    def badge(self) -> str:
-        """``what-if``, ``trial`` or ``fork``; empty for other executions."""
-        return badge_of(self.record)
-
-    def named(self, width: int) -> str:
-        """Return the name of its workflow, cut to a width, with its badge."""
-        return badged(one_line(self.record.workflow_name, width), self.badge)
-
-    @property
-    def is_counted(self) -> bool:
-        """True if totals include it."""
-        return self.record.origin not in UNCOUNTED
-
-    @property
-    def status(self) -> str:
-        """Status for people: ``paused`` for a run that no process drives or that a person paused."""
-        status = self.record.status
-        is_paused = self.is_left or (status == WAITING and self.summary is not None and self.summary.is_paused)
-        return PAUSED if is_paused else status
-
-    @property
-    def error(self) -> str:
-        """The error and its location; empty unless the run failed."""
-        error = "" if self.summary is None else self.summary.error
-        return error if self.record.status == FAILED else ""
-
-    @property
-    def about(self) -> str:
-        """Its error, the time at which its kernel stopped, its note, or its inputs; the first of them that applies."""
-        if self.error or self.summary is None:
-            more = 0 if self.summary is None else self.summary.failed
-            return f"{self.error} and {more:,} more" if self.error and more else self.error
-        if self.is_left:
-            return f"The kernel stopped at {local_time(to_datetime(self.summary.last_us))}"
-        return self.record.note or self.summary.inputs
-
-    @property
-    def stand(self) -> str:
-        """Progress in words: completed, reused or failed items, open questions, the current step, or the person who
-        cancelled it.
-        """
-        summary = self.summary
-        if summary is not None and self.record.status == COMPLETED and summary.failed:
-            return f"{plural(summary.failed, 'item')} failed"
-        if summary is None or self.record.status not in (RUNNING, WAITING, FAILED, CANCELLED):
-            return ""
-        if self.questions:
-            return plural(self.questions, "question")
-        is_going_on = self.status in (RUNNING, WAITING)
-        items = f"{summary.done:,} of {summary.total:,}" if summary.total else ""
-        if is_going_on:
-            return items or (f"at step {summary.step}" if summary.step else "")
-        if self.record.status == CANCELLED and summary.ended_by:
-            return summary.ended_by
-        kept_items = f"{items} kept" if items else ""
-        at = f"at step {summary.step}" if self.status == PAUSED and summary.step else ""
-        return ", ".join(filter(None, [at, kept_items]))
-
-    @property
-    def way_on(self) -> str:
-        """Where it continues after a resumption: ``picks up at step a (2 of 4 items kept)``."""
-        summary = self.summary
-        if summary is None or not summary.step:
-            return "picks up where it was left"
-        kept_items = f" ({summary.done:,} of {summary.total:,} items kept)" if summary.total else ""
-        return f"picks up at step {summary.step}{kept_items}"
-
-    @property
-    def cost(self) -> int | None:
-        """Cost in nanodollars; None if no model was called, or if it is not known yet."""
-        return None if self.summary is None else self.summary.cost
-
-    @property
-    def price(self) -> str:
-        """Cost as text; empty if no model was called."""
-        return "" if self.cost is None else price(self.cost / NANODOLLARS)
-
-    def worked_us(self, now_us: int) -> int | None:
-        """Return the working time up to now in microseconds."""
-        if self.summary is None:
-            return None
-        summary = self.summary
-        if not summary.works:
-            return summary.worked_us
-        until = now_us if self.status == RUNNING else summary.last_us
-        return summary.worked_us + max(0, until - summary.since_us)
-
-
 class Overview:
-    """Builder of the lines of a store's executions, with a cache of the summaries it has read."""
+    """Computes the lines of a list of runs, with a cache of the summaries of their logs."""
 
     def __init__(self, store: EventStore, clock: Callable[[], float] = time.monotonic) -> None:
         self.store = store
         self._clock = clock
         self._known: dict[str, tuple[int, Summary]] = {}
-        """By execution: the last event in the summary, and the summary."""
+        """Cached summaries by execution, each with the sequence number of the last event that it includes."""
         self._following: dict[str, Summing] = {}
-        """Folds of executions that have not ended."""
+        """Folds of the logs of executions that have not ended, by execution."""
 
     def lines(self, records: Sequence[ExecutionRecord], patience: float = FOR_EVER) -> list[RunLine]:
-        """Return a line for each record; `patience` limits the seconds for reading logs."""
+        """Return the line of each execution. At most `patience` seconds are spent on reading logs; after that, lines
+        have no summary.
+        """
         return self._lines(records, self.summaries(records, patience))
 
     def known_lines(self, records: Sequence[ExecutionRecord]) -> list[RunLine]:
-        """Return a line for each record, with the summaries that are in the cache already."""
+        """Return the line of each execution without reading any log: summaries that are not cached are missing."""
         return self._lines(records, {name: summary for name, (_, summary) in self._known.items()})
 
     def moving(self) -> tuple[list[tuple[str, str]], set[str]]:
-        """Return data that records do not contain: the open questions, and the executions that no process drives."""
+        """Return the open questions of all executions, and the ids of those executions that count as running although
+        no process drives them any more.
+        """
         orphans = {record.execution_id for record in self.store.orphans() if record.status == RUNNING}
         return self.store.asking(), orphans
 
@@ -392,7 +406,9 @@ class Overview:
         return lines
 
     def summaries(self, records: Sequence[ExecutionRecord], patience: float = FOR_EVER) -> Mapping[str, Summary]:
-        """Return the summaries of executions, as far as they can be read in `patience` seconds."""
+        """Return the summaries of executions by id. At most `patience` seconds are spent on reading logs; summaries
+        that are not ready by then are left out.
+        """
         self._recall([record for record in records if not self._is_known(record)])
         until = self._clock() + patience
         read = {}
@@ -408,15 +424,15 @@ class Overview:
         return entry is not None and entry[0] >= record.last_sequence
 
     def _recall(self, records: Sequence[ExecutionRecord]) -> None:
-        """Load stored summaries into the cache."""
+        """Load summaries that the store has saved for some executions into the cache."""
         for name, (sequence, data) in self.store.summaries([record.execution_id for record in records]).items():
             summary = Summary.from_data(data)
             if summary is not None:
                 self._known[name] = (sequence, summary)
 
     def _read(self, record: ExecutionRecord) -> bool:
-        """Read the new events of a log; return whether the summary should be stored, which is so unless the run is
-        running.
+        """Read the new events of an execution and update its summary in the cache. Return True if the summary should be
+        saved in the store, which is so unless the execution is running.
         """
         name = record.execution_id
         summing = self._following.get(name) or Summing()
@@ -450,7 +466,8 @@ class Overview:
 
 
 class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off it
-    """The events of an execution, with cached spans, activity and distributions.
+    """Events of an execution as a tuple, with cached results that are computed from them: spans, activity and
+    distributions of values.
 
     The report, the failures and the saved form of one run share one of these, because a fold of a long log takes as
     long as all the rest (`tests/notebook/test_failed.py`).
@@ -458,28 +475,30 @@ class ReadLog(tuple[Event, ...]):  # noqa: SLOT001 - it keeps what was read off 
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> Self:
-        """Return events as a log; a log is returned unchanged."""
+        """Convert events to a `ReadLog`. If they are a `ReadLog` already, return it, so that its cached results are
+        used.
+        """
         return events if isinstance(events, cls) else cls(events)
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
-        """Its spans; read-only."""
+        """Spans of the log; read-only."""
         return tuple(spans_of(self))
 
     @cached_property
     def shown_spans(self) -> tuple[Span, ...]:
-        """Its spans without the steps that people do not see; read-only."""
+        """Spans of the log, without steps that people do not see, such as the router of a pipeline; read-only."""
         has_hidden = any(hidden_steps(event.data) for event in self if not event.step)
         return tuple(spans_of(self, for_people=True)) if has_hidden else self.spans
 
     @cached_property
     def activity(self) -> Activity:
-        """Its activity; read-only."""
+        """Activity of the run; read-only."""
         return activity_of(self)
 
     @cached_property
     def spreads(self) -> Spreads:
-        """Distributions of the results of its rows and items; read-only."""
+        """Distributions of the values in the results of rows and items, as cached counts; read-only."""
         spreads = Spreads()
         for event in self:
             spreads.take(event)
@@ -515,7 +534,7 @@ Spent: TypeAlias = Literal[
     "stopped",
     "overhead",
 ]
-"""Kinds of time.
+"""Kind of the time on the critical path.
 
 ``actions``: actions, and functions made with ``@step``. ``workflows``: other executions. ``asleep``: timers, signals,
 pauses before further attempts. ``stopped``: no process drove the run.
@@ -536,7 +555,7 @@ _SPENT: dict[str, Spent] = {
 
 
 class PathPart(NamedTuple):
-    """A part of the critical path."""
+    """Part of the critical path of a run: a call, an open question, a pause or overhead."""
 
     spent: Spent
     """Kind of the time."""
@@ -546,33 +565,34 @@ class PathPart(NamedTuple):
     step: str = ""
     item: int | None = None
     called: str = ""
-    """The called action, agent, tool, ...; of a question its kind."""
+    """Name of the called action, agent, tool, ...; for a question, its kind."""
     operation_id: str | None = None
 
     @property
     def took_us(self) -> int:
-        """Duration in microseconds."""
+        """Duration of this part of the critical path in microseconds."""
         return self.ended_us - self.started_us
 
 
 @dataclass(slots=True)
 class _PathOfRun:
-    """Facts about one path of the run."""
+    """Facts about one path (branch) of a run that the search for the critical path of the run needs."""
 
     began_us: int = 0
     parent: str | None = None
     parts: list[PathPart] = field(default_factory=list)
-    """Calls and questions, ordered by their ends."""
+    """Calls and questions on the path, ordered by their ends."""
     joins: list[tuple[int, list[str]]] = field(default_factory=list)
-    """Joins after which this path continued: the time, and the joined paths."""
+    """Joins after which the path continued, as time of the join and ids of the joined paths."""
     arrived_us: int = 0
-    """Arrival at the latest join."""
+    """Time at which the path arrived at its latest join."""
     last: int = 0
-    """Its last event."""
+    """Sequence number of the last event on the path."""
 
 
 def critical_path(events: Iterable[Event]) -> list[PathPart]:
-    """Return the parts of the critical path, oldest first; of a running execution up to its last event.
+    """Return the critical path of a run: the parts that its end waited for, oldest first. For a running execution, it
+    ends at the last event.
 
     >>> critical_path([])
     []
@@ -587,14 +607,14 @@ def critical_path(events: Iterable[Event]) -> list[PathPart]:
 
 
 def _extent(log: Sequence[Event]) -> tuple[int, int]:
-    """Return the times of the start, which is the fork of a fork, and of the end."""
+    """Return the times at which a run started and ended. A fork starts at the time of the fork."""
     forks = [event.recorded_at for event in log if isinstance(event.data, catalog.ExecutionForked)]
     began = forks[-1] if forks else log[0].recorded_at
     return began, max(began, *(event.recorded_at for event in log))
 
 
 def _paths(log: ReadLog) -> dict[str, _PathOfRun]:
-    """Return the facts about each path.
+    """Return the facts about each path (branch) of a run, by name of the path.
 
     Structure comes from the events of paths, questions from the interrupt events, and calls from the spans of
     operations.
@@ -614,7 +634,7 @@ def _paths(log: ReadLog) -> dict[str, _PathOfRun]:
 
 
 def _follow(paths: dict[str, _PathOfRun], event: Event) -> None:
-    """Apply an event to its path: start, branch, wait or join."""
+    """Update the facts about a path with an event: a start, branch, wait or join."""
     path = paths[event.path]
     path.last = event.sequence
     match event.data:
@@ -630,15 +650,15 @@ def _follow(paths: dict[str, _PathOfRun], event: Event) -> None:
 
 
 def _question_parts(log: ReadLog) -> Iterator[PathPart]:
-    """Yield the time for which each question was open."""
+    """Yield a part for each question in a log, from the time it was asked until its answer or expiry."""
     open_questions: dict[str, tuple[Event, catalog.InterruptRaised]] = {}
     for event in log:
         if isinstance(event.data, catalog.InterruptRaised):
             open_questions[event.data.interrupt_id] = event, event.data
         elif isinstance(event.data, catalog.InterruptResolved | catalog.InterruptExpired):
-            opened = open_questions.pop(event.data.interrupt_id, None)
-            if opened is not None:
-                yield _question(*opened, event.recorded_at)
+            raising = open_questions.pop(event.data.interrupt_id, None)
+            if raising is not None:
+                yield _question(*raising, event.recorded_at)
     for raised, question in open_questions.values():
         yield _question(raised, question, log[-1].recorded_at)
 
@@ -656,7 +676,7 @@ def _call(span: Span, last_us: int) -> PathPart:
 
 
 def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator[PathPart]:
-    """Yield the calls and questions that the end waited for, the last first.
+    """Yield the calls and questions that the end of the run waited for, the last one first.
 
     `now` moves from the end towards the beginning. Each iteration takes the latest event before `now` on the current
     path: a join (continue on the path that arrived last), a call or question (yield it), or the start of a branch
@@ -672,11 +692,11 @@ def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator
     while now > began:
         path = paths[name]
         place = _waited_for(path.parts, remaining[name], now, latest)
-        joined = path.joins[joins[name] - 1] if joins[name] else None
-        if joined is not None and joined[0] <= now and (place is None or path.parts[place].ended_us <= joined[0]):
+        join = path.joins[joins[name] - 1] if joins[name] else None
+        if join is not None and join[0] <= now and (place is None or path.parts[place].ended_us <= join[0]):
             joins[name] -= 1
-            name = max(joined[1], key=lambda other: paths[other].arrived_us)
-            now = min(now, paths[name].arrived_us or joined[0])
+            name = max(join[1], key=lambda other: paths[other].arrived_us)
+            now = min(now, paths[name].arrived_us or join[0])
             latest = None
         elif place is not None:
             latest = path.parts[place]
@@ -692,7 +712,9 @@ def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator
 
 
 def _waited_for(parts: Sequence[PathPart], remaining: int, now: int, latest: PathPart | None) -> int | None:
-    """Return the index of the part that ended last until now; calls of the same item have precedence."""
+    """Return the index of the call or question on a path that ended last before `now`; None if there is none. One of
+    the same item as `latest` is preferred.
+    """
     place = min(remaining, bisect_right(parts, now, key=lambda part: part.ended_us)) - 1
     if place < 0:
         return None
@@ -704,11 +726,13 @@ def _waited_for(parts: Sequence[PathPart], remaining: int, now: int, latest: Pat
 
 
 _NEAR = 200
-"""Number of earlier calls that are searched for one of the same item."""
+"""Number of earlier parts that are searched for a call of the same item."""
 
 
 def _with_gaps(backwards: Iterable[PathPart], began: int, ended: int) -> list[PathPart]:
-    """Return the parts oldest first, with overhead in the gaps."""
+    """Return the parts of the critical path in chronological order. Gaps between them are filled with parts for
+    overhead.
+    """
     parts: list[PathPart] = []
     now = ended
     path = ""
@@ -727,7 +751,8 @@ def _with_gaps(backwards: Iterable[PathPart], began: int, ended: int) -> list[Pa
 
 
 def _interrupted(log: ReadLog, parts: Iterable[PathPart]) -> Iterator[PathPart]:
-    """Yield the parts, with the paused and stopped times cut out of them as separate parts.
+    """Yield the parts of the critical path, after cutting out the times when the run was paused or stopped. These times
+    become parts of their own.
 
     A part 10-20 with a pause 12-15 becomes the part 10-12, the pause 12-15 and the part 15-20.
     """

@@ -1,4 +1,4 @@
-"""Questions to a person: their kinds, content and wording, checks of answers, and parsing of typed text."""
+"""Questions to people: kinds and wording of questions, validation of answers, and bounds (budgets) of runs."""
 
 from divebook.questions.answer import Fitting, Typed, checked_answer, value_of
 from divebook.questions.question import InterruptKind, InterruptStatus, Question

@@ -1,8 +1,8 @@
-"""Validation of answers to questions: the only check, for every interface.
+"""Validation of answers to questions. All interfaces use this one check.
 
-An answer in full form is a mapping with some of the keys ``text``, ``approved``, ``decision`` and ``data``. People
-write short forms, such as ``yes`` or ``no: too dear``. `_READERS` has one reader of short forms for each kind of
-question. Typed text is first converted to data where the question asks for data (`Typed.meant`).
+The log stores an answer as a mapping with some of the keys ``text``, ``approved``, ``decision`` and ``data``. People
+write short answers, such as ``yes`` or ``no: too dear``. For each kind of question, `_READERS` has a function that
+converts short answers to mappings. Typed text is first converted to data if the question requires data (`Typed.meant`).
 """
 
 from __future__ import annotations
@@ -51,17 +51,19 @@ from divebook.questions.question import (
 
 
 class Fitting(NamedTuple):
-    """Two functions that answers are read and checked with, passed in because they are not pure."""
+    """Functions for validating and parsing answers. They are passed in, because this package must not import their
+    libraries.
+    """
 
     complaint: Callable[[Mapping[str, Any], Any], str | None]
-    """Validate a value against a JSON schema. Return a description of the error, or None."""
+    """Function that validates a value against a JSON schema. It returns a description of the error, or None."""
     written: Callable[[str], Any]
-    """Parse text as YAML. Raise `DefinitionError` if it is not YAML."""
+    """Function that parses a string as YAML. It raises `DefinitionError` if the string is not YAML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An answer as a person typed it. Its meaning depends on the question.
+    """Answer as a person typed it: a string whose interpretation depends on the question.
 
     The text is parsed as YAML if it begins like data or quoted text in YAML, or if the question asks for data and the
     text does not fit its schema. A list needs no brackets. Any other text stays as it is, so that ``1.10`` remains a
@@ -72,7 +74,7 @@ class Typed:
     text: str
 
     def meant(self, question: Question, fitting: Fitting) -> Any:
-        """Return the answer to a question: the text itself, or data."""
+        """Convert the typed text to an answer to a question: the text itself, or the data parsed from the text."""
         if question.kind == OUTCOME_UNKNOWN:
             word, _, result = self.text.strip().partition(" ")
             if word == DONE and result.strip():
@@ -115,12 +117,12 @@ NO_RESULT = (
 
 
 def checked_answer(question: Question, response: Any, fitting: Fitting, now: int) -> dict[str, Any]:
-    """Validate an answer and convert it to its full form.
+    """Validate an answer to a question, and convert it to the mapping that the log stores.
 
     Parameters
     ----------
     response
-        The answer in full or short form, or a `Typed` text.
+        The answer as a mapping or in a short form, or a `Typed` text.
     now
         Microseconds since 1970.
 
@@ -158,7 +160,11 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
 
 
 def _with_arguments(question: Question, answer: Any) -> Any:
-    """Return an answer with the recorded arguments in place of their displayed forms (`with_originals`)."""
+    """Restore recorded values in an answer with arguments: an argument in its displayed form becomes the recorded
+    value.
+
+    A card shows, for example, a date as text. See `with_originals`.
+    """
     data = answer.get("data") if isinstance(answer, Mapping) else None
     recorded = (question.data or {}).get("parameters")
     if question.kind not in JUDGED or not isinstance(data, Mapping) or not isinstance(recorded, Mapping):
@@ -169,7 +175,9 @@ def _with_arguments(question: Question, answer: Any) -> Any:
 
 
 def _require_open(question: Question, now: int) -> None:
-    if question.status == EXPIRED or (question.status == PENDING and (question.expires_us or now) < now):
+    # The time may be over before the engine has recorded the expiry. The answer is then too late as well.
+    is_overdue = (question.expires_us or now) < now  # None: the question never expires
+    if question.status == EXPIRED or (question.status == PENDING and is_overdue):
         raise InterruptError(question.id, EXPIRED_ALREADY)
     if question.status != PENDING:
         raise InterruptError(question.id, already_answered(question.answered_by, question.response))
@@ -181,11 +189,11 @@ def _unfit(question: Question, why: str) -> InterruptError:
 
 def _is_empty(value: Any) -> bool:
     if isinstance(value, Mapping) and set(value) <= FIELDS:
-        return all(entry == {} or _says_nothing(entry) for entry in value.values())
-    return _says_nothing(value)
+        return all(entry == {} or _is_blank(entry) for entry in value.values())
+    return _is_blank(value)
 
 
-def _says_nothing(value: Any) -> bool:
+def _is_blank(value: Any) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -193,7 +201,7 @@ def _says_nothing(value: Any) -> bool:
 
 
 def _check_texts(question: Question, value: Any) -> None:
-    """Raise an error if an answer contains control characters or more than `MOST_CHARACTERS` characters."""
+    """Raise an error if an answer contains control characters, or more than `MOST_CHARACTERS` characters."""
     # An answer may repeat any text that the question shows.
     shown = set(_texts((question.data or {}).get("parameters")))
     total = 0
@@ -225,7 +233,10 @@ def _texts(value: Any) -> list[str]:
 
 
 def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[str, Any] | None:
-    """Return an answer that has its full form, or whose value fits the schema; None for a short form."""
+    """Convert an answer to the mapping that the log stores, if it is such a mapping or fits the question's JSON schema.
+
+    Return None for a short answer such as ``yes``.
+    """
     is_full = isinstance(response, Mapping) and set(response) <= FIELDS
     schema = question.schema
     if schema is None:
@@ -244,17 +255,18 @@ def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[st
 
 
 def _is_wrapped(schema: Mapping[str, Any], response: Mapping[str, Any], fitting: Fitting) -> bool:
-    """Return True if a response that fits a schema is an answer in full form, whose ``data`` is the value.
+    """Return True if a mapping with the key ``data`` is a whole answer, and False if the mapping is itself the expected
+    value.
 
     A schema of an object accepts any key, so that ``{"data": {"why": "x"}}`` fits a schema with ``why`` as its only
-    property. Such a response is an answer in full form, unless the schema itself has properties with these names.
+    property. Such a mapping is a whole answer, unless the schema itself has properties with these names.
     """
     is_named = set(response) <= _property_names(schema)
     return "data" in response and not is_named and fitting.complaint(schema, response["data"]) is None
 
 
 def _property_names(schema: Any) -> set[str]:
-    """Return the names of the properties of a schema and its alternatives."""
+    """Return the names of the properties in a JSON schema and in its alternatives (``anyOf``, ``oneOf``, ``allOf``)."""
     if not isinstance(schema, Mapping):
         return set()
     properties = schema.get("properties")
@@ -306,7 +318,7 @@ def _review(question: Question, response: Any) -> dict[str, Any]:
 
 
 def _judgement(response: Any) -> tuple[str, str | None]:
-    """Split an answer such as ``no: not today`` into its word and its reason, which is None without a colon."""
+    """Split an answer such as ``no: not today`` into the word and the reason. Without a colon the reason is None."""
     if not isinstance(response, str):
         return "", None
     word, colon, reason = response.partition(":")
@@ -338,9 +350,11 @@ def _number(value: Any) -> Decimal | None:
 
 
 def _raised(question: Question, to: Any) -> Any:
-    """Return the new value of a bound: by default twice the old one. It must exceed the old one and the usage.
+    """Return the new value of a bound after the answer ``raise``. If the answer has no number, the old value is
+    doubled.
 
-    A cost is returned as a string, seconds as a float and a count as an integer.
+    The new value must exceed the old value and the usage. A cost is returned as a string, seconds as a float and a
+    count as an integer.
     """
     data = question.data or {}
     limit = _number(data.get("limit")) or Decimal(0)
@@ -388,7 +402,7 @@ _READERS: dict[str, Callable[[Question, Any], dict[str, Any]]] = {
 
 
 def value_of(question: Question) -> Any:
-    """Return the value of an answer for the code that asked: a boolean, a string, or data."""
+    """Return the value of an answered question for the code that asked the question: a boolean, a string, or data."""
     response = question.response or {}
     if question.kind == CONFIRMATION:
         return response.get("approved") is True

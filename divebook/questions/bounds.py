@@ -1,7 +1,7 @@
-"""Bounds (budgets) of a run as one immutable value, shared by the envelope and the engine.
+"""Bounds: the budget of a run as one immutable value, used by the engine and by envelopes of pipelines.
 
 A bound is a number, or None for no bound. 0 is a bound like any other. Only `max_depth` and `max_descendants` have a
-default. `Bounds.read` validates what a person wrote. The constructor does not validate.
+default. `Bounds.read` validates the values in a definition. The constructor does not validate.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ ARROW = "->"
 ASK = "ask"
 FAIL = "fail"
 OF_AGENTS: Final = ("max_cost", "max_llm_calls", "max_tokens", "on_exhausted")
-"""Bounds that apply to one turn of an agent."""
+"""Names of the bounds that apply to one turn of an agent."""
 DEFAULT_MAX_DEPTH: Final = 100
 DEFAULT_MAX_DESCENDANTS: Final = 10_000
-"""Default bounds of child executions: levels, and total number."""
+"""Default bounds of child executions: number of levels (`DEFAULT_MAX_DEPTH`), and total number."""
 MOST_DOLLARS: Final = 10**15
-"""Largest cost that `decimal` multiplies exactly in nanodollars."""
+"""Largest cost in dollars that `decimal` multiplies exactly in nanodollars."""
 LEAST_DOLLARS: Final = Decimal("0.000000001")
 
 
@@ -62,8 +62,8 @@ class Bounds:
     max_depth: int | None = None
     """Largest number of levels of child executions. 0 permits no child.
 
-    The default for an execution without a parent is `DEFAULT_MAX_DEPTH`. At this bound and the next one no person is
-    asked: the call that starts one execution too many fails.
+    The default for an execution without a parent is `DEFAULT_MAX_DEPTH`. If `max_depth` or `max_descendants` is
+    reached, no person is asked: the call that starts one execution too many fails.
     """
     max_descendants: int | None = None
     """Largest number of child executions on all levels together, including ended ones. 0 permits none.
@@ -83,7 +83,7 @@ class Bounds:
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> Bounds:
-        """Return bounds from a mapping that a person wrote. An omitted key means no bound.
+        """Validate bounds from a definition or an argument, and return them. An omitted key means no bound.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class Bounds:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Bounds:
-        """Return bounds from the output of `to_dict`.
+        """Create bounds from the output of `to_dict`.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class Bounds:
         return cls.read(data)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the bounds that are set, as plain JSON. The cost is a string, so that it stays exact."""
+        """Return the bounds that are not None as plain JSON. The cost is a string, so that it stays exact."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         plain["max_cost"] = None if self.max_cost is None else str(self.max_cost)
         plain["edges"] = dict(self.edges) or None
@@ -131,7 +131,7 @@ class Bounds:
 
 
 def agent_bounds(value: Bounds | Mapping[str, Any]) -> Bounds:
-    """Return the bounds of one turn of an agent from a mapping that a person wrote.
+    """Validate the bounds of one turn of an agent from a definition, and return them.
 
     Raises
     ------
@@ -146,12 +146,12 @@ def agent_bounds(value: Bounds | Mapping[str, Any]) -> Bounds:
 
 
 def edge_key(source: str, target: str) -> str:
-    """Return the key of an edge in `Bounds.edges`."""
+    """Return the key of an edge in `Bounds.edges`, such as ``review->draft``."""
     return f"{source}{ARROW}{target}"
 
 
 def exceeded_edge(bounds: Bounds, edge_counts: Mapping[str, int]) -> str | None:
-    """Return the first edge that was passed more often than its bound permits, or None."""
+    """Return the key of the first edge that was passed more often than its bound permits; None if no edge was."""
     return next((edge for edge, limit in bounds.edges.items() if edge_counts.get(edge, 0) > limit), None)
 
 
@@ -233,9 +233,9 @@ def _pascal_case(name: str) -> str:
 
 
 KEYS: Final = tuple(_pascal_case(name) for name in _READERS)
-"""Keys of bounds in definition files."""
+"""All keys of bounds in definition files."""
 
 _NAMES: Final = {name: name for name in _READERS} | dict(zip(KEYS, _READERS, strict=True))
 
 DEFAULT_BOUNDS: Final = Bounds(max_iterations=3, max_llm_calls=10, max_agent_hops=21)
-"""Bounds of an envelope that is used without a pipeline."""
+"""Bounds of a request whose envelope is used without a pipeline."""

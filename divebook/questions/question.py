@@ -1,4 +1,4 @@
-"""Questions to people: their kinds and statuses, their content, and their wording."""
+"""Questions to people: kinds and statuses, the question itself, and the wording of possible answers and results."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from divebook.events.values import normalize
 
 
 class Word(StrEnum):
-    """Base class of vocabularies whose members compare equal to plain strings.
+    """Base class of string enums for words in a log, such as `InterruptKind`. A member equals its plain string.
 
     `read` returns an unknown string unchanged, so that logs of other versions stay readable.
     """
 
     @classmethod
     def read(cls, text: str) -> Self | str:
-        """Return the member, or the text itself if there is none."""
+        """Return the enum member for a string. An unknown string is returned unchanged."""
         try:
             return cls(text)
         except ValueError:
@@ -34,7 +34,7 @@ class Word(StrEnum):
 
 
 class InterruptKind(Word):
-    """Kind of a question."""
+    """Kind of a question, which determines the possible answers."""
 
     CLARIFICATION = "clarification"
     CONFIRMATION = "confirmation"
@@ -85,22 +85,25 @@ APPROVE = "approve"
 REJECT = "reject"
 MODIFY = "modify"
 JUDGED = (CONFIRMATION, AGENT_REVIEW)
-"""Kinds that are answered by a word, optionally with a reason. Their schema describes data that may accompany it."""
+"""Kinds of questions that are answered by a word, such as ``yes``, optionally with a reason.
+
+Their JSON schema describes data that an answer may contain in addition.
+"""
 YES = ("yes", "y", "true", "approve", "approved")
 NO = ("no", "n", "false", "deny", "denied", "reject")
 
 
 class KindOfQuestion(NamedTuple):
-    """Properties that all questions of a kind share."""
+    """Properties that all questions of one kind share: possible answers and defaults."""
 
     answers: str
-    """Possible answers, in a few words."""
+    """Description of the possible answers in a few words."""
     example: str
-    """An answer that can be typed. Words in capitals are placeholders."""
+    """Example of an answer that can be typed. Words in capitals are placeholders."""
     optional: bool = False
-    """Default for whether an empty answer is accepted."""
+    """Default of `Question.optional`: True if an empty answer is accepted."""
     definable: bool = True
-    """True if a definition may ask such a question. Only the engine asks the others."""
+    """True if a definition may contain questions of this kind. Only the engine asks questions of the other kinds."""
 
 
 KINDS: Final[dict[str, KindOfQuestion]] = {
@@ -115,33 +118,36 @@ KINDS: Final[dict[str, KindOfQuestion]] = {
     AGENT_CHANGED: KindOfQuestion("finish (as it began) or anew (begin again), as offered", ANEW, definable=False),
 }
 DEFINABLE: Final = tuple(kind for kind, about in KINDS.items() if about.definable)
-"""Kinds of question that a definition, a function or a pipeline may ask."""
+"""Kinds of questions that a definition, a function or a pipeline may ask."""
 
 
 class Question(NamedTuple):
-    """A question to a person and its answer, if there is one.
+    """A question to a person, and the answer if there is one.
 
-    Code asks a question without an id and a place. Both are assigned when it is recorded in the log.
+    The code that asks creates a question without id and place. Both are assigned when the question is recorded in the
+    log.
     """
 
     id: str
-    """``ask_...``; in the log and in messages it is called ``interrupt_id``."""
+    """Id of the form ``ask_...``. In the log and in messages the id is called ``interrupt_id``."""
     kind: str
     question: str
     path: str = ""
     step: str = ""
     message: str | None = None
-    """Additional text for people."""
+    """Additional text for the person."""
     data: Mapping[str, Any] | None = None
     schema: Mapping[str, Any] | None = None
-    """JSON schema of the expected value."""
+    """JSON schema of the expected value; None if there is none."""
     operation_id: str | None = None
-    """Operation that waits for the answer, if it is one."""
+    """Id of the operation that waits for the answer; None if no operation waits."""
     raised_us: int = 0
     expires_us: int | None = None
-    """Time of expiry in microseconds since 1970; None for never."""
+    """Time of expiry in microseconds since 1970; None if the question never expires."""
     default: Mapping[str, Any] | None = None
-    """Answer in full form that applies at expiry. Without a default the step fails."""
+    """Answer that applies when the question expires, in the form that the log stores. Without a default the step
+    fails.
+    """
     optional: bool = False
     """True if an empty answer is accepted."""
     status: str = PENDING
@@ -154,40 +160,40 @@ class Question(NamedTuple):
 
     @property
     def interrupt_id(self) -> str:
-        """Id under the name that the log and messages use."""
+        """Id of the question, under the name that the log and messages use."""
         return self.id
 
     @property
     def is_open(self) -> bool:
-        """True if the question waits for an answer, according to its log."""
+        """True if the question waits for an answer."""
         return self.status == PENDING
 
     @property
     def order(self) -> tuple[int, str]:
-        """Sort key that orders questions by age, the oldest first."""
+        """Sort key for questions: oldest first."""
         return self.raised_us, self.id
 
     def resolved(self, data: InterruptResolved) -> Question:
-        """Return a copy with an answer."""
+        """Return a copy of the question with status resolved and the recorded answer."""
         return self._replace(status=RESOLVED, response=data.response, answered_by=data.answered_by)
 
     def expired(self) -> Question:
-        """Return an expired copy, whose answer is the default, if there is one."""
+        """Return a copy of the question with status expired. Its answer is the default, if the question has one."""
         return self._replace(status=EXPIRED, response=self.default)
 
     @property
     def raised_at(self) -> datetime:
-        """Time at which the question was asked, UTC."""
+        """Time at which the question was asked, in UTC."""
         return to_datetime(self.raised_us)
 
     @property
     def expires_at(self) -> datetime | None:
-        """Time of expiry, UTC; None for never."""
+        """Time of expiry in UTC; None if the question never expires."""
         return None if self.expires_us is None else to_datetime(self.expires_us)
 
     @property
     def content(self) -> dict[str, Any]:
-        """Displayed content as plain data. Equal questions of different executions have equal content.
+        """Content that a person sees, as plain data. Equal questions of different executions have equal content.
 
         An answer applies to exactly this content. Replay therefore compares it with the content of the question that
         the code asks now (test_no_answer_reaches_a_question_that_differs_from_the_one_that_was_shown).
@@ -209,12 +215,14 @@ class Question(NamedTuple):
 
 
 ANSWERED_ALONE = frozenset({OUTCOME_UNKNOWN, RESOURCE_EXHAUSTED, AGENT_CHANGED})
-"""Kinds of questions about a single call or run, which are never answered together."""
+"""Kinds of questions about a single call or run. Several such questions are never answered together."""
 _ABOUT = ("agent", "tool", "action")
 
 
 def sort_of(workflow: str, question: Question) -> Hashable | None:
-    """Return a key that questions share if one answer fits all of them; None if a question needs its own answer."""
+    """Return a key that is equal for questions which one answer can settle together; None if a question needs its own
+    answer.
+    """
     if question.kind in ANSWERED_ALONE:
         return None
     about = tuple(str((question.data or {}).get(name)) for name in _ABOUT)
@@ -222,7 +230,9 @@ def sort_of(workflow: str, question: Question) -> Hashable | None:
 
 
 def for_others(question: Question, response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an answer in full form that fits other questions: changed arguments belong to one call."""
+    """Return the parts of an answer that may be repeated for other questions. Changed arguments belong to one call
+    only.
+    """
     is_judged = question.kind in JUDGED
     return {name: value for name, value in response.items() if not (is_judged and name == "data")}
 
@@ -241,13 +251,14 @@ _READERS: tuple[tuple[type, Callable[[str], Any]], ...] = (
     (date, date.fromisoformat),
     (Decimal, Decimal),
 )
-"""Types whose text can be edited, and their parsers. A datetime is a date too, and therefore comes first."""
+"""Types whose displayed text a person can edit, with their parsers. A datetime is also a date, and is tested first."""
 
 
 def with_originals(answer: Any, recorded: Any) -> Any:
-    """Replace parts of an answer that repeat the displayed form of recorded values by these values.
+    """Restore recorded values in an answer: a part that equals the displayed form of a recorded value becomes this
+    value.
 
-    Edited text in place of a date, a datetime or a decimal is parsed as one.
+    Edited text in place of a date, a datetime or a decimal is parsed as a value of this type.
     """
     if isinstance(answer, Mapping) and type(recorded) is dict:
         return {name: with_originals(value, recorded.get(name)) for name, value in answer.items()}
@@ -256,6 +267,7 @@ def with_originals(answer: Any, recorded: Any) -> Any:
         return [with_originals(value, original) for value, original in pairs]
     if type(recorded) in _PLAIN:
         return answer
+    # Values are displayed with or without tags for their types, and some as `str` shows them.
     forms = [json.loads(encode_shown(recorded, tagged=tagged)) for tagged in (False, True)]
     if answer in (*forms, str(recorded)):
         return recorded
@@ -272,12 +284,12 @@ def with_originals(answer: Any, recorded: Any) -> Any:
 
 
 MOST_DEPTH = 8
-"""Largest depth of an example, for recursive schemas."""
+"""Largest depth of an example value, because schemas may be recursive."""
 ANY_TEXT = "TEXT"
 
 
 def example_of(schema: Any) -> Any:
-    """Return a value that fits a schema: its default, its first choice, or the simplest value of its type.
+    """Return an example value for a JSON schema: its default, its first choice, or the simplest value of its type.
 
     >>> example_of({"type": "object", "properties": {"n": {"type": "integer"}, "why": {}}, "required": ["n"]})
     {'n': 1}
@@ -286,7 +298,7 @@ def example_of(schema: Any) -> Any:
 
 
 def _example(schema: Any, root: Any, depth: int) -> Any:
-    """Return an example for a part of the schema `root`.
+    """Return an example value for a part of a JSON schema. References are resolved in the whole schema `root`.
 
     In this order: a value that the schema contains (default, constant, first choice or example), an example for its
     first alternative, an example for the schema that it refers to, an example for its type.
@@ -308,9 +320,9 @@ def _example(schema: Any, root: Any, depth: int) -> Any:
 
 
 def _of_type(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
-    """Return the simplest value of the type of a schema; of several types, the first.
+    """Return the simplest value of the type that a JSON schema declares; of several types, the first.
 
-    An object has only its required properties, or all if none is required.
+    An object has only its required properties, or all properties if none is required.
     """
     types = schema.get("type")
     match types[0] if isinstance(types, list) and types else types:
@@ -330,7 +342,9 @@ def _of_type(schema: Mapping[str, Any], root: Any, depth: int) -> Any:
 
 
 def _referred(reference: str, root: Any) -> Any:
-    """Return the part of a schema that a reference such as ``#/$defs/Name`` points to; None if there is none."""
+    """Return the part of the JSON schema `root` to which a reference such as ``#/$defs/Name`` points; None if it is
+    missing.
+    """
     part = root
     for key in reference.removeprefix("#").strip("/").split("/"):
         part = part.get(key) if isinstance(part, Mapping) else None
@@ -341,19 +355,19 @@ def _referred(reference: str, root: Any) -> Any:
 
 
 def kind_of(question: Question) -> KindOfQuestion:
-    """Return the properties of the question's kind. An unknown kind, of another version, counts as a checkpoint."""
+    """Return the properties of a question's kind. A kind that this version does not know is treated as a checkpoint."""
     return KINDS.get(question.kind, KINDS[CHECKPOINT])
 
 
 def expected_answer(question: Question) -> str:
-    """Describe the possible answers in a few words, for lists and prompts."""
+    """Return a description of the possible answers to a question in a few words, for lists and prompts."""
     if question.schema is not None and question.kind == CLARIFICATION:
         return "a value that fits its schema"
     return kind_of(question).answers
 
 
 def example_answer(question: Question) -> str:
-    """Return an example of an answer that can be typed. Words in capitals are placeholders."""
+    """Return an example of an answer to a question that a person can type. Words in capitals are placeholders."""
     if question.schema is None or question.kind in JUDGED:
         return kind_of(question).example
     example = example_of(question.schema)
@@ -361,9 +375,9 @@ def example_answer(question: Question) -> str:
 
 
 def examples_in_full(question: Question) -> list[str]:
-    """Return examples of answers in full form that can be typed: one for each optional part of their data.
+    """Return examples of answers with data that a person can type, one for each optional part of the data.
 
-    Separate examples prevent a mistake: a person who copies the one that changes the arguments of a call must not
+    Separate examples prevent a mistake: a person who copies the example that changes the arguments of a call must not
     create a rule for other calls as well.
     """
     if question.schema is None or question.kind not in JUDGED:
@@ -379,7 +393,7 @@ def examples_in_full(question: Question) -> list[str]:
 
 
 def expected_in_full(question: Question) -> str:
-    """Describe the possible answers with an optional reason and data."""
+    """Return a description of the possible answers to a question, including the optional reason and data."""
     answers = expected_answer(question)
     if question.schema is None:
         return answers
@@ -390,7 +404,7 @@ def expected_in_full(question: Question) -> str:
 
 
 def schema_in_words(schema: Mapping[str, Any]) -> str:
-    """Describe a JSON schema in a few words: ``name (string), risk (low, high; may be left out)``."""
+    """Return a description of a JSON schema in a few words: ``name (string), risk (low, high; may be left out)``."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return _type_in_words(schema)
@@ -410,7 +424,7 @@ def _type_in_words(schema: Any) -> str:
 
 
 def answer_in_words(response: Any) -> str:
-    """Return an answer in words, from its full form or an older recorded form: ``denied: too dear``.
+    """Return a recorded answer in words, such as ``denied: too dear``. Answers in older recorded forms are accepted.
 
     >>> answer_in_words({"approved": True, "data": {"rule": {"scope": "run"}}})
     'approved, and calls like it in this run'
@@ -433,7 +447,8 @@ def answer_in_words(response: Any) -> str:
 
 
 def became(status: str, response: Any) -> str:
-    """Return the result of a question in words: its answer, expired or withdrawn; empty while it is open.
+    """Return the result of a question in words: the answer, ``expired ...`` or ``withdrawn``; empty while the question
+    is open.
 
     >>> became("expired", None), became("resolved", {"approved": False, "text": "too dear"})
     ('expired, default used: nothing', 'denied: too dear')
@@ -446,14 +461,15 @@ def became(status: str, response: Any) -> str:
 
 
 def already_answered(by: str | None, response: Any) -> str:
-    """Return the reason why a second answer is refused, with the first answer."""
+    """Return the reason for refusing a second answer. It contains the first answer."""
     return f"it was answered already{f' by {by}' if by else ''}, with {response!r}"
 
 
 def address_of(execution_id: str, question: Question) -> str:
-    """Return the address of a question in a store.
+    """Return the address of a question in a store: its id and the id of its execution.
 
-    Its id alone depends on its place, so that two executions may share it.
+    The id of a question depends on its place in the execution, so that questions of two executions may have the same
+    id.
     """
     return f"{question.id}@{execution_id}"
 

@@ -1,1 +1,4 @@
-"""Use of recorded logs: replay without calls, verification, what-ifs, trials and explanations of values."""
+"""Uses of recorded logs: stepping through a run, verification, what-ifs, trials, and the provenance of values.
+
+No module of this package repeats an external call whose result is in the log.
+"""

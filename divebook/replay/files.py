@@ -1,4 +1,4 @@
-"""Files of a workspace at each event of an execution, and their differences between two events."""
+"""Files of a workspace after each event of an execution, and the differences between two events."""
 
 from __future__ import annotations
 
@@ -29,161 +29,21 @@ from divebook.workspace.snapshots.tree import (
     shown_path,
 )
 
-# Files that an execution has changed, as people look at them: a difference in a terminal, unfolded in a notebook.
-
-
-SIGNS = {"added": "A", "changed": "M", "deleted": "D", "renamed": "R"}
-MOST_LEFT_OUT = 20
-"""Files that are named of those that are not kept."""
-MOST_LINES = 2_000
-"""Of one file's difference, in a notebook."""
-_HEADS = ("@@", "diff ", "+++", "---", "new file", "deleted file", "rename ", "old mode", "new mode", "Binary ")
-_MONO = "font-family:var(--jp-code-font-family,monospace);font-size:12px;line-height:1.35"
-
-
-@dataclass(frozen=True)
-class ChangedFiles:
-    """Differences of the files of a workspace between two events.
-
-    Printed, it is a difference that git can apply, unless texts hold control characters, which are spelled out: `patch`
-    has them as they are.
-    """
-
-    workspace: str
-    files: Sequence[FileDiff]
-    since: int
-    """The event with which it begins."""
-    until: int
-    """The event up to which it goes."""
-    whole: bool = True
-    """True if it is shown with what has changed in each file, and not as a list."""
-    left_out: Sequence[tuple[str, str]] = ()
-    """Files of which nothing is kept, each with the reason."""
-    more: int = 0
-    """How many files have changed besides, which are not looked at."""
-
-    @property
-    def added(self) -> int:
-        """Lines that came."""
-        return sum(diff.added or 0 for diff in self.files)
-
-    @property
-    def removed(self) -> int:
-        """Lines that went."""
-        return sum(diff.removed or 0 for diff in self.files)
-
-    @property
-    def patch(self) -> str:
-        """The difference as git writes it, secrets left out."""
-        return str(shared().text("".join(diff.text for diff in self.files)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        fields = {"workspace": self.workspace, "since": self.since, "until": self.until}
-        return {**fields, "files": [shared().value(diff.to_dict()) for diff in self.files]}
-
-    def __len__(self) -> int:
-        return len(self.files) + self.more
-
-    def __iter__(self) -> Iterator[FileDiff]:
-        return iter(self.files)
-
-    @property
-    def head(self) -> str:
-        """How much has changed, in a line."""
-        if not self.files:
-            return f"workspace {self.workspace}: no file has changed from event {self.since} to event {self.until}"
-        lines = f"+{self.added} -{self.removed}"
-        where = f"from event {self.since} to event {self.until}"
-        shown = f", the first {len(self.files)} of them" if self.more else ""
-        return f"workspace {self.workspace}: {plural(len(self), 'file')} changed{shown} ({lines}), {where}"
-
-    def __str__(self) -> str:
-        if self.whole:
-            return "\r\n".join(map(visible, self.patch.split("\r\n"))) if self.files else self.head
-        return "\n".join([self.head, *map(_line, self.files), *self._not_kept()])
-
-    def _not_kept(self) -> list[str]:
-        examples = ", ".join(f"{path} ({reason})" for path, reason in self.left_out[:MOST_LEFT_OUT])
-        more = f" and {len(self.left_out) - MOST_LEFT_OUT} more" if len(self.left_out) > MOST_LEFT_OUT else ""
-        return [visible(f"  not kept: {examples}{more}")] if examples else []
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        parts = "".join(_part(diff, is_open=self.whole and len(self.files) <= 3) for diff in self.files)
-        head = f'<div style="margin:2px 0 6px">{safe(self.head)}</div>'
-        missing = "".join(f"<div>{styled(FAINT, safe(line))}</div>" for line in self._not_kept())
-        return f'<div class="{AS_TEXT}" style="margin:4px 0">{head}{parts}{missing}</div>'
-
-    def within(self, characters: int) -> ChangedFiles:
-        """Return it with differences of so many characters in all at most: longer ones are only named."""
-        remaining = characters
-        diffs = []
-        for diff in self.files:
-            is_long = len(diff.text) > remaining
-            remaining -= 0 if is_long else len(diff.text)
-            diffs.append(replace(diff, text="Too long to be shown here: %dive diff shows it.") if is_long else diff)
-        return replace(self, files=diffs)
-
-
-def _lines(diff: FileDiff) -> str:
-    return "binary" if diff.added is None else f"+{diff.added} -{diff.removed}"
-
-
-def _line(diff: FileDiff) -> str:
-    lines = _lines(diff)
-    was = f" (was {diff.was})" if diff.was is not None else ""
-    return visible(f"  {SIGNS[diff.kind]} {diff.path}{was}  {lines}").replace("\n", "\\n")
-
-
-def _part(diff: FileDiff, *, is_open: bool) -> str:
-    """Return a file, to be unfolded."""
-    lines = _lines(diff)
-    was = f" ← {diff.was}" if diff.was is not None else ""
-    head = f"<b>{SIGNS[diff.kind]}</b> <code>{safe(diff.path + was)}</code> {styled(FAINT, safe(lines))}"
-    text = lines_in(str(shared().text(diff.text)))
-    shown = [_html_line(line) for line in text[:MOST_LINES]]
-    if len(text) > MOST_LINES:
-        shown.append(styled(FAINT, f"… {len(text) - MOST_LINES:,} more lines"))
-    style = f"margin:4px 0 8px;padding:6px 8px;border:{RULE};overflow-x:auto;{_MONO}"
-    body = f'<pre style="{style}">{"<br>".join(shown)}</pre>'
-    return f'<details{" open" if is_open else ""} style="margin:2px 0"><summary>{head}</summary>{body}</details>'
-
-
-def _html_line(line: str) -> str:
-    if line.startswith("+") and not line.startswith("+++"):
-        return piece_of(ADDED, line).replace("text-decoration:underline", "text-decoration:none")
-    if line.startswith("-") and not line.startswith("---"):
-        return piece_of(REMOVED, line).replace("text-decoration:line-through", "text-decoration:none")
-    return styled(FAINT, safe(line)) if line.startswith(_HEADS) else safe(line)
-
-
-class _Point(NamedTuple):
-    """An event that says which files there are from then on."""
-
-    sequence: int
-    digest: str
-    files: Sequence[object]
-    left_out: Sequence[Mapping[str, str]]
-    """Files that it does not have: ``path`` and ``reason``."""
-
 
 class KeptFiles:
-    """The files of one workspace, at every event of an execution.
+    """Files of one workspace after every event of an execution, with differences, export and restore.
 
     Parameters
     ----------
     events
         The log, from event 1 on.
     workspace
-        Which one, where the execution has used several.
+        Name of the workspace, if the execution has used several.
 
     Raises
     ------
     NotFoundError
-        It has used no such workspace, or none whose files are kept.
+        The execution did not use this workspace, or no workspace whose files are stored.
     """
 
     def __init__(self, store: EventStore, events: Iterable[Event], workspace: str | None = None) -> None:
@@ -213,7 +73,7 @@ class KeptFiles:
             )
             raise NotFoundError("workspace", workspace_name, points, f"the run has used no {what}")
         self.workspace = workspace_name
-        """Its name."""
+        """Name of the workspace."""
         self.others = tuple(name for name in points if name != workspace_name)
         """The other workspaces of the execution."""
         self.opened = opened[workspace_name]
@@ -221,54 +81,58 @@ class KeptFiles:
 
     @property
     def first(self) -> int:
-        """The event with which the files begin."""
+        """Number of the event that recorded the initial files of the workspace."""
         return self._points[0].sequence
 
     @property
     def changed_at(self) -> list[int]:
-        """The events at which files changed."""
+        """Numbers of the events that recorded changes of the files of the workspace."""
         return [point.sequence for point in self._points[1:]]
 
     @property
     def folder(self) -> Path | None:
-        """Where they are now, if the execution still has them there."""
+        """Folder in which the workspace has its files now; None if the folder does not exist any more."""
         folder = self.opened.reference.get("folder")
         return Path(folder) if folder is not None and Path(folder).is_dir() else None
 
     @property
     def source(self) -> Path | None:
-        """The folder that they are a copy of, or that they are in."""
+        """Folder from which the files of the workspace were copied, or in which the workspace works directly; None
+        without such a folder.
+        """
         source = self.opened.source or self.opened.reference.get("folder")
         return None if source is None else Path(source)
 
     def content(self, digest: str) -> bytes:
-        """Return the content of a file by its digest."""
+        """Return the content of a file of the workspace by the digest (hash) of the content."""
         return file_content(self._store, digest)
 
     def at(self, sequence: int | None = None) -> Tree:
-        """Return the files at an event, by default the last one; `SetupError` before they begin."""
-        points = self._known(sequence)
+        """Return the files of the workspace after an event, by default after the last one. Raise `SetupError` if the
+        workspace was not open yet.
+        """
+        points = self._points_until(sequence)
         return tree_of([point.files for point in points])  # type: ignore[misc]  # they are manifests, as they are written
 
-    def _known(self, sequence: int | None) -> list[_Point]:
+    def _points_until(self, sequence: int | None) -> list[_Point]:
         points = self._points if sequence is None else [each for each in self._points if each.sequence <= sequence]
         if not points:
             raise SetupError(f"workspace {self.workspace} was opened at event {self.first}, after event {sequence}")
         return points
 
     def read(self, path: str, sequence: int | None = None) -> bytes:
-        """Return what a file held at an event.
+        """Return the content that a file of the workspace had after an event, by default after the last one.
 
         Raises
         ------
         NotFoundError
-            It was not there.
+            The file did not exist then.
         FileOperationError
-            It was a folder or a link.
+            The path was a folder or a link.
         """
         tree = self.at(sequence)
         entry = tree.entries.get(path)
-        if entry is None:  # as lists show it: of a name that is no UTF-8 its bytes are spelled out
+        if entry is None:  # try the path as it is displayed: bytes of a name that are not UTF-8 are shown as escapes
             shown = {shown_path(entry_path): tree_entry for entry_path, tree_entry in tree.entries.items()}
             if (entry := shown.get(path)) is None:
                 raise NotFoundError("file", path, shown)
@@ -280,7 +144,9 @@ class KeptFiles:
         return self.content(entry.content)
 
     def changes(self, since: int | None = None, until: int | None = None) -> list[FileChange]:
-        """Return what is otherwise at one event than at another, by default from the first to the last."""
+        """Return the files of the workspace that differ between two events, by default between the first and the last
+        one.
+        """
         before = self.at(self.first if since is None else since)
         after = self.at(until)
         return changes_between(before.entries, after.entries)
@@ -288,7 +154,9 @@ class KeptFiles:
     def diff(
         self, since: int | None = None, until: int | None = None, paths: Sequence[str] | None = None
     ) -> list[FileDiff]:
-        """Return the difference of each file between two events, by default from the first to the last."""
+        """Return the line-by-line differences of each file that changed between two events, by default between the
+        first and the last one.
+        """
         return diffs_of(select_changes(self.changes(since, until), paths), self.content)
 
     def changed(
@@ -300,11 +168,14 @@ class KeptFiles:
         whole: bool = True,
         most: int | None = None,
     ) -> ChangedFiles:
-        """Return the same to be shown, of so many files at most; with ``whole=False`` as a list."""
+        """Return the files that changed between two events as an object that notebooks display.
+
+        At most `most` files are compared; with ``whole=False`` only a list of the files is shown.
+        """
         changes = select_changes(self.changes(since, until), paths)
         files = diffs_of(changes[:most], self.content)
         more = len(changes) - len(changes[:most])
-        left_out = [(each["path"], each["reason"]) for each in self._known(until)[-1].left_out]
+        left_out = [(each["path"], each["reason"]) for each in self._points_until(until)[-1].left_out]
         begin = since or self.first
         end = until or self.last
         return ChangedFiles(self.workspace, files, begin, end, whole, left_out, more)
@@ -323,20 +194,21 @@ class KeptFiles:
         since: int | None = None,
         until: int | None = None,
     ) -> Applied:
-        """Take changes over into a folder, by default the one that the files are a copy of: all of them, or none.
+        """Apply the changes of the workspace's files to a folder, by default to the one from which the workspace was
+        copied. Either all changes are applied or none.
 
         Parameters
         ----------
         paths
-            Of which files and folders; by default of all. Hidden names and version-control metadata are taken over
-            only if they are named here, by their own path or that of a hidden folder around them.
+            Files and folders whose changes are applied; by default all. Hidden names and version-control metadata are
+            changed only if they are named here, by their own path or by the path of a hidden folder around them.
 
         Raises
         ------
         SnapshotError
-            The folder has something else than the changes began with; nothing was written.
+            The folder differs from the files before the changes. Nothing was written.
         SetupError
-            No folder can take them over.
+            No folder was named, and the workspace was not copied from one; or the folder does not exist.
         """
         target = Path(folder) if folder is not None else self.source
         if target is None:
@@ -359,30 +231,31 @@ class KeptFiles:
         force: bool = False,
         by_name: Sequence[str] = (),
     ) -> Tree:
-        """Make a folder hold what the workspace held at an event, and nothing else: all of it, or no change.
+        """Replace the content of a folder by the files that the workspace had after an event. Either all files are
+        replaced or none.
 
-        Hidden names and version-control metadata are left as they are in the folder, unless they are named.
+        Hidden names and version-control metadata in the folder do not change, unless they are named.
 
         Parameters
         ----------
         force
-            Whether the folder may hold something, which is lost.
+            True if the folder may contain files, which are lost.
         by_name
-            Paths of protected files, or of protected folders with all in them, that are restored as well.
+            Paths of protected files or folders that are restored as well, folders with their content.
 
         Returns
         -------
         Tree
-            What was restored. Its `problems` name the protected files that were left out.
+            The restored files. `problems` names the protected files that were left out.
 
         Raises
         ------
         SetupError
-            It is not a folder; or it holds something, and `force` is not set.
+            The path is not a folder, or the folder is not empty and `force` is not set.
         SnapshotError
-            A file cannot be written; the folder is as it was.
+            A file cannot be written. The folder was not changed.
         NotFoundError
-            No file has that name.
+            A name in `by_name` does not exist.
         """
         place = Path(folder)
         tree = self.at(sequence)
@@ -396,3 +269,150 @@ class KeptFiles:
             return restore_tree(root, tree, self.content, by_name)
         finally:
             root.close()
+
+
+# --- display of differences: a patch in a terminal, parts that unfold in a notebook -----------------------------------
+
+
+SIGNS = {"added": "A", "changed": "M", "deleted": "D", "renamed": "R"}
+MOST_LEFT_OUT = 20
+"""Maximum number of files without stored content that are named."""
+MOST_LINES = 2_000
+"""Maximum number of lines shown of the difference of one file in a notebook."""
+_HEADS = ("@@", "diff ", "+++", "---", "new file", "deleted file", "rename ", "old mode", "new mode", "Binary ")
+_MONO = "font-family:var(--jp-code-font-family,monospace);font-size:12px;line-height:1.35"
+
+
+@dataclass(frozen=True)
+class ChangedFiles:
+    """Differences between the files of a workspace after two events of an execution.
+
+    The printed form is a patch that git can apply, unless it contains control characters, which are printed as escapes:
+    `patch` contains them unchanged.
+    """
+
+    workspace: str
+    files: Sequence[FileDiff]
+    since: int
+    """Number of the first of the two events."""
+    until: int
+    """Number of the second of the two events."""
+    whole: bool = True
+    """True if the changed lines of each file are shown, False if only a list of the files is shown."""
+    left_out: Sequence[tuple[str, str]] = ()
+    """Paths of files whose content is not stored, each with the reason."""
+    more: int = 0
+    """Number of further changed files that are not in `files`."""
+
+    @property
+    def added(self) -> int:
+        """Number of lines that were added, in all changed files together."""
+        return sum(diff.added or 0 for diff in self.files)
+
+    @property
+    def removed(self) -> int:
+        """Number of lines that were removed, in all changed files together."""
+        return sum(diff.removed or 0 for diff in self.files)
+
+    @property
+    def patch(self) -> str:
+        """Differences of all files in git's patch format, with secrets removed."""
+        return str(shared().text("".join(diff.text for diff in self.files)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the differences as plain data."""
+        fields = {"workspace": self.workspace, "since": self.since, "until": self.until}
+        return {**fields, "files": [shared().value(diff.to_dict()) for diff in self.files]}
+
+    def __len__(self) -> int:
+        return len(self.files) + self.more
+
+    def __iter__(self) -> Iterator[FileDiff]:
+        return iter(self.files)
+
+    @property
+    def head(self) -> str:
+        """Summary of the changed files in one line: the numbers of files and lines, and the two events that are
+        compared.
+        """
+        if not self.files:
+            return f"workspace {self.workspace}: no file has changed from event {self.since} to event {self.until}"
+        lines = f"+{self.added} -{self.removed}"
+        where = f"from event {self.since} to event {self.until}"
+        shown = f", the first {len(self.files)} of them" if self.more else ""
+        return f"workspace {self.workspace}: {plural(len(self), 'file')} changed{shown} ({lines}), {where}"
+
+    def __str__(self) -> str:
+        if self.whole:
+            return "\r\n".join(map(visible, self.patch.split("\r\n"))) if self.files else self.head
+        return "\n".join([self.head, *map(_line, self.files), *self._not_kept()])
+
+    def _not_kept(self) -> list[str]:
+        examples = ", ".join(f"{path} ({reason})" for path, reason in self.left_out[:MOST_LEFT_OUT])
+        more = f" and {len(self.left_out) - MOST_LEFT_OUT} more" if len(self.left_out) > MOST_LEFT_OUT else ""
+        return [visible(f"  not kept: {examples}{more}")] if examples else []
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        parts = "".join(_part(diff, is_open=self.whole and len(self.files) <= 3) for diff in self.files)
+        head = f'<div style="margin:2px 0 6px">{safe(self.head)}</div>'
+        missing = "".join(f"<div>{styled(FAINT, safe(line))}</div>" for line in self._not_kept())
+        return f'<div class="{AS_TEXT}" style="margin:4px 0">{head}{parts}{missing}</div>'
+
+    def within(self, characters: int) -> ChangedFiles:
+        """Return a copy in which the patches of all files have at most `characters` characters in total, so that it can
+        be saved.
+
+        A patch that would exceed the limit is replaced by a hint.
+        """
+        remaining = characters
+        diffs = []
+        for diff in self.files:
+            is_long = len(diff.text) > remaining
+            remaining -= 0 if is_long else len(diff.text)
+            diffs.append(replace(diff, text="Too long to be shown here: %dive diff shows it.") if is_long else diff)
+        return replace(self, files=diffs)
+
+
+def _lines(diff: FileDiff) -> str:
+    return "binary" if diff.added is None else f"+{diff.added} -{diff.removed}"
+
+
+def _line(diff: FileDiff) -> str:
+    lines = _lines(diff)
+    was = f" (was {diff.was})" if diff.was is not None else ""
+    return visible(f"  {SIGNS[diff.kind]} {diff.path}{was}  {lines}").replace("\n", "\\n")
+
+
+def _part(diff: FileDiff, *, is_open: bool) -> str:
+    """Return the HTML of the differences in one file, as a section that can be unfolded."""
+    lines = _lines(diff)
+    was = f" ← {diff.was}" if diff.was is not None else ""
+    head = f"<b>{SIGNS[diff.kind]}</b> <code>{safe(diff.path + was)}</code> {styled(FAINT, safe(lines))}"
+    text = lines_in(str(shared().text(diff.text)))
+    shown = [_html_line(line) for line in text[:MOST_LINES]]
+    if len(text) > MOST_LINES:
+        shown.append(styled(FAINT, f"… {len(text) - MOST_LINES:,} more lines"))
+    style = f"margin:4px 0 8px;padding:6px 8px;border:{RULE};overflow-x:auto;{_MONO}"
+    body = f'<pre style="{style}">{"<br>".join(shown)}</pre>'
+    return f'<details{" open" if is_open else ""} style="margin:2px 0"><summary>{head}</summary>{body}</details>'
+
+
+def _html_line(line: str) -> str:
+    if line.startswith("+") and not line.startswith("+++"):
+        return piece_of(ADDED, line).replace("text-decoration:underline", "text-decoration:none")
+    if line.startswith("-") and not line.startswith("---"):
+        return piece_of(REMOVED, line).replace("text-decoration:line-through", "text-decoration:none")
+    return styled(FAINT, safe(line)) if line.startswith(_HEADS) else safe(line)
+
+
+class _Point(NamedTuple):
+    """Event that recorded the files of a workspace: the opening of the workspace, or a later change of its files."""
+
+    sequence: int
+    digest: str
+    files: Sequence[object]
+    left_out: Sequence[Mapping[str, str]]
+    """Files whose content is not stored: ``path`` and ``reason``."""

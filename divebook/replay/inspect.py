@@ -1,4 +1,4 @@
-"""Inspection of a run: its critical path, time by kind, further attempts and costs."""
+"""Inspection of a run: its critical path, time by kind, retries and costs."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What a run waited for and spent, read off its log.
+# --- times, retries and costs, read from a log ------------------------------------------------------------------------
 
 
 class Retried(NamedTuple):
-    """An attempt that failed and was followed by another."""
+    """Failed attempt at a call or a step that was followed by another attempt."""
 
     sequence: int
-    """The event that says so."""
+    """Number of the event that recorded the failure."""
     path: str
     step: str
     item: int | None
     call: str | None
-    """The call that was made again, where a step makes several."""
+    """Key of the call that was repeated, if the step makes several calls."""
     attempt: int
     error: str
     delay: float
-    """Seconds until the next one."""
+    """Seconds until the next attempt."""
 
 
 def _failure(data: catalog.StepRetried) -> tuple[int, str, float]:
@@ -43,7 +43,9 @@ def _failure(data: catalog.StepRetried) -> tuple[int, str, float]:
 
 
 class Inspected(FramedLog):
-    """A log with what its run waited for and spent."""
+    """Log of a run, with its critical path, the time per kind of activity (model calls, waiting, ...), and the attempts
+    that were retried.
+    """
 
     def __init__(self, log: Sequence[Event]) -> None:
         self.log = ReadLog.of(log)
@@ -53,17 +55,19 @@ class Inspected(FramedLog):
 
     @cached_property
     def parts(self) -> list[PathPart]:
-        """What its end waited for, oldest first; together as long as the run (`divebook.projections.summary`)."""
+        """Parts of the critical path of the run, oldest first. Their durations add up to the duration of the run."""
         return critical_path(self.log)
 
     @property
     def duration_us(self) -> int:
-        """Duration in microseconds; up to the last event if the run has not ended."""
+        """Duration of the run in microseconds, up to the last event if the run has not ended."""
         return sum(part.took_us for part in self.parts)
 
     @cached_property
     def spent(self) -> dict[Spent, int]:
-        """What the time of the critical path went into, in microseconds, the most first."""
+        """Total time of the critical path in microseconds for each kind of activity (model calls, waiting, ...), the
+        longest first.
+        """
         counted: Counter[Spent] = Counter()
         for part in self.parts:
             counted[part.spent] += part.took_us
@@ -71,7 +75,7 @@ class Inspected(FramedLog):
 
     @cached_property
     def retried(self) -> list[Retried]:
-        """The attempts that failed and were followed by others."""
+        """Failed attempts in the run that were followed by another attempt."""
         return [
             Retried(
                 event.sequence,
@@ -88,7 +92,7 @@ class Inspected(FramedLog):
         ]
 
 
-# An inspection as a few tables, in text and as HTML with inline styles only.
+# --- tables, as text and as HTML with inline styles -------------------------------------------------------------------
 
 
 MOST_PARTS = 20
@@ -105,7 +109,7 @@ class _Table(NamedTuple):
 
 
 def as_text(inspection: Inspected) -> str:
-    """Return an inspection as text for a terminal."""
+    """Format the tables of an inspection of a run as text for a terminal."""
     lines = [_headline(inspection)]
     for table in _tables(inspection):
         lines += ["", f"{table.title}:"]
@@ -118,7 +122,7 @@ def as_text(inspection: Inspected) -> str:
 
 
 def as_html(inspection: Inspected) -> str:
-    """Return an inspection as HTML."""
+    """Format the tables of an inspection of a run as HTML with inline styles."""
     parts = [f'<p style="margin:4px 0"><strong>{html.escape(_headline(inspection))}</strong></p>', _bar(inspection)]
     for table in _tables(inspection):
         head = "".join(f'<th scope="col" style="{_CELL}">{html.escape(name)}</th>' for name in table.columns)
@@ -141,7 +145,9 @@ _COLOURS = {"model": "model", "tools": "tool", "actions": "action", "scripts": "
 
 
 def _bar(inspection: Inspected) -> str:
-    """Return the kinds of time as one bar; what the colours say is in the table."""
+    """Return an HTML bar that shows the share of each kind of time (model calls, waiting, ...) in a run as a coloured
+    piece. The table below the bar explains the colours.
+    """
     whole = max(1, inspection.duration_us)
     pieces = "".join(
         f'<span title="{kind}" style="display:inline-block;height:10px;width:{took * 100 / whole:.2f}%;'
@@ -175,7 +181,9 @@ def _tables(inspection: Inspected) -> Iterator[_Table]:
 
 
 def _parts(inspection: Inspected) -> tuple[str, tuple[str, ...], list[tuple[str, ...]]]:
-    """Return the longest parts, in the order in which they came."""
+    """Return title, columns and rows of the table that lists the longest parts of a run's critical path, in
+    chronological order.
+    """
     parts = inspection.parts
     longest = sorted(sorted(range(len(parts)), key=lambda place: -parts[place].took_us)[:MOST_PARTS])
     began = parts[0].started_us if parts else 0
@@ -208,7 +216,9 @@ def _retries(inspection: Inspected, redactor: Redactor) -> tuple[str, tuple[str,
 
 
 def _costs(inspection: Inspected, by: Literal["agent", "model", "step"]) -> list[tuple[str, ...]]:
-    """Return the dearest, as `divebook.analysis.agents.costs_frame` adds them up."""
+    """Return the table rows with the highest costs of a run by agent, model or step
+    (`divebook.analysis.agents.costs_frame`).
+    """
     rows = inspection.costs(by).fillna({"input_tokens": 0, "output_tokens": 0}).head(MOST_COSTS).to_dict("records")
     return [
         (
@@ -223,9 +233,9 @@ def _costs(inspection: Inspected, by: Literal["agent", "model", "step"]) -> list
 
 
 class Inspection(Inspected):
-    """Waiting times, retries and costs of a run. Its `str` is a report; its frames are those of the run's log.
+    """Waiting times, retries and costs of a run, as a report and as DataFrames.
 
-    `divebook.Environment.inspect` and ``run.inspect()`` return it.
+    `divebook.Environment.inspect` and ``run.inspect()`` return an inspection. Its `str` is the report.
 
     Examples
     --------
@@ -239,19 +249,21 @@ class Inspection(Inspected):
     @property
     def critical_path(self) -> pd.DataFrame:
         """One row per part of the critical path: `divebook.analysis.lists.parts_frame`."""
-        return self._found("critical path")
+        return self._frame("critical path")
 
     @property
     def times(self) -> pd.DataFrame:
-        """One row per kind of time along it: `divebook.analysis.lists.times_frame`."""
-        return self._found("times")
+        """One row per kind of activity (model calls, waiting, ...) along the critical path:
+        `divebook.analysis.lists.times_frame`.
+        """
+        return self._frame("times")
 
     @property
     def retries(self) -> pd.DataFrame:
-        """One row per attempt that failed and was followed by another: `...inspection_frames.retries_frame`."""
-        return self._found("retries")
+        """One row per failed attempt that was followed by another attempt: `divebook.analysis.lists.retries_frame`."""
+        return self._frame("retries")
 
-    def _found(self, kind: str) -> pd.DataFrame:
+    def _frame(self, kind: str) -> pd.DataFrame:
         from divebook.analysis.lists import frame_of
 
         return frame_of(kind, self)

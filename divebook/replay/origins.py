@@ -1,8 +1,10 @@
-"""Index of the origins of values: one pass over a log gives the causes of every value and every choice.
+"""Index of the origins of values. One pass over a log finds the causes of each value of a variable, and of each choice
+of the next step.
 
-The causes of a value are the variables and inputs that its step could read, in the version that it read, the calls of
-the step, and the choices without which the step had not run. If an edge was not followed, the variables that its steps
-may set were *kept* because of that choice. Example::
+A *choice* is the selection of the steps that follow a step. The causes of a value are the variables and inputs that its
+step could read, in the version that the step read, the calls of the step, and the choices without which the step would
+not have run. If an edge was not followed, the variables that its steps may set were *kept* because of the choice.
+Example::
 
     a: script ``2``        -> x      x: set by a
     b: if ``state.x > 1``  -> c      choice at b: reads x
@@ -43,302 +45,10 @@ from divebook.workflow.definition import Workflow
 from divebook.workflow.functions import FUNCTION
 from divebook.workflow.step import STAGE, Step
 
-# --- origin of one value or choice ---
-
-
-Kind: TypeAlias = Literal["input", "set", "deleted", "kept", "choice", "caught", "output", "state"]
-INPUT = "inputs."
-"""Prefix of the names of inputs."""
-
-
-@dataclass(slots=True)
-class StepCall:
-    """A call of a step, or a question that it asked."""
-
-    type: str
-    """Type of the operation; ``question`` for a question."""
-    name: str
-    """Name of the called function, agent or workflow; the kind of a question."""
-    sequence: int
-    """Number of the event of its last start."""
-    ended: int | None = None
-    """Number of the event of its end."""
-    status: str = catalog.RUNNING
-    item: int | None = None
-    within: int | None = None
-    """Number of the event that started the enclosing call: the turn of an agent."""
-
-
-@dataclass(slots=True)
-class ValueOrigin:
-    """Origin of a value that a variable has from an event on, or of a choice."""
-
-    number: int
-    """Place in `Origins.all`."""
-    kind: Kind
-    """``input``; ``set`` or ``deleted`` by a step; ``kept``: an edge that was not followed may have set it; ``choice``
-    of the next step; ``caught``: whether a step failed; ``output`` of the last step; ``state``: all variables."""
-    name: str
-    """Name of the variable; ``inputs.NAME``; empty for a choice."""
-    sequence: int
-    """Number of the event that recorded it."""
-    path: str = ""
-    step: str = ""
-    visit: int = 0
-    item: int | None = None
-    """Item of `Each` that set it; None for the result of all items."""
-    calls: tuple[StepCall, ...] = ()
-    """Earlier calls of its step, or of its item."""
-    reads: tuple[int, ...] = ()
-    """Numbers of the values that it was computed from."""
-    because: tuple[int, ...] = ()
-    """Numbers of the choices without which it would not exist."""
-    items: tuple[tuple[int, int], ...] = ()
-    """For a result of items: for each row the item, and the number of the event of its end."""
-    column: str | None = None
-    """For a row: the requested column."""
-    told: tuple[int, ...] = ()
-    """For a choice: numbers of the events of the conditions that held."""
-
-    @property
-    def causes(self) -> tuple[int, ...]:
-        """Numbers of its causes: values first, then choices."""
-        return self.reads + self.because
-
-
-# --- effect of choices, from the definition alone ---
-#
-# A step after a choice depends on it, unless every way reaches the step exactly once (`Choices.merge`). A variable also
-# depends on a choice if it kept its value only because another way was not followed (`Choices.may_set`): a log has no
-# event for that. Example: of ``a -> b or c; b -> d; c -> d``, step b depends on the choice at a, and d does not.
-
-
-_CONTRARY: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Eq: ast.NotEq,
-    ast.Lt: ast.GtE,
-    ast.Gt: ast.LtE,
-    ast.Is: ast.IsNot,
-    ast.In: ast.NotIn,
-}
-_CONTRARY |= {other: one for one, other in _CONTRARY.items()}
-
-
-class Choices:
-    """The choices of one workflow; each answer is computed once."""
-
-    def __init__(self, workflow: Workflow) -> None:
-        self._steps = {step.name: step for step in workflow.steps}
-        self._changed = {step.name: _changed_by(step) for step in workflow.steps}
-        self._sets = {step.name: _set_by(step, self._changed[step.name]) for step in workflow.steps}
-        self._merges: dict[str, str | None] = {}
-        self._settable: dict[tuple[str, str], frozenset[str] | None] = {}
-
-    def is_choice(self, name: str) -> bool:
-        """Return whether different steps can follow a step."""
-        step = self._steps.get(name)
-        return step is not None and (bool(step.catch) or any(edge.condition for edge in step.edges))
-
-    def merge(self, name: str) -> str | None:
-        """Return the first step that every way after a step reaches once; None if there is none."""
-        if name not in self._merges:
-            self._merges[name] = next((step for step in self._candidates(name) if self._merges_at(name, step)), None)
-        return self._merges[name]
-
-    def may_set(self, name: str, targets: Iterable[str]) -> frozenset[str] | None:
-        """Return the variables that the ways from a step to some targets may set; None for any."""
-        names: frozenset[str] = frozenset()
-        for target in targets:
-            settable = self._set_from(name, target)
-            if settable is None:
-                return None
-            names |= settable
-        return names
-
-    def still_holding(self, control: tuple[int, ...], step: str, origins: Sequence[ValueOrigin]) -> tuple[int, ...]:
-        """Return the choices (numbers of `origins`) on which a step still depends: without those that merge at it."""
-        if all(self.merge(origins[number].step) != step for number in control):
-            return control
-        choices: dict[int, None] = {}
-        waiting = [*reversed(control)]
-        while waiting:
-            choice = origins[waiting.pop()]
-            if self.merge(choice.step) == step:
-                waiting += reversed(choice.because)
-            else:
-                choices[choice.number] = None
-        return tuple(choices)
-
-    def changed_by(self, name: str) -> frozenset[str] | None:
-        """Return the variables that the script of a step may set or delete besides its result; None for any."""
-        return self._changed.get(name, frozenset())
-
-    def setters(self, variable: str) -> list[str]:
-        """Return the steps that may set a variable."""
-        return [name for name, variables in self._sets.items() if variables is None or variable in variables]
-
-    def _set_from(self, name: str, target: str) -> frozenset[str] | None:
-        key = (name, target)
-        if key not in self._settable:
-            sets = [self._sets[step] for step in self._reached([target], self.merge(name)) if step in self._sets]
-            unknown = any(names is None for names in sets)
-            self._settable[key] = None if unknown else frozenset().union(*(names or () for names in sets))
-        return self._settable[key]
-
-    def _candidates(self, name: str) -> Iterator[str]:
-        """Yield the steps on a shortest way from a step to the end."""
-        previous: dict[str, str] = {}
-        waiting = deque([name])
-        while waiting:
-            step = waiting.popleft()
-            if step != name and self._may_end(step):
-                way = [step]
-                while (before := previous[way[-1]]) != name:
-                    way.append(before)
-                yield from reversed(way)
-                return
-            for target in self._follows(step):
-                if target not in previous and target != name:
-                    previous[target] = step
-                    waiting.append(target)
-
-    def _merges_at(self, name: str, merge: str) -> bool:
-        if self._may_end(name):
-            return False
-        between = self._reached(self._follows(name), merge)
-        if any(self._may_end(step) for step in between):
-            return False
-        return self._steps[merge].join or all(_is_one_way(self._steps[step]) for step in (*between, name))
-
-    def _reached(self, begin: Iterable[str], stop: str | None) -> list[str]:
-        """Return the steps that can be reached without passing `stop`."""
-        reached = dict.fromkeys(step for step in begin if step != stop)
-        waiting = [*reached]
-        while waiting:
-            for target in self._follows(waiting.pop()):
-                if target != stop and target not in reached:
-                    reached[target] = None
-                    waiting.append(target)
-        return [*reached]
-
-    def _follows(self, name: str) -> tuple[str, ...]:
-        step = self._steps.get(name)
-        return () if step is None else tuple(target for target in step.targets if target in self._steps)
-
-    def _may_end(self, name: str) -> bool:
-        """Return whether a path can end after a step because no condition holds."""
-        edges = self._steps[name].edges
-        return not edges or (all(edge.condition for edge in edges) and not _are_contrary(self._steps[name]))
-
-
-def _is_one_way(step: Step) -> bool:
-    """Return whether a path never splits after a step."""
-    return len(step.edges) <= 1 or _are_contrary(step)
-
-
-def _are_contrary(step: Step) -> bool:
-    """Return whether exactly one of two conditions holds, as of ``state.n < 3`` and ``state.n >= 3``.
-
-    >>> _are_contrary(Step("a", script="1", next=[("b", "$(state.n < 3)"), ("c", "$(state.n >= 3)")]))
-    True
-    """
-    texts = [edge.condition for edge in step.edges if edge.condition]
-    if len(texts) != 2 or len(step.edges) != 2:
-        return False
-    try:
-        one, other = (parse_python(unwrapped(text), mode="eval").body for text in texts)
-    except SyntaxError:
-        return False
-    return _is_not(one, other) or _is_not(other, one) or _is_contrary(one, other)
-
-
-def _is_not(one: ast.expr, other: ast.expr) -> bool:
-    return isinstance(one, ast.UnaryOp) and isinstance(one.op, ast.Not) and ast.dump(one.operand) == ast.dump(other)
-
-
-def _is_contrary(one: ast.expr, other: ast.expr) -> bool:
-    if not (isinstance(one, ast.Compare) and isinstance(other, ast.Compare) and len(one.ops) == len(other.ops) == 1):
-        return False
-    sides = [ast.dump(comparison.left) + ast.dump(comparison.comparators[0]) for comparison in (one, other)]
-    return sides[0] == sides[1] and _CONTRARY[type(one.ops[0])] is type(other.ops[0])
-
-
-def _changed_by(step: Step) -> frozenset[str] | None:
-    """Return the variables that a step may change beside its result; None if only running it tells."""
-    if step.type in (FUNCTION, STAGE):
-        return frozenset()
-    if step.type not in KNOWN_TYPES:
-        return None
-    try:
-        return changed_by_script(step.script) if step.type == "script" and step.script else frozenset()
-    except DivebookError:  # it cannot run
-        return frozenset()
-
-
-def _set_by(step: Step, changed: frozenset[str] | None) -> frozenset[str] | None:
-    """Return the variables that a step may set; None if only running it tells."""
-    stored = {name for name in (step.store, *(policy.store for policy in step.catch)) if name}
-    return None if changed is None else changed | stored
-
-
-# What is known of a path, of its step and of the choice after it while the origins of values are found.
-
-
-@dataclass(slots=True)
-class StepVisit:
-    """A visit of a path to a step."""
-
-    step: str
-    number: int
-    reads: ReadKeys
-    because: tuple[int, ...]
-    view: Map[str, int]
-    """The values of variables as the step reads them."""
-    read: dict[int, None]
-    """All values that it has read, or may have."""
-    items: dict[int, None]
-    """Those that its items were computed from."""
-    calls: dict[int | None, list[StepCall]] = field(default_factory=dict)
-    """By item."""
-    item: int | None = None
-    """The item that began last."""
-    is_item_new: bool = False
-    """True if nothing has happened in it yet."""
-    done: dict[int, int] = field(default_factory=dict)
-    """The items that have a place in the result, and the events with which they ended."""
-    under_way: int = 0
-    """Calls that have begun and not ended."""
-    unclaimed: list[ValueOrigin] = field(default_factory=list)
-    """Values that the script under way has set."""
-    before_items: dict[str, int | None] = field(default_factory=dict)
-    """What the name of the item held before."""
-
-
-@dataclass(slots=True)
-class Choosing:
-    """Choice that is not complete yet: conditions evaluated so far."""
-
-    visit: StepVisit
-    view: Map[str, int]
-    conditions: dict[tuple[str, str], tuple[bool, int]] = field(default_factory=dict)
-    """By condition and target: whether it held, and the event that says so."""
-    sequence: int = 0
-
-
-@dataclass(slots=True)
-class PathOrigins:
-    """A path."""
-
-    control: tuple[int, ...] = ()
-    """The choices that it depends on; earlier ones are the causes of these."""
-    visit: StepVisit | None = None
-    after: Choosing | None = None
-
-
-_NO_VERSIONS: Map[str, int] = Map()
-
 
 class Origins:
-    """The values and choices of one log, which may grow.
+    """Index of the origins of all values of variables and all choices in one log. New events can be added when the log
+    grows.
 
     Examples
     --------
@@ -354,12 +64,12 @@ class Origins:
     def __init__(self, log: Iterable[Event] = ()) -> None:
         self.all: list[ValueOrigin] = []
         self.sequence = 0
-        """The last event that is in it."""
+        """Number of the last event in the index."""
         self.workflow: Workflow | None = None
-        """The definition; None where the log does not hold it: then a step may have read everything."""
+        """The recorded definition; None if the log does not contain it: then each step may have read every variable."""
         self.choices = Choices(Workflow.from_dict({"name": "unknown"}))
         self._history: dict[str, list[tuple[int, int | None]]] = defaultdict(list)
-        """By name: from which event on it had which value; None for none."""
+        """By variable: pairs of an event number and the number of the value from that event on; None for no value."""
         self._present = _NO_VERSIONS
         self._inputs: dict[str, int] = {}
         self._reads: dict[str, ReadKeys] = {}
@@ -367,13 +77,13 @@ class Origins:
         self._conditions: dict[str, ReadKeys] = {}
         self._lines: dict[str, PathOrigins] = {}
         self._calls: dict[str, tuple[StepCall, StepVisit]] = {}
-        """By id of the operation, or of the question."""
+        """Calls and their visits, by id of the operation or question."""
         self._last: StepVisit | None = None
-        """The step that ended last."""
+        """Visit to the step that ended last."""
         self.take(log)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Add the next events."""
+        """Update the index with the next events of the log."""
         for event in events:
             change = self._CHANGES.get(type(event.data))
             if change is not None:
@@ -383,12 +93,12 @@ class Origins:
     # --- queries ---------------------------------------------------------------------------------------------------
 
     def names(self, at: int) -> list[str]:
-        """Return the variables, and the inputs as ``inputs.NAME``, that had a value at an event or before."""
+        """Return the names that had a value at or before an event: variables, and inputs as ``inputs.NAME``."""
         variables = [name for name, versions in self._history.items() if versions[0][0] <= at]
         return [*variables, *(f"{INPUT}{name}" for name in self._inputs)]
 
     def of(self, name: str, at: int) -> ValueOrigin | None:
-        """Return the origin of the value of a variable or input at an event; None if it had none."""
+        """Return the origin of the value that a variable or input had after an event; None if it had no value then."""
         if name.startswith(INPUT):
             number = self._inputs.get(name.removeprefix(INPUT))
         else:
@@ -398,7 +108,9 @@ class Origins:
         return None if number is None else self.all[number]
 
     def whole(self, at: int) -> ValueOrigin:
-        """Return the origin of the whole state at an event."""
+        """Return an origin that stands for the whole state after an event. Its causes are the values of all
+        variables.
+        """
         origins = (self.of(name, at) for name in self._history)
         reads = tuple(origin.number for origin in origins if origin is not None and origin.kind != "output")
         return ValueOrigin(len(self.all), "state", "state", at, reads=reads)
@@ -418,7 +130,7 @@ class Origins:
             self._present = self._present.delete(name)
 
     def _is_set(self, name: str) -> bool:
-        """Return whether a variable has a value."""
+        """Return True if a variable has a value at the event that is being read: it was set, and not deleted since."""
         number = self._present.get(name)
         while number is not None and self.all[number].kind == "kept":
             number = next(iter(self.all[number].reads), None)
@@ -445,7 +157,9 @@ class Origins:
         self._items = {step.name: reads_of(step, only_items=True) for step in self.workflow.steps}
 
     def _execution_forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Take over the changes of a fork, also for the steps that are open."""
+        """Add origins for the inputs and variables that a fork changed. Steps that are running at the fork read the new
+        values.
+        """
         if data.definition is not None:
             self._define(data.definition)
         change = data.change or {}
@@ -456,16 +170,16 @@ class Origins:
         changed = {name: self._present[name] for name in change.get("variables", {})}
         for visit in (line.visit for line in self._lines.values() if line.visit is not None):
             visit.view = visit.view.update(changed)
-            visit.read = self._versions(visit.reads, visit.view)
+            visit.values_read = self._versions(visit.reads, visit.view)
 
     def _step_started(self, event: Event, data: catalog.StepStarted) -> None:
         line = self._line(event)
         self._decide(line, [event.step])
         line.control = self.choices.still_holding(line.control, event.step, self.all)
         reads = self._reads.get(event.step, EVERYTHING)
-        read = self._versions(reads, self._present)
+        values_read = self._versions(reads, self._present)
         items = self._versions(self._items.get(event.step, EVERYTHING), self._present)
-        line.visit = StepVisit(event.step, data.visit, reads, line.control, self._present, read, items)
+        line.visit = StepVisit(event.step, data.visit, reads, line.control, self._present, values_read, items)
 
     def _operation_started(self, event: Event, data: catalog.OperationStarted) -> None:
         visit = self._line(event).visit
@@ -474,11 +188,11 @@ class Origins:
         if data.operation_type == DYNAMIC_CONTENT:
             parameters = data.parameters or {}
             reads = reads_of_script(str(parameters["script"])) if "script" in parameters else EVERYTHING
-            visit.read.update(self._versions(reads, visit.view))
+            visit.values_read.update(self._versions(reads, visit.view))
         visit.is_item_new = False
         previous = self._calls.get(data.operation_id)
         if previous is not None and previous[1] is visit:  # it is made again
-            visit.under_way += previous[0].ended is not None
+            visit.running_calls += previous[0].ended is not None
             previous[0].sequence = event.sequence
             previous[0].ended = None
             previous[0].status = catalog.RUNNING
@@ -486,7 +200,7 @@ class Origins:
         call = StepCall(
             data.operation_type, data.name or "", event.sequence, item=data.iteration_index, within=data.within
         )
-        visit.under_way += 1
+        visit.running_calls += 1
         self._note_call(visit, data.operation_id, call)
 
     def _note_call(self, visit: StepVisit, name: str, call: StepCall) -> None:
@@ -498,7 +212,7 @@ class Origins:
         if started is None:
             return
         call, visit = started
-        visit.under_way -= call.ended is None
+        visit.running_calls -= call.ended is None
         call.ended = event.sequence
         call.status = catalog.COMPLETED if isinstance(data, catalog.OperationCompleted) else catalog.FAILED
         for origin in visit.unclaimed:  # a script's changes stand directly before its end
@@ -530,7 +244,7 @@ class Origins:
         visit = self._line(event).visit
         skipped = isinstance(data, catalog.IterationFailed) and (data.result is None or "skipped" in data.result)
         if visit is not None and not skipped:
-            visit.done[data.iteration_index] = event.sequence
+            visit.ended_items[data.iteration_index] = event.sequence
 
     # --- values ----------------------------------------------------------------------------------------------------
 
@@ -545,10 +259,14 @@ class Origins:
             visit.is_item_new = False
 
     def _is_item(self, event: Event, visit: StepVisit, mutation: catalog.Mutation) -> bool:
-        """Give an item its name, or the name what it had before; return whether the change does that."""
+        """Record a change of the loop variable of `Each`, and return True. Return False if the changed variable is
+        another one.
+
+        At the start of an item the variable gets the item; at its end, the variable gets its earlier value again.
+        """
         step = self.workflow.step(visit.step) if self.workflow is not None and visit.step in self._reads else None
         each = step.each if step is not None else None
-        if each is None or each.as_ != mutation.key or each.parallel > 1 or visit.under_way:
+        if each is None or each.as_ != mutation.key or each.parallel > 1 or visit.running_calls:
             return False
         if visit.is_item_new:
             visit.before_items.setdefault(mutation.key, visit.view.get(mutation.key))
@@ -559,33 +277,36 @@ class Origins:
         return True
 
     def _set(self, event: Event, visit: StepVisit, mutation: catalog.Mutation) -> None:
-        """Note a value that a step sets: by a script while that runs, else as its result."""
-        by_script = visit.under_way > 0
-        # an item does not come from what those before it were called (`test_an_item_does_not_come_from_another`)
-        read = visit.items if visit.is_item_new else visit.read
-        read = self._versions(visit.reads, visit.view) if by_script else read
+        """Add the origin of a value that a step has set, through its running script or as its result."""
+        by_script = visit.running_calls > 0
+        # An item does not depend on the loop variable of earlier items (`test_an_item_does_not_come_from_another`).
+        values = visit.items if visit.is_item_new else visit.values_read
+        if by_script:
+            values = self._versions(visit.reads, visit.view)
         kind: Kind = "set" if mutation.type == "set" else "deleted"
         facts = {"path": event.path, "step": visit.step, "visit": visit.number, "because": visit.because}
-        origin = self._add(kind, mutation.key, event.sequence, reads=tuple(read), **facts)
+        origin = self._add(kind, mutation.key, event.sequence, reads=tuple(values), **facts)
         if by_script:
             visit.unclaimed.append(origin)
         elif visit.is_item_new:
             origin.item = visit.item
         else:
             origin.calls = tuple(call for calls in visit.calls.values() for call in calls)
-            origin.items = tuple(sorted(visit.done.items()))
+            origin.items = tuple(sorted(visit.ended_items.items()))
         self._put(mutation.key, event.sequence, origin.number)
         visit.view = visit.view.set(mutation.key, origin.number)
         if visit.reads.state is None or mutation.key in visit.reads.state:
-            visit.read[origin.number] = None
+            visit.values_read[origin.number] = None
 
     def _keep_unchanged(self, event: Event, visit: StepVisit) -> None:
-        """Add kept origins for variables that a script may change and has not; causes are the values it has read."""
+        """Add origins of the kind ``kept`` for those variables that a script could have changed and did not. The values
+        that the script read are their causes.
+        """
         names = self.choices.changed_by(visit.step)
-        done = {origin.name for origin in visit.unclaimed}
+        set_by_script = {origin.name for origin in visit.unclaimed}
         facts = {"path": event.path, "step": visit.step, "visit": visit.number, "because": visit.because}
         for name in [*self._present] if names is None else names:
-            if name not in done:
+            if name not in set_by_script:
                 before = [visit.view[name]] if name in visit.view else []
                 reads = tuple(dict.fromkeys([*before, *self._versions(visit.reads, visit.view)]))
                 unchanged = self._add("kept", name, event.sequence, reads=reads, **facts)
@@ -630,7 +351,9 @@ class Origins:
         self._decide(self._line(event), [])
 
     def _decide(self, line: PathOrigins, targets: list[str]) -> None:
-        """Note the choice after a step, once it is known which ways were taken."""
+        """Add the origin of the choice after a step, when the log shows the steps that follow it. Do nothing if no
+        choice is unfinished.
+        """
         after = line.after
         line.after = None
         if after is None:
@@ -646,7 +369,7 @@ class Origins:
             reads |= self._versions(self._conditions[condition], after.view)
         calls: tuple[StepCall, ...] = ()
         if step is not None and step.catch:
-            reads |= visit.read
+            reads |= visit.values_read
             calls = tuple(call for operation_calls in visit.calls.values() for call in operation_calls)
         choice = self._add(
             "choice" if after.conditions else "caught",
@@ -657,14 +380,16 @@ class Origins:
             calls=calls,
             reads=tuple(reads),
             because=visit.because,
-            told=tuple(sequence for _, sequence in after.conditions.values()) or (after.sequence,),
+            events=tuple(sequence for _, sequence in after.conditions.values()) or (after.sequence,),
         )
         line.control = (choice.number,)
         if step is not None:
             self._keep(choice, step, targets)
 
     def _keep(self, choice: ValueOrigin, step: Step, targets: list[str]) -> None:
-        """Add kept origins for the variables that the ways not followed may set: they depend on the choice."""
+        """Add origins of the kind ``kept`` for the variables that the steps on edges not followed could have set. These
+        variables depend on the choice, because it left them unchanged.
+        """
         # `names` is None if the ways not followed may set any variable. A variable that was set since the choice has an
         # origin of its own already.
         not_taken = [target for target in step.targets if target not in targets]
@@ -685,7 +410,9 @@ class Origins:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def _execution_completed(self, event: Event, data: catalog.ExecutionCompleted) -> None:
-        """Note the outputs that are no variables: the text of the last step, or what the definition says."""
+        """Add the origins of those outputs of an execution that are not variables, such as the text of the last
+        step.
+        """
         for name in data.outputs:
             if self._is_set(name):
                 continue
@@ -695,7 +422,7 @@ class Origins:
                 output.step = visit.step
                 output.visit = visit.number
                 output.because = visit.because
-                output.reads = tuple(visit.read)
+                output.reads = tuple(visit.values_read)
                 output.calls = tuple(call for calls in visit.calls.values() for call in calls)
             self._history[name].append((event.sequence, output.number))
 
@@ -722,3 +449,329 @@ class Origins:
         catalog.InterruptExpired: _interrupt_settled,
         catalog.StateMutated: _state_mutated,
     }
+
+
+# --- origin of one value or choice ------------------------------------------------------------------------------------
+
+
+Kind: TypeAlias = Literal["input", "set", "deleted", "kept", "choice", "caught", "output", "state"]
+INPUT = "inputs."
+"""Prefix of the names of inputs."""
+
+
+@dataclass(slots=True)
+class StepCall:
+    """Operation that a step started, or question that a step asked."""
+
+    type: str
+    """Type of the operation; ``question`` for a question."""
+    name: str
+    """Name of the called function, agent or workflow; the kind of a question."""
+    sequence: int
+    """Number of the event of its last start."""
+    ended: int | None = None
+    """Number of the event of its end."""
+    status: str = catalog.RUNNING
+    item: int | None = None
+    within: int | None = None
+    """Number of the event that started the enclosing call: the turn of an agent."""
+
+
+@dataclass(slots=True)
+class ValueOrigin:
+    """Origin of one value that a variable has from an event on, or of one choice of the next step: the step, calls and
+    other values that caused it.
+    """
+
+    number: int
+    """Index in `Origins.all`."""
+    kind: Kind
+    """``input``; ``set`` or ``deleted`` by a step; ``kept``: unchanged because an edge was not followed; ``choice``
+    of the next step; ``caught``: failure of a step, or its absence; ``output`` of the last step; ``state``: all
+    variables."""
+    name: str
+    """Name of the variable; ``inputs.NAME``; empty for a choice."""
+    sequence: int
+    """Number of the event that recorded the value or choice."""
+    path: str = ""
+    step: str = ""
+    visit: int = 0
+    item: int | None = None
+    """Index of the item of `Each` that set the value; None for the result of all items."""
+    calls: tuple[StepCall, ...] = ()
+    """Calls that the step, or the item, made before the value was set."""
+    reads: tuple[int, ...] = ()
+    """Numbers of the values from which the value was computed."""
+    because: tuple[int, ...] = ()
+    """Numbers of the choices without which the value would not exist."""
+    items: tuple[tuple[int, int], ...] = ()
+    """For a result of items: for each row the item, and the number of the event of its end."""
+    column: str | None = None
+    """For a row: the requested column."""
+    events: tuple[int, ...] = ()
+    """For a choice: numbers of the events of the conditions that held."""
+
+    @property
+    def causes(self) -> tuple[int, ...]:
+        """Indexes in `Origins.all` of the origins that caused this one: first those of values that were read, then
+        those of choices.
+        """
+        return self.reads + self.because
+
+
+# --- effect of choices, from the definition alone ---------------------------------------------------------------------
+#
+# A step after a choice depends on it, unless every way reaches the step exactly once (`Choices.merge`). A variable also
+# depends on a choice if it kept its value only because another way was not followed (`Choices.may_set`): a log has no
+# event for that. Example: of ``a -> b or c; b -> d; c -> d``, step b depends on the choice at a, and d does not.
+
+
+_CONTRARY: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.NotEq,
+    ast.Lt: ast.GtE,
+    ast.Gt: ast.LtE,
+    ast.Is: ast.IsNot,
+    ast.In: ast.NotIn,
+}
+_CONTRARY |= {second: first for first, second in _CONTRARY.items()}
+
+
+class Choices:
+    """Analysis of the graph of a workflow: which steps and variables depend on the choice of the steps that follow a
+    step. Results are cached.
+    """
+
+    def __init__(self, workflow: Workflow) -> None:
+        self._steps = {step.name: step for step in workflow.steps}
+        self._changed = {step.name: _changed_by(step) for step in workflow.steps}
+        self._sets = {step.name: _set_by(step, self._changed[step.name]) for step in workflow.steps}
+        self._merges: dict[str, str | None] = {}
+        self._settable: dict[tuple[str, str], frozenset[str] | None] = {}
+
+    def is_choice(self, name: str) -> bool:
+        """Return True if the steps that follow a step depend on a choice: the step has conditions on its edges, or
+        catches failures.
+        """
+        step = self._steps.get(name)
+        return step is not None and (bool(step.catch) or any(edge.condition for edge in step.edges))
+
+    def merge(self, name: str) -> str | None:
+        """Return the first step that every route after a given step passes exactly once, so that it does not depend on
+        the choice; None if no step qualifies.
+        """
+        if name not in self._merges:
+            self._merges[name] = next((step for step in self._candidates(name) if self._merges_at(name, step)), None)
+        return self._merges[name]
+
+    def may_set(self, name: str, targets: Iterable[str]) -> frozenset[str] | None:
+        """Return the names of the variables that may be set on the routes from a step through some of its targets; None
+        if it may be any variable.
+        """
+        names: frozenset[str] = frozenset()
+        for target in targets:
+            settable = self._set_from(name, target)
+            if settable is None:
+                return None
+            names |= settable
+        return names
+
+    def still_holding(self, control: tuple[int, ...], step: str, origins: Sequence[ValueOrigin]) -> tuple[int, ...]:
+        """Return the choices in `control` on which a step still depends, without those whose routes join again at this
+        step. Choices are indexes in `origins`.
+        """
+        if all(self.merge(origins[number].step) != step for number in control):
+            return control
+        choices: dict[int, None] = {}
+        waiting = [*reversed(control)]
+        while waiting:
+            choice = origins[waiting.pop()]
+            if self.merge(choice.step) == step:
+                waiting += reversed(choice.because)
+            else:
+                choices[choice.number] = None
+        return tuple(choices)
+
+    def changed_by(self, name: str) -> frozenset[str] | None:
+        """Return the names of the variables that the script of a step may set or delete, in addition to the one that
+        gets its result; None if it may be any variable.
+        """
+        return self._changed.get(name, frozenset())
+
+    def setters(self, variable: str) -> list[str]:
+        """Return the names of the steps that may set a variable of the workflow."""
+        return [name for name, variables in self._sets.items() if variables is None or variable in variables]
+
+    def _set_from(self, name: str, target: str) -> frozenset[str] | None:
+        key = (name, target)
+        if key not in self._settable:
+            sets = [self._sets[step] for step in self._reached([target], self.merge(name)) if step in self._sets]
+            unknown = any(names is None for names in sets)
+            self._settable[key] = None if unknown else frozenset().union(*(names or () for names in sets))
+        return self._settable[key]
+
+    def _candidates(self, name: str) -> Iterator[str]:
+        """Yield, in order, the steps on a shortest route from a step to an end of the workflow."""
+        previous: dict[str, str] = {}
+        waiting = deque([name])
+        while waiting:
+            step = waiting.popleft()
+            if step != name and self._may_end(step):
+                way = [step]
+                while (before := previous[way[-1]]) != name:
+                    way.append(before)
+                yield from reversed(way)
+                return
+            for target in self._follows(step):
+                if target not in previous and target != name:
+                    previous[target] = step
+                    waiting.append(target)
+
+    def _merges_at(self, name: str, merge: str) -> bool:
+        if self._may_end(name):
+            return False
+        between = self._reached(self._follows(name), merge)
+        if any(self._may_end(step) for step in between):
+            return False
+        return self._steps[merge].join or all(_is_one_way(self._steps[step]) for step in (*between, name))
+
+    def _reached(self, begin: Iterable[str], stop: str | None) -> list[str]:
+        """Return the steps that a path can reach from some steps without passing the step `stop`."""
+        reached = dict.fromkeys(step for step in begin if step != stop)
+        waiting = [*reached]
+        while waiting:
+            for target in self._follows(waiting.pop()):
+                if target != stop and target not in reached:
+                    reached[target] = None
+                    waiting.append(target)
+        return [*reached]
+
+    def _follows(self, name: str) -> tuple[str, ...]:
+        step = self._steps.get(name)
+        return () if step is None else tuple(target for target in step.targets if target in self._steps)
+
+    def _may_end(self, name: str) -> bool:
+        """Return True if a path can end after a step: the step has no edges, or possibly none of their conditions
+        holds.
+        """
+        edges = self._steps[name].edges
+        return not edges or (all(edge.condition for edge in edges) and not _are_contrary(self._steps[name]))
+
+
+def _is_one_way(step: Step) -> bool:
+    """Return True if at most one edge of a step can be followed, so that a path never splits after the step."""
+    return len(step.edges) <= 1 or _are_contrary(step)
+
+
+def _are_contrary(step: Step) -> bool:
+    """Return True if exactly one of the conditions on a step's two edges holds in any state, such as ``state.n < 3``
+    and ``state.n >= 3``.
+
+    >>> _are_contrary(Step("a", script="1", next=[("b", "$(state.n < 3)"), ("c", "$(state.n >= 3)")]))
+    True
+    """
+    texts = [edge.condition for edge in step.edges if edge.condition]
+    if len(texts) != 2 or len(step.edges) != 2:
+        return False
+    try:
+        first, second = (parse_python(unwrapped(text), mode="eval").body for text in texts)
+    except SyntaxError:
+        return False
+    return _is_not(first, second) or _is_not(second, first) or _is_contrary(first, second)
+
+
+def _is_not(first: ast.expr, second: ast.expr) -> bool:
+    if not isinstance(first, ast.UnaryOp) or not isinstance(first.op, ast.Not):
+        return False
+    return ast.dump(first.operand) == ast.dump(second)
+
+
+def _is_contrary(first: ast.expr, second: ast.expr) -> bool:
+    if not (
+        isinstance(first, ast.Compare) and isinstance(second, ast.Compare) and len(first.ops) == len(second.ops) == 1
+    ):
+        return False
+    sides = [ast.dump(comparison.left) + ast.dump(comparison.comparators[0]) for comparison in (first, second)]
+    return sides[0] == sides[1] and _CONTRARY[type(first.ops[0])] is type(second.ops[0])
+
+
+def _changed_by(step: Step) -> frozenset[str] | None:
+    """Return the names of the variables that a step may change in addition to the one that gets its result; None if
+    that cannot be determined.
+    """
+    if step.type in (FUNCTION, STAGE):
+        return frozenset()
+    if step.type not in KNOWN_TYPES:
+        return None
+    try:
+        return changed_by_script(step.script) if step.type == "script" and step.script else frozenset()
+    except DivebookError:  # it cannot run
+        return frozenset()
+
+
+def _set_by(step: Step, changed: frozenset[str] | None) -> frozenset[str] | None:
+    """Return the names of the variables that a step may set, including the one that gets its result; None if that
+    cannot be determined.
+    """
+    stored = {name for name in (step.store, *(policy.store for policy in step.catch)) if name}
+    return None if changed is None else changed | stored
+
+
+# --- state of the index: paths, visits to steps, and open choices -----------------------------------------------------
+
+
+@dataclass(slots=True)
+class StepVisit:
+    """One visit of a path to a step, with the values of variables that the step has read so far."""
+
+    step: str
+    number: int
+    reads: ReadKeys
+    because: tuple[int, ...]
+    view: Map[str, int]
+    """Numbers of the values that the step sees, by variable."""
+    values_read: dict[int, None]
+    """Numbers of all values that the step has read or may have read, in order (the values of the dict are None)."""
+    items: dict[int, None]
+    """Numbers of the values from which the list of items was computed."""
+    calls: dict[int | None, list[StepCall]] = field(default_factory=dict)
+    """Calls of the step by index of the item; None for calls outside items."""
+    item: int | None = None
+    """Index of the item that started last."""
+    is_item_new: bool = False
+    """True if the item that started last has recorded no event yet."""
+    ended_items: dict[int, int] = field(default_factory=dict)
+    """Items that have a row in the result, and the numbers of the events that ended them."""
+    running_calls: int = 0
+    """Number of calls that have started and not ended."""
+    unclaimed: list[ValueOrigin] = field(default_factory=list)
+    """Values that the running script has set. They get their call when the script ends."""
+    before_items: dict[str, int | None] = field(default_factory=dict)
+    """Value that the loop variable had before the first item, by name of the variable."""
+
+
+@dataclass(slots=True)
+class Choosing:
+    """Choice of the steps that follow a step, while the log is read and not all conditions on the edges have been
+    evaluated yet.
+    """
+
+    visit: StepVisit
+    view: Map[str, int]
+    conditions: dict[tuple[str, str], tuple[bool, int]] = field(default_factory=dict)
+    """Result of each condition and the number of its event, by condition and target."""
+    sequence: int = 0
+
+
+@dataclass(slots=True)
+class PathOrigins:
+    """Data of one path while the index is built: its current visit to a step, its unfinished choice, and the choices on
+    which the path depends.
+    """
+
+    control: tuple[int, ...] = ()
+    """Numbers of the latest choices on which the path depends; earlier choices are causes of these."""
+    visit: StepVisit | None = None
+    after: Choosing | None = None
+
+
+_NO_VERSIONS: Map[str, int] = Map()

@@ -1,4 +1,4 @@
-"""Provenance: the event, step, calls, variables and inputs that a value comes from, back to the start.
+"""Provenance of a value: all its direct and indirect causes, which are steps, calls, variables, inputs and choices.
 
 `divebook.replay.origins` indexes a log; this module collects the causes of one value from that index, transitively, and
 prints them as text, nested HTML or a Mermaid graph. Example of the text for ``why(log, "y")``, where a step ``b`` has
@@ -38,232 +38,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# What a value came from, all the way back: read off an index of its log.
-
-
-class ProvenanceTree:
-    """A value with everything that it came from.
-
-    Parameters
-    ----------
-    root
-        The value that was asked about.
-    known
-        All values and choices of the log, by number.
-    log
-        The events, from the first on; they are looked at when something is shown.
-    at
-        The event at which it was asked.
-    """
-
-    def __init__(self, root: ValueOrigin, origins: Sequence[ValueOrigin], log: Sequence[Event], at: int) -> None:
-        self.root = root
-        self.at = at
-        self._known = origins
-        self._log = log
-        self._events: dict[int, Event] = {}
-        self.depths = self._reached()
-        """Numbers of all that it came from, itself first, with how many steps back that is."""
-
-    def _reached(self) -> dict[int, int]:
-        root = self.root
-        origins = self._known
-        depths = {root.number: 0}
-        waiting = list(root.causes)
-        depth = 0
-        while waiting:
-            depth += 1
-            following: list[int] = []
-            for number in waiting:
-                if number not in depths:
-                    depths[number] = depth
-                    origin = origins[number]
-                    following += origin.reads
-                    following += origin.because
-            waiting = following
-        return depths
-
-    @property
-    def name(self) -> str:
-        """The variable; ``inputs.NAME``; ``state``."""
-        return self.root.name
-
-    def origin(self, number: int) -> ValueOrigin:
-        """Return a value or choice that it came from."""
-        return self.root if number == self.root.number else self._known[number]
-
-    @property
-    def origins(self) -> list[ValueOrigin]:
-        """All transitive causes, itself first, in breadth-first order."""
-        return [self.origin(number) for number in self.depths]
-
-    @property
-    def inputs(self) -> list[str]:
-        """The inputs that it depends on."""
-        return sorted({origin.name.partition(".")[2] for origin in self.origins if origin.kind == "input"})
-
-    @property
-    def variables(self) -> list[str]:
-        """The other variables that it depends on."""
-        names = {origin.name for origin in self.origins if origin.kind in ("set", "deleted", "kept")}
-        return sorted(names - {self.name})
-
-    @property
-    def steps(self) -> list[str]:
-        """The steps that had a part in it, the latest first."""
-        origins = sorted(self.origins, key=lambda origin: -origin.sequence)
-        return list(dict.fromkeys(origin.step for origin in origins if origin.step))
-
-    def value(self, origin: ValueOrigin) -> Any:
-        """Return the recorded value of an origin; None where it has none."""
-        # The other kinds (choices, kept and deleted variables) refer to events that hold no value of them.
-        data = self.event(origin.sequence).data if origin.kind in ("set", "input", "output") else None
-        match data:
-            case catalog.StateMutated():
-                return next(
-                    (mutation.value for mutation in data.mutations if mutation.key == origin.name.partition("[")[0]),
-                    None,
-                )
-            case catalog.IterationCompleted() | catalog.IterationFailed():
-                result = data.result or {}
-                value: Any = result.get("value", result.get("text"))
-                return value if origin.column is None else value[origin.column]
-            case catalog.ExecutionStarted():
-                values = data.inputs if origin.kind == "input" else data.state or {}
-                return values.get(origin.name.removeprefix(INPUT))
-            case catalog.ExecutionForked():
-                change = data.change or {}
-                part = change.get("inputs" if origin.kind == "input" else "variables", {})
-                return part.get(origin.name.removeprefix(INPUT))
-            case catalog.ExecutionCompleted():
-                return data.outputs.get(origin.name)
-        return None
-
-    def event(self, sequence: int) -> Event:
-        """Return an event of its log."""
-        if sequence not in self._events:
-            self._events[sequence] = _event(self._log, sequence)
-        return self._events[sequence]
-
-
-def _event(log: Sequence[Event], sequence: int) -> Event:
-    """Return one event; of a store's log it is read alone, and not with the page that it stands in."""
-    if isinstance(log, History):
-        return log.store.read(log.execution_id, sequence - 1, 1)[0]
-    return log[sequence - 1]
-
-
-# Which item of `Each` made a row of a value, and a column of it.
-#
-# A list that a step has made of its items has a row for each, in their order; an item that was skipped has none. Of
-# what another step has made of such a list, a DataFrame for instance, a log says no more than the values: where a
-# column has, row by row, what the items gave, the items made it. Where nothing has, the log cannot tell.
-
-
-def cell_of(whole: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
-    """Return where a row came from, last its own origin; before that those which are new with it.
-
-    Raises
-    ------
-    NotFoundError
-        The row or column does not exist, or the log does not say which item made it.
-    """
-    origin = whole.root
-    if origin.items:
-        return [_of_item(whole, origins, origin, row, column)]
-    values = opened(whole.value(origin), lenient=True)
-    names = _columns(values) if column is None else [column]
-    for name in names:
-        positions = _told(values, name)
-        for item_origin in _made_of_items(whole, len(positions)):
-            for inner in (None, name):
-                if positions and positions == _told(opened(whole.value(item_origin), lenient=True), inner):
-                    item = _of_item(whole, origins, item_origin, row, inner)
-                    title = _title(origin.name, row, name)
-                    return [
-                        item,
-                        replace(origin, number=len(origins) + 1, name=title, reads=(item.number,), column=name),
-                    ]
-    raise NotFoundError(
-        "row",
-        str(row),
-        (),
-        f"the log does not say which item made row {row} of {origin.name}: no step with items gave what stands in its "
-        f"{'columns' if column is None else f'column {column}'}; ask for {origin.name} as a whole",
-    )
-
-
-def _made_of_items(whole: ProvenanceTree, length: int) -> Iterator[ValueOrigin]:
-    return (origin for origin in whole.origins if len(origin.items) == length)
-
-
-def _of_item(
-    whole: ProvenanceTree, origins: Sequence[ValueOrigin], item_origin: ValueOrigin, row: int, column: str | None
-) -> ValueOrigin:
-    """Return where a row of what items have made came from."""
-    if not 0 <= row < len(item_origin.items):
-        raise NotFoundError(
-            "row", str(row), (), f"{item_origin.name} has {len(item_origin.items):,} rows, and no row {row}"
-        )
-    index, sequence = item_origin.items[row]
-    value = whole.value(replace(item_origin, sequence=sequence))
-    if column is not None and not (isinstance(value, Mapping) and column in value):
-        names = list(value) if isinstance(value, Mapping) else []
-        raise NotFoundError("column", column, names, f"row {row} of {item_origin.name} has no column {column}")
-    return replace(
-        item_origin,
-        number=len(origins),
-        name=_title(item_origin.name, row, column),
-        sequence=sequence,
-        item=index,
-        column=column,
-        items=(),
-        calls=tuple(call for call in item_origin.calls if call.item == index),
-        reads=tuple(cause for cause in item_origin.reads if _is_read_by(origins[cause], item_origin, index)),
-    )
-
-
-def _is_read_by(cause: ValueOrigin, item_origin: ValueOrigin, index: int) -> bool:
-    """Return whether an item may have read a value: not the loop variable of another item."""
-    is_of_the_step = (cause.path, cause.step, cause.visit) == (item_origin.path, item_origin.step, item_origin.visit)
-    return not is_of_the_step or cause.item in (None, index)
-
-
-def _title(name: str, row: int, column: str | None) -> str:
-    return f"{name}[{row}]" if column is None else f"{name}[{row}][{column!r}]"
-
-
-def _columns(values: Any) -> list[str]:
-    """Return the names of the columns of a table, or of the first of a list of records."""
-    names = getattr(values, "columns", None)
-    if names is None and isinstance(values, list) and values and isinstance(values[0], Mapping):
-        names = values[0]
-    return [] if names is None else [str(name) for name in names]
-
-
-def _told(values: Any, column: str | None) -> list[Any]:
-    """Return the values of a column, or of a list as it is; none where it has no such column."""
-    if isinstance(values, list):
-        if column is None:
-            return values
-        return [row.get(column) for row in values] if all(isinstance(row, Mapping) for row in values) else []
-    is_table = column is not None and column in _columns(values)
-    return list(values[column].tolist()) if is_table else []
-
-
-# A provenance as text: indented, each value once, folded where it is long.
-
-
-VALUE, CALL = 60, 80
-"""Characters of a value, and of what a call is told with."""
-_ANSWERS: Mapping[str, tuple[str, ...]] = {TOOL_CALL: ("result", "message"), AGENT_TURN: ("text", "output")}
-"""Keys under which the result of a call has what it came to."""
-MOST_LINES, MOST_CALLS, DEEPEST = 60, 4, 12
-"""Lines of a text, calls that are told of one step, and how far back it goes."""
-
-
 class ProvenanceText:
-    """Texts of the parts of a provenance, without secrets."""
+    """Formats the parts of a provenance (the causes of a value) as texts, with secrets removed."""
 
     def __init__(self, why: ProvenanceTree) -> None:
         self.why = why
@@ -275,7 +51,7 @@ class ProvenanceText:
         self.types = {step["name"]: step.get("type", "") for step in (workflow or {}).get("steps", ())}
 
     def head(self, origin: ValueOrigin) -> str:
-        """Return what a value or choice is."""
+        """Return the first line of text about a value or a choice, which describes it."""
         return {"choice": self._choice, "caught": self._caught}.get(origin.kind, self._value)(origin)
 
     def _value(self, origin: ValueOrigin) -> str:
@@ -315,7 +91,7 @@ class ProvenanceText:
         return f" ({name})" if name else ""
 
     def _choice(self, origin: ValueOrigin) -> str:
-        events = [self.why.event(sequence).data for sequence in origin.told]
+        events = [self.why.event(sequence).data for sequence in origin.events]
         parts = [
             f"{self._clean(data.condition)} was {'true' if data.result else 'false'}"
             for data in events
@@ -326,7 +102,7 @@ class ProvenanceText:
         return f"because {self._place(origin)} {went} at event {origin.sequence:,}: {', '.join(parts)}"
 
     def _caught(self, origin: ValueOrigin) -> str:
-        data = self.why.event(origin.told[0]).data
+        data = self.why.event(origin.events[0]).data
         if isinstance(data, catalog.StepCaught):
             error = self._clean(data.error)
             return (
@@ -335,11 +111,11 @@ class ProvenanceText:
         return f"because {self._place(origin)} did not fail (event {origin.sequence:,})"
 
     def value(self, origin: ValueOrigin) -> str:
-        """Return the value of an origin, short."""
+        """Return the value to which an origin belongs, as a short text."""
         return self._shown(origin.name.rpartition(".")[2], self.why.value(origin))
 
     def calls(self, origin: ValueOrigin) -> Iterator[str]:
-        """Yield what the step had called; of many the first."""
+        """Yield one line for each of the first calls made by the step that set the value of an origin."""
         calls = [call for call in origin.calls if call.type != SCRIPT_EXECUTION]
         for call in calls[:MOST_CALLS]:
             yield f"{'  ' if call.within is not None else ''}{self.call(call)}"
@@ -349,7 +125,7 @@ class ProvenanceText:
             yield "what the function did between its calls is not recorded"
 
     def call(self, call: StepCall) -> str:
-        """Return what was called, with what, and what came of it."""
+        """Format a call of a step as one line: its kind and name, its arguments, and its result or error."""
         item = "" if call.item is None else f"item {call.item}: "
         data = self.why.event(call.sequence).data
         if isinstance(data, catalog.InterruptRaised):
@@ -357,11 +133,11 @@ class ProvenanceText:
             return f"{item}{question} -> {self._answer(call)}"
         if not isinstance(data, catalog.OperationStarted):
             return f"{item}{operation_kind(call.type)}"
-        arguments = self._given(call, data.parameters or {})
+        arguments = self._arguments(call, data.parameters or {})
         name = f" {one_line(call.name, VALUE)}" if call.name else ""
         return f"{item}{operation_kind(call.type)}{name}{arguments} -> {self._end(call)}"
 
-    def _given(self, call: StepCall, parameters: Mapping[str, Any]) -> str:
+    def _arguments(self, call: StepCall, parameters: Mapping[str, Any]) -> str:
         arguments = operation_arguments(parameters)
         if arguments is not None and call.type != CHILD_WORKFLOW:
             text = ", ".join(f"{name}={self._shown(name, value)}" for name, value in arguments.items())
@@ -380,13 +156,13 @@ class ProvenanceText:
             child = result.get("execution_id", "")
             return f"{self._shown('', result.get('outputs'))} (%dive why NAME {child} says where that came from)"
         if isinstance(result, Mapping) and call.type == AGENT_RESPONSE:
-            return self._said(result)
+            return self._response_text(result)
         if isinstance(result, Mapping):  # of a tool, and of a turn
             result = next((result[name] for name in _ANSWERS.get(call.type, ()) if name in result), result)
         return self._shown("", result)
 
-    def _said(self, response: Mapping[str, Any]) -> str:
-        """Return the text of a model's answer, and the tools that it asks for."""
+    def _response_text(self, response: Mapping[str, Any]) -> str:
+        """Return the text of a model's response, followed by the names of the tools that it calls."""
         messages = people_messages([response])
         texts = [message.text for message in messages if message.text]
         tools = [str(block["tool"]) for message in messages for block in message.content if "tool" in block]
@@ -415,9 +191,254 @@ class ProvenanceText:
         return one_line(self._redactor.text(text), VALUE)
 
 
+# --- transitive causes of a value -------------------------------------------------------------------------------------
+
+
+class ProvenanceTree:
+    """Provenance of a value: the value of a variable with all its direct and indirect causes, read from the index of
+    its log.
+
+    Parameters
+    ----------
+    root
+        The origin of the value.
+    known
+        Origins of all values and choices of the log, by number.
+    log
+        The events, from the first on. They are read only when a part of the tree is shown.
+    at
+        The number of the event after which the variable had the value.
+    """
+
+    def __init__(self, root: ValueOrigin, origins: Sequence[ValueOrigin], log: Sequence[Event], at: int) -> None:
+        self.root = root
+        self.at = at
+        self._all_origins = origins
+        self._log = log
+        self._events: dict[int, Event] = {}
+        self.depths = self._reached()
+        """Distance of each cause from the value, by number of its origin; the value itself is first, with 0."""
+
+    def _reached(self) -> dict[int, int]:
+        root = self.root
+        origins = self._all_origins
+        depths = {root.number: 0}
+        waiting = list(root.causes)
+        depth = 0
+        while waiting:
+            depth += 1
+            following: list[int] = []
+            for number in waiting:
+                if number not in depths:
+                    depths[number] = depth
+                    origin = origins[number]
+                    following += origin.reads
+                    following += origin.because
+            waiting = following
+        return depths
+
+    @property
+    def name(self) -> str:
+        """Name of the variable whose value is explained; ``inputs.NAME`` for an input, ``state`` for all variables
+        together.
+        """
+        return self.root.name
+
+    def origin(self, number: int) -> ValueOrigin:
+        """Return the origin of the explained value or of one of its causes, by its number in the index."""
+        return self.root if number == self.root.number else self._all_origins[number]
+
+    @property
+    def origins(self) -> list[ValueOrigin]:
+        """Origins of the explained value and of all its direct and indirect causes, the nearest first."""
+        return [self.origin(number) for number in self.depths]
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the inputs on which the explained value depends."""
+        return sorted({origin.name.partition(".")[2] for origin in self.origins if origin.kind == "input"})
+
+    @property
+    def variables(self) -> list[str]:
+        """Names of the other variables on which the explained value depends."""
+        names = {origin.name for origin in self.origins if origin.kind in ("set", "deleted", "kept")}
+        return sorted(names - {self.name})
+
+    @property
+    def steps(self) -> list[str]:
+        """Names of the steps that contributed to the explained value, the latest first."""
+        origins = sorted(self.origins, key=lambda origin: -origin.sequence)
+        return list(dict.fromkeys(origin.step for origin in origins if origin.step))
+
+    def value(self, origin: ValueOrigin) -> Any:
+        """Return the recorded value to which an origin belongs; None for an origin without a value, such as that of a
+        choice.
+        """
+        # The other kinds (choices, kept and deleted variables) refer to events that hold no value of them.
+        data = self.event(origin.sequence).data if origin.kind in ("set", "input", "output") else None
+        match data:
+            case catalog.StateMutated():
+                return next(
+                    (mutation.value for mutation in data.mutations if mutation.key == origin.name.partition("[")[0]),
+                    None,
+                )
+            case catalog.IterationCompleted() | catalog.IterationFailed():
+                result = data.result or {}
+                value: Any = result.get("value", result.get("text"))
+                return value if origin.column is None else value[origin.column]
+            case catalog.ExecutionStarted():
+                values = data.inputs if origin.kind == "input" else data.state or {}
+                return values.get(origin.name.removeprefix(INPUT))
+            case catalog.ExecutionForked():
+                change = data.change or {}
+                part = change.get("inputs" if origin.kind == "input" else "variables", {})
+                return part.get(origin.name.removeprefix(INPUT))
+            case catalog.ExecutionCompleted():
+                return data.outputs.get(origin.name)
+        return None
+
+    def event(self, sequence: int) -> Event:
+        """Return the event with a number. Events are read only once, and then cached."""
+        if sequence not in self._events:
+            self._events[sequence] = _event(self._log, sequence)
+        return self._events[sequence]
+
+
+def _event(log: Sequence[Event], sequence: int) -> Event:
+    """Return the event with a number. If the log is in a store, only this event is read, and not the whole page that
+    contains it.
+    """
+    if isinstance(log, History):
+        return log.store.read(log.execution_id, sequence - 1, 1)[0]
+    return log[sequence - 1]
+
+
+# --- rows and columns that items of `Each` produced -------------------------------------------------------------------
+#
+# The result of a step with items is a list with one row per item, in their order; skipped items have no row. If another
+# step converts such a list, for example to a DataFrame, the log contains only the values. If a column has, row by row,
+# the values that the items returned, the items are the origin of the column. Else the log cannot tell the origin.
+
+
+def cell_of(tree: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
+    """Return the origin of one row or cell of a list or table that items of `Each` produced, preceded by causes that
+    `origins` lacks.
+
+    The last entry is the requested origin; entries before it are causes that are not in `origins` yet.
+
+    Raises
+    ------
+    NotFoundError
+        The row or column does not exist, or the log does not say which item made it.
+    """
+    origin = tree.root
+    if origin.items:
+        return [_of_item(tree, origins, origin, row, column)]
+    values = opened(tree.value(origin), lenient=True)
+    names = _columns(values) if column is None else [column]
+    for name in names:
+        positions = _values_of_column(values, name)
+        for item_origin in _made_of_items(tree, len(positions)):
+            for inner in (None, name):
+                if positions and positions == _values_of_column(opened(tree.value(item_origin), lenient=True), inner):
+                    item = _of_item(tree, origins, item_origin, row, inner)
+                    title = _title(origin.name, row, name)
+                    return [
+                        item,
+                        replace(origin, number=len(origins) + 1, name=title, reads=(item.number,), column=name),
+                    ]
+    raise NotFoundError(
+        "row",
+        str(row),
+        (),
+        f"the log does not say which item made row {row} of {origin.name}: no step with items gave what stands in its "
+        f"{'columns' if column is None else f'column {column}'}; ask for {origin.name} as a whole",
+    )
+
+
+def _made_of_items(tree: ProvenanceTree, length: int) -> Iterator[ValueOrigin]:
+    return (origin for origin in tree.origins if len(origin.items) == length)
+
+
+def _of_item(
+    tree: ProvenanceTree, origins: Sequence[ValueOrigin], item_origin: ValueOrigin, row: int, column: str | None
+) -> ValueOrigin:
+    """Return the origin of one row or cell in the result of a step with `Each`, where each item has produced one
+    row.
+    """
+    if not 0 <= row < len(item_origin.items):
+        raise NotFoundError(
+            "row", str(row), (), f"{item_origin.name} has {len(item_origin.items):,} rows, and no row {row}"
+        )
+    index, sequence = item_origin.items[row]
+    value = tree.value(replace(item_origin, sequence=sequence))
+    if column is not None and not (isinstance(value, Mapping) and column in value):
+        names = list(value) if isinstance(value, Mapping) else []
+        raise NotFoundError("column", column, names, f"row {row} of {item_origin.name} has no column {column}")
+    return replace(
+        item_origin,
+        number=len(origins),
+        name=_title(item_origin.name, row, column),
+        sequence=sequence,
+        item=index,
+        column=column,
+        items=(),
+        calls=tuple(call for call in item_origin.calls if call.item == index),
+        reads=tuple(cause for cause in item_origin.reads if _is_read_by(origins[cause], item_origin, index)),
+    )
+
+
+def _is_read_by(cause: ValueOrigin, item_origin: ValueOrigin, index: int) -> bool:
+    """Return True if an item of `Each` may have read a value (`cause`). It cannot have read the loop variable of
+    another item.
+    """
+    is_of_the_step = (cause.path, cause.step, cause.visit) == (item_origin.path, item_origin.step, item_origin.visit)
+    return not is_of_the_step or cause.item in (None, index)
+
+
+def _title(name: str, row: int, column: str | None) -> str:
+    return f"{name}[{row}]" if column is None else f"{name}[{row}][{column!r}]"
+
+
+def _columns(values: Any) -> list[str]:
+    """Return the names of the columns of a table: of a DataFrame, or of the first record in a list of records; an empty
+    list for other values.
+    """
+    names = getattr(values, "columns", None)
+    if names is None and isinstance(values, list) and values and isinstance(values[0], Mapping):
+        names = values[0]
+    return [] if names is None else [str(name) for name in names]
+
+
+def _values_of_column(values: Any, column: str | None) -> list[Any]:
+    """Return the values in a column of a table, or the list itself if `column` is None; an empty list if the table has
+    no such column.
+    """
+    if isinstance(values, list):
+        if column is None:
+            return values
+        return [row.get(column) for row in values] if all(isinstance(row, Mapping) for row in values) else []
+    is_table = column is not None and column in _columns(values)
+    return list(values[column].tolist()) if is_table else []
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+VALUE, CALL = 60, 80
+"""Maximum number of characters of a value, and of the arguments of a call."""
+_ANSWERS: Mapping[str, tuple[str, ...]] = {TOOL_CALL: ("result", "message"), AGENT_TURN: ("text", "output")}
+"""Keys of the part of a call's result that is shown, by type of the operation."""
+MOST_LINES, MOST_CALLS, DEEPEST = 60, 4, 12
+"""Maximum number of lines of a text, of calls shown for one step, and of levels of causes."""
+
+
 def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, str]]:
-    """Yield depth and text of each line; of what was told already only the name, and last what is left out."""
-    teller = ProvenanceText(why)
+    """Yield the lines of text that show a provenance (the causes of a value), each with its depth of indentation.
+
+    A value that was already shown is only named again. The last line says that causes were left out.
+    """
+    texts = ProvenanceText(why)
     shown = set[int]()
     count = 0
     is_cut = False
@@ -433,7 +454,7 @@ def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, st
                 count += 1
         else:
             shown.add(number)
-            of_it = [(depth, teller.head(origin)), *((depth + 1, call) for call in teller.calls(origin))]
+            of_it = [(depth, texts.head(origin)), *((depth + 1, call) for call in texts.calls(origin))]
             yield from of_it
             count += len(of_it)
             waiting += [(depth + 1, cause) for cause in reversed(origin.causes)]
@@ -442,22 +463,24 @@ def lines(why: ProvenanceTree, most: int = MOST_LINES) -> Iterator[tuple[int, st
 
 
 def text(why: ProvenanceTree) -> str:
-    """Return a provenance as text."""
+    """Format a provenance (the causes of a value) as indented text."""
     return "\n".join(f"{'  ' * depth}{line}" for depth, line in lines(why))
 
 
-# A provenance as HTML that unfolds without a script, and as a flow chart in Mermaid's language.
+# --- HTML and flow chart ----------------------------------------------------------------------------------------------
 
 
 OPEN, ALL_OPEN = 2, 30
-"""Lines are unfolded so far down, and all of them up to this many."""
+"""Levels that are unfolded in a long text, and the number of lines up to which all levels are unfolded."""
 MOST_NODES = 80
 _LINE = f"margin:2px 0 2px 1.2em;padding-left:.6em;border-left:1px solid {LIGHT['rule']}"
 _SHAPES = {"input": ("([", "])"), "choice": ("{{", "}}"), "caught": ("{{", "}}")}
 
 
 def html_of(why: ProvenanceTree) -> str:
-    """Return nested parts that a page unfolds; inline styles only, and no colour of its own."""
+    """Format a provenance (the causes of a value) as HTML, with nested sections that can be unfolded. Only inline
+    styles are used.
+    """
     entries = [*lines(why, MOST_LINES * 4)]
     style = "max-width:1000px;color:inherit;font-size:13px;line-height:1.5"
     unfolded = OPEN if entries[ALL_OPEN:] else len(entries)
@@ -465,7 +488,9 @@ def html_of(why: ProvenanceTree) -> str:
 
 
 def _part(entries: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
-    """Return the lines of one depth, each with those below it."""
+    """Return the lines with a depth as HTML. The deeper lines below each of them become a section that can be
+    unfolded.
+    """
     places = [place for place, (deep, _) in enumerate(entries) if deep == depth]
     parts = []
     for place, end in zip(places, [*places[1:], len(entries)], strict=True):
@@ -482,21 +507,25 @@ def _part(entries: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
 
 
 def mermaid(why: ProvenanceTree) -> str:
-    """Return a flow chart from causes to effects; dotted lines come from choices, and of many values the nearest."""
-    teller = ProvenanceText(why)
+    """Format a provenance (the causes of a value) as a flow chart in Mermaid's language, with edges from causes to
+    effects.
+
+    Edges from choices are dotted. Only the nearest causes are drawn if there are many.
+    """
+    texts = ProvenanceText(why)
     shown = [*why.depths][:MOST_NODES]
-    drawn = ["flowchart LR"]
+    chart = ["flowchart LR"]
     for number in shown:
         origin = why.origin(number)
         begin, end = _SHAPES.get(origin.kind, ("[", "]"))
-        drawn.append(f'  n{number}{begin}"{_quoted(teller.head(origin))}"{end}')
+        chart.append(f'  n{number}{begin}"{_quoted(texts.head(origin))}"{end}')
     for number in shown:
         origin = why.origin(number)
-        drawn += [f"  n{cause} --> n{number}" for cause in origin.reads if cause in shown]
-        drawn += [f"  n{cause} -.-> n{number}" for cause in origin.because if cause in shown]
+        chart += [f"  n{cause} --> n{number}" for cause in origin.reads if cause in shown]
+        chart += [f"  n{cause} -.-> n{number}" for cause in origin.because if cause in shown]
     if len(why.depths) > len(shown):
-        drawn.append(f'  more["... {len(why.depths) - len(shown):,} more"]')
-    return "\n".join(drawn)
+        chart.append(f'  more["... {len(why.depths) - len(shown):,} more"]')
+    return "\n".join(chart)
 
 
 def _quoted(text: str) -> str:
@@ -504,9 +533,10 @@ def _quoted(text: str) -> str:
 
 
 class Provenance(ProvenanceTree):
-    """Provenance of one value. Its `str` is an explanation in words; a notebook shows it as nested parts.
+    """Provenance of one value: its causes as text, HTML, DataFrame and flow chart.
 
-    `divebook.Environment.why` and ``run.why("x")`` return it.
+    `divebook.Environment.why` and ``run.why("x")`` return a provenance. Its `str` explains the value in words;
+    notebooks show nested parts that unfold.
 
     Examples
     --------
@@ -523,14 +553,14 @@ class Provenance(ProvenanceTree):
     """
 
     def frame(self) -> pd.DataFrame:
-        """Return a row for each value and choice that it came from: `divebook.analysis.lists.why_frame`."""
+        """Return a DataFrame with one row per cause of the explained value: `divebook.analysis.lists.why_frame`."""
         from divebook.analysis.lists import frame_of
 
         return frame_of("why", self)
 
     @property
     def graph(self) -> str:
-        """The same as a flow chart in Mermaid's language, which JupyterLab and many pages draw."""
+        """The provenance as a flow chart in Mermaid's language, which JupyterLab and many web sites draw."""
         return mermaid(self)
 
     def __str__(self) -> str:
@@ -543,11 +573,11 @@ class Provenance(ProvenanceTree):
         return html_of(self)
 
 
-# ``why``: asks an index of a log, which is made once and goes on with the log, where a value came from.
+# --- look-up in the index of a log, which grows with the log ----------------------------------------------------------
 
 
 KEPT = 4
-"""Logs of a store whose index is kept."""
+"""Number of logs of a store whose index is cached."""
 _KNOWN: weakref.WeakKeyDictionary[Any, OrderedDict[str, Origins]] = weakref.WeakKeyDictionary()
 STATE = "state"
 
@@ -555,7 +585,7 @@ STATE = "state"
 def why(
     log: Sequence[Event], name: str, at: int | None = None, *, row: int | None = None, column: str | None = None
 ) -> Provenance:
-    """Return the provenance of the value of a variable.
+    """Return the provenance of the value of a variable, input or output.
 
     Parameters
     ----------
@@ -564,15 +594,15 @@ def why(
     name
         A variable (``x``, ``state.x``), an input (``inputs.x``), an output, or ``state`` for all variables.
     at
-        The number of the event at which it is asked; by default the last.
+        Number of the event after which the value is looked up; by default the last event.
     row, column
-        Of a list or DataFrame that items of `Each` have made: which row, from 0, and which column of it.
+        For a list or DataFrame that items of `Each` produced: number of the row, from 0, and name of the column.
 
     Raises
     ------
     NotFoundError
-        It had no value then, and no choice is known that was the cause of that; or the log does not say which item made
-        the row.
+        The variable had no value after that event, and no choice was the cause; or the log does not tell which item
+        produced the row.
     """
     origins = _origins_of(log)
     position = origins.sequence if at is None else min(at, origins.sequence)
@@ -582,15 +612,17 @@ def why(
         origin = origins.whole(position)
     if origin is None:
         raise _unknown(origins, key, position)
-    whole = Provenance(origin, origins.all, log, position)
+    tree = Provenance(origin, origins.all, log, position)
     if row is None:
-        return whole
-    *added, root = cell_of(whole, origins.all, row, column)
+        return tree
+    *added, root = cell_of(tree, origins.all, row, column)
     return Provenance(root, [*origins.all, *added], log, position)
 
 
 def _origins_of(log: Sequence[Event]) -> Origins:
-    """Return the index of a log. The index of a store's log is cached, and only new events are read."""
+    """Return the index of the origins in a log. The index of a log in a store is cached, and only new events are added
+    to it.
+    """
     if not isinstance(log, History):
         return Origins(log)
     indexes = _KNOWN.setdefault(log.store, OrderedDict())

@@ -1,8 +1,11 @@
-"""Recorded answers: what-ifs and changed definitions get the results of operations from the log of their source.
+"""Policies that answer the operations of a what-if, or of an execution with a changed definition, from the log of the
+execution from which it was forked (the source).
 
-An operation that the own log does not have is answered in this order:
+The source is the execution from which the what-if was forked. An operation that is not in the log of the what-if is
+answered in this order:
 
-1. with the recorded end of the same call (type, name and arguments), that of the same place first;
+1. with the recorded end of an equal call in the source (same type, name and arguments), first of a call at the same
+   place;
 2. by its kind: scripts are computed, sleeps skipped, clock and randomness continue from the recorded values;
 3. a request to a model is sent to the model;
 4. any other external call does not run, unless the option ``tools`` allows it.
@@ -59,275 +62,25 @@ from divebook.runtime.operations import (
     WorkspaceRef,
 )
 
-# --- pool of recorded ends ---
-#
-# Two calls are the same if type, name and arguments are: in any order of keys, and 1 equals 1.0. A missing key differs
-# from null, since a function may have another default. Of several equal calls, that of the same place is used first,
-# and else the oldest one. Oldest first alone would give parallel paths each other's results
-# (test_equal_calls_on_parallel_paths_keep_their_own_results).
-
-
-End: TypeAlias = (
-    catalog.OperationCompleted | catalog.OperationFailed | catalog.InterruptResolved | catalog.InterruptExpired
-)
-REQUESTS = frozenset({AGENT_RESPONSE, CACHED_RESPONSE})
-QUESTION = "question"
-"""Type in place of an operation type, for questions to people."""
-Asked: TypeAlias = tuple[str, str]
-"""Content of a request: the type of the operation, and a hash of its name and arguments."""
-
-_ENDS = catalog.OperationCompleted | catalog.OperationFailed
-_SETTLED = catalog.InterruptResolved | catalog.InterruptExpired
-_SIGNAL = "signal-"
-_WHOLE = 2**53
-"""Up to this limit a float represents every integer."""
-
-
-def asked_of(operation_type: str, parameters: Any, setting: Any = None) -> Asked:
-    """Return the content of an operation: operations with equal contents may have the same answer.
-
-    The id of a child execution and the duration of a wait for a signal are left out. A request to a model contains its
-    setting: model, instructions, tools. A cached response counts as a response.
-    """
-    shown_parameters = parameters
-    if operation_type == CHILD_WORKFLOW:
-        shown_parameters = {name: value for name, value in parameters.items() if name != "signal"}
-    elif operation_type == SIGNAL_WAIT:
-        shown_parameters = parameters["signal"]
-    elif operation_type in REQUESTS:
-        shown_parameters = [parameters, setting]
-        operation_type = AGENT_RESPONSE
-    return operation_type, canonical_hash(_canonical(shown_parameters))
-
-
-def question_asked(kind: str, question: str, message: str | None, data: Any, schema: Any) -> Asked:
-    """Return the content of a question, without its place."""
-    return QUESTION, canonical_hash(_canonical([kind, question, message or None, data or None, schema or None]))
-
-
-def _canonical(value: Any) -> Any:
-    """Return plain data in which equal numbers have one form."""
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) <= _WHOLE else value
-    if type(value) is dict:
-        return {name: _canonical(item) for name, item in value.items()}
-    if type(value) is list:
-        return [_canonical(item) for item in value]
-    return value
-
-
-class RecordedEnd(NamedTuple):
-    """Recorded end of a call or a question."""
-
-    place: str
-    """Id of the operation or question; for an unused signal ``signal-`` and the number of its event."""
-    asked: Asked
-    sequence: int
-    """Number of its event."""
-    data: End
-    within: int | None = None
-    """Number of the event that started the enclosing operation."""
-
-    @property
-    def was_asked_for(self) -> bool:
-        """True if the execution itself used it. A signal may have arrived that no step waited for."""
-        return not self.place.startswith(_SIGNAL)
-
-
-class RecordedEnds:
-    """Pool of the recorded ends after an event of a log, each of which is used once.
-
-    If a place has several ends, because a resumption made the call again, only the last one counts.
-
-    Parameters
-    ----------
-    execution_id
-        Execution of the log.
-    events
-        The whole log: calls that ended after `after` may have started before.
-    after
-        Number of the event after which ends are used.
-    """
-
-    def __init__(self, execution_id: str, events: Iterable[Event], after: int = 0) -> None:
-        self.execution_id = execution_id
-        self._by_sequence = {end.sequence: end for end in _ends(events, after)}
-        self._by_place = {end.place: end for end in self._by_sequence.values()}
-        self._by_asked: dict[Asked, OrderedDict[str, RecordedEnd]] = {}
-        for end in self._by_sequence.values():
-            self._by_asked.setdefault(end.asked, OrderedDict())[end.place] = end
-
-    def take(
-        self, place: str, request: Asked, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
-    ) -> RecordedEnd | None:
-        """Take the end of an equal call out of the pool, that of the same place first; None if there is none.
-
-        With `within`, only ends inside the operation that started with that event count, with `fits` only those for
-        which it returns true.
-        """
-
-        def may_be(end: RecordedEnd) -> bool:
-            return within in (None, end.within) and (fits is None or fits(end))
-
-        equal: Mapping[str, RecordedEnd] = self._by_asked.get(request, {})
-        same_place = equal.get(place)
-        if same_place is None or not may_be(same_place):
-            same_place = next((end for end in equal.values() if may_be(end)), None)
-        return None if same_place is None else self._taken(same_place)
-
-    def take_at(self, place: str, request: Asked) -> RecordedEnd | None:
-        """Take the end of an equal call at the same place out of the pool; None if there is none."""
-        end = self._by_place.get(place)
-        return self._taken(end) if end is not None and end.asked == request else None
-
-    def use(self, sequence: int) -> RecordedEnd | None:
-        """Take the end of an event, which was used before, out of the pool; None if it is not there."""
-        end = self._by_sequence.get(sequence)
-        return None if end is None else self._taken(end)
-
-    def left(self) -> list[RecordedEnd]:
-        """Return the unused ends, oldest first."""
-        return list(self._by_sequence.values())
-
-    def _taken(self, end: RecordedEnd) -> RecordedEnd:
-        del self._by_sequence[end.sequence], self._by_place[end.place], self._by_asked[end.asked][end.place]
-        return end
-
-
-def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
-    """Yield the ends after an event, in the order of the starts of their operations.
-
-    A later end of the same place replaces an earlier one. Signals that no wait has received come last.
-    """
-    requests: dict[str, Asked] = {}
-    within: dict[str, int | None] = {}
-    ends: dict[str, RecordedEnd] = {}
-    signals: dict[str, deque[RecordedEnd]] = {}
-    for event in events:
-        match event.data:
-            case catalog.OperationStarted() as data:
-                request = asked_of(data.operation_type, data.parameters or {}, data.setting)
-                requests[data.operation_id] = request
-                within[data.operation_id] = data.within
-            case catalog.InterruptRaised() as data:
-                request = question_asked(data.kind, data.question, data.message, data.data, data.schema)
-                requests[data.interrupt_id] = request
-            case catalog.SignalReceived() as data:
-                signals.setdefault(data.signal_type, deque()).append(_signal(data, event.sequence))
-            case catalog.OperationCompleted() | catalog.OperationFailed() as data if data.operation_id in requests:
-                place = data.operation_id
-                ends[place] = RecordedEnd(place, requests[place], event.sequence, data, within[place])
-                _take_signal(signals, requests[data.operation_id], data)
-            case catalog.InterruptResolved() | catalog.InterruptExpired() as data if data.interrupt_id in requests:
-                ends[data.interrupt_id] = RecordedEnd(
-                    data.interrupt_id, requests[data.interrupt_id], event.sequence, data
-                )
-    in_order = [ends[place] for place in requests if place in ends]
-    never_taken = [end for queue in signals.values() for end in queue]
-    yield from (end for end in (*in_order, *never_taken) if end.sequence > after)
-
-
-def _signal(data: catalog.SignalReceived, sequence: int) -> RecordedEnd:
-    """Return a signal as the end of a wait for it."""
-    end = catalog.OperationCompleted("signal", SIGNAL_WAIT, result=data.payload)
-    return RecordedEnd(f"{_SIGNAL}{sequence}", asked_of(SIGNAL_WAIT, {"signal": data.signal_type}), sequence, end)
-
-
-def _take_signal(signals: Mapping[str, deque[RecordedEnd]], request: Asked, data: Any) -> None:
-    """Remove the oldest signal that a wait has received."""
-    if request[0] == SIGNAL_WAIT and isinstance(data, catalog.OperationCompleted):
-        queue = next((queue for queue in signals.values() if queue and queue[0].asked == request), None)
-        if queue is not None:
-            queue.popleft()
-
-
-# --- recorded files of workspaces ---
-
-
-class RecordedFiles:
-    """Files of workspaces according to a log, after one of its events.
-
-    Parameters
-    ----------
-    events
-        The whole log.
-    after
-        Number of the event after which it answers.
-    """
-
-    def __init__(self, events: Iterable[Event], after: int) -> None:
-        self.changed: dict[int, list[catalog.FilesChanged]] = {}
-        """Changes of a call, by the number of the event of its end. Changes from outside count as changes of the call
-        before them, since later calls have seen them."""
-        self.opened: dict[str, catalog.WorkspaceOpened] = {}
-        """Initial files of each workspace that was opened after `after`."""
-        self._found: dict[int, dict[str, set[str | None]]] = {}
-        """Digests of the files of workspaces while a call was under way, by the event with which it ended."""
-        trees: dict[str, str | None] = {}
-        under_way: dict[str, dict[str, set[str | None]]] = {}
-        ended: dict[str, int] = {}
-        latest = 0
-        # A change of files counts for every call under way, because calls of several paths may work in one workspace:
-        # each of them may have seen the files before and after it.
-        for event in events:
-            match event.data:
-                case catalog.WorkspaceOpened() as data:
-                    trees[data.workspace] = data.tree
-                    if event.sequence > after and data.files is not None:
-                        self.opened.setdefault(data.workspace, data)
-                case catalog.FilesChanged() as data:
-                    trees[data.workspace] = data.after
-                    for digests in under_way.values():
-                        digests.setdefault(data.workspace, set()).add(data.after)
-                    self.changed.setdefault(ended.get(data.operation_id or "", latest), []).append(data)
-                case catalog.OperationStarted() as data if trees:
-                    under_way[data.operation_id] = {name: {tree} for name, tree in trees.items()}
-                case catalog.OperationCompleted() | catalog.OperationFailed() as data:
-                    latest = ended[data.operation_id] = event.sequence
-                    if trees:
-                        self._found[latest] = under_way.pop(data.operation_id, {})
-
-    def fitting(self, inside: WorkspaceRef) -> Callable[[RecordedEnd], bool]:
-        """Return a function that returns whether a call had the files that are in a workspace now."""
-        name = inside.name
-        tree = inside.tree()
-        return lambda end: tree in self._found.get(end.sequence, {}).get(name, {None})
-
-
-RECORDED = "recorded"
-READ_ONLY = "read-only"
-LIVE = "live"
-TOOLS = (RECORDED, READ_ONLY, LIVE)
-"""Actions and tools that a what-if may run: none, those declared read-only, all."""
-BLOCKED = "not executed in a what-if: no recorded result for these arguments"
-IN_A_TRIAL = BLOCKED.replace("what-if", "trial")
-
-COMPUTED = ENCLOSING | {SCRIPT_EXECUTION, VERDICT, STAGE_ATTEMPT}
-"""Operations without external effects, whose inner calls are answered."""
-_CONVERSATION = REQUESTS | {TOOL_CALL}
-"""Operations on which later requests of a turn depend."""
-
-ReadsOnly = Callable[[OperationRequest], bool]
-"""Function that returns whether a call is declared to change nothing."""
-
 
 class RecordedAnswers:
-    """Miss policy of one what-if: see `divebook.runtime.operations.MissPolicy`.
+    """Policy of a what-if for operations without a result in its own log. It answers them from the log of the execution
+    that was forked (the source).
 
     Parameters
     ----------
     source
         The whole log of the source execution.
     events_of_fork
-        The log of the what-if up to now, with the shared events.
+        The log of the what-if up to now, including the events shared with the source.
     forked
-        The event of that log that started the what-if.
+        The event in the log of the what-if that started it.
     reads_only
-        Return whether a call without a recorded result is declared to change nothing.
+        Function that returns True if a call without a recorded result is declared to change nothing.
     clock
         Clock of the environment.
-    rests
-        Stop code at calls that would run, for a plan.
+    stops_at_calls
+        True to stop the code at calls that would run; used to plan a what-if.
     """
 
     def __init__(
@@ -338,7 +91,7 @@ class RecordedAnswers:
         reads_only: ReadsOnly,
         clock: Clock,
         *,
-        rests: bool = False,
+        stops_at_calls: bool = False,
     ) -> None:
         fork = forked.data
         assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
@@ -347,7 +100,7 @@ class RecordedAnswers:
         self._tools = fork.tools or RECORDED
         self._reads_only = reads_only
         self._clock = clock
-        self._rests = rests
+        self._stops_at_calls = stops_at_calls
         self._settings, self._children = _settings(events), _children(events)
         self._files = RecordedFiles(events, fork.at)
         self._seed = fork.seed or forked.execution_id
@@ -356,26 +109,30 @@ class RecordedAnswers:
         self._is_trial = fork.came_from == catalog.TRIAL
         self._blocked = IN_A_TRIAL if self._is_trial else BLOCKED
         self._turns: dict[str, int | None] = {}
-        """By id of a turn: the event with which that turn of the source began that it is answered from; None where
-        something in it came from elsewhere."""
-        self._take_up(events_of_fork, fork)
+        """By id of a turn: number of the event that started the turn of the source from which this turn is answered.
+        None if an operation in the turn was answered in another way."""
+        self._restore(events_of_fork, fork)
         self.unanswered: list[OperationRequest] = []
-        """What code rests at."""
+        """Calls at which the code has stopped."""
 
     @property
     def writes(self) -> bool:
-        """True if logs of conversations are written: not by a what-if."""
+        """True if logs of conversations are written. They are not, because a what-if is only an experiment."""
         return False
 
     @property
     def asks_models(self) -> bool:
-        """True if requests without a recorded answer are sent to models: not in a rehearsal."""
-        return not self._rests
+        """True if a request without a recorded answer is sent to its model. In a rehearsal, which makes no external
+        calls, none is sent.
+        """
+        return not self._stops_at_calls
 
     # --- answering -------------------------------------------------------------------------------------------------
 
-    def answer(self, request: OperationRequest, beside: CallOptions) -> PolicyAnswer | NoAnswer:
-        """Return the recorded answer of an operation, or how it runs without one."""
+    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
+        """Return the recorded answer for an operation, or an error if the operation is blocked in a what-if. Return a
+        `NoAnswer` if it has to run, or stops the code in a rehearsal.
+        """
         kind = request.operation_type
         if kind in COMPUTED:
             return NoAnswer.LIVE
@@ -383,34 +140,43 @@ class RecordedAnswers:
             return PolicyAnswer(_end(request, None))
         if kind in (TIME_ACCESS, RANDOM_GENERATION):
             return self._continued(request)
-        end = self._found(request, beside)
+        end = self._recorded_end(request, options)
         if end is not None:
-            return self._served(end)
+            return self._policy_answer(end)
         if self._may_run(request):
-            return self._live(request)
-        if kind == TOOL_CALL and beside.done is not None:  # its model is to hear of it, and may do something else
-            return PolicyAnswer(_end(request, beside.done(self._blocked)), {"blocked": self._blocked})
+            return self._run_or_stop(request)
+        if kind == TOOL_CALL and options.done is not None:  # its model is to hear of it, and may do something else
+            return PolicyAnswer(_end(request, options.done(self._blocked)), {"blocked": self._blocked})
         failed = catalog.OperationFailed(request.operation_id, kind, error=self._blocked)
         return PolicyAnswer(failed, {"blocked": self._blocked})
 
     def settled(self, question: Question) -> Settled | None:
-        """Return the recorded answer to the same question, under its id."""
+        """Return the recorded answer to a question with equal content, with the id of the new question; None if the
+        source has recorded none.
+        """
         content = question.content
-        request = question_asked(content["kind"], content["question"], *map(content.get, ("message", "data", "schema")))
+        request = question_content(
+            content["kind"], content["question"], *map(content.get, ("message", "data", "schema"))
+        )
         end = self.pool.take(question.id, request)
         if end is None:
             return None
         assert isinstance(end.data, catalog.InterruptResolved | catalog.InterruptExpired)  # noqa: S101 - a question's
-        return replace(end.data, interrupt_id=question.id, message=None, served=self._told(end))
+        return replace(end.data, interrupt_id=question.id, message=None, served=self._origin(end))
 
     def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
-        """Return the initial files of a workspace that the source opened after the fork."""
+        """Return the recorded initial files of a workspace that the source execution opened after the fork; None if it
+        did not open the workspace.
+        """
         return self._files.opened.get(workspace)
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:
-        """Return the execution of another workflow that the source began at a place, else the first one of that name.
+        """Return the recorded child execution that a new child execution of this what-if takes as its source, that is,
+        whose results it reuses.
 
-        With the inputs that it had there its outcome is taken whole; with others it is a what-if itself
+        The child at the same place is preferred to the first child of the same workflow. None if there is neither.
+
+        With equal inputs, the result of the child is reused as a whole; with other inputs, the child runs as a what-if
         (test_another_workflow_with_other_inputs_is_a_what_if_itself).
         """
         children: dict[str, str] = self._children.get(request.parameters["workflow"], {})
@@ -418,20 +184,22 @@ class RecordedAnswers:
         return None if child is None else WhatIfSource(child, self._tools)
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return the setting of an operation of the source at a place."""
+        """Return the setting (model, instructions, tools) of an operation in the log of the source; an empty mapping if
+        it is not known.
+        """
         return self._settings.get(operation_id, {})
 
-    def _told(self, end: RecordedEnd) -> Mapping[str, Any]:
+    def _origin(self, end: RecordedEnd) -> Mapping[str, Any]:
         return {"execution": self.pool.execution_id, "sequence": end.sequence}
 
-    def _live(self, request: OperationRequest) -> NoAnswer:
-        if not self._rests:
+    def _run_or_stop(self, request: OperationRequest) -> NoAnswer:
+        if not self._stops_at_calls:
             return NoAnswer.LIVE
         self.unanswered.append(request)
         return NoAnswer.REST
 
     def _may_run(self, request: OperationRequest) -> bool:
-        """Return whether a call without a recorded result may run."""
+        """Return True if a call without a recorded result may run in this what-if. Otherwise it is blocked."""
         kind = request.operation_type
         parameters = request.parameters
         if kind == CHILD_WORKFLOW:
@@ -446,29 +214,33 @@ class RecordedAnswers:
 
     # --- from the source -------------------------------------------------------------------------------------------
 
-    def _found(self, request: OperationRequest, beside: CallOptions) -> RecordedEnd | None:
+    def _recorded_end(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
         is_request = request.operation_type in REQUESTS
-        return self._request(request, beside) if is_request else self._call(request, beside)
+        return self._request(request, options) if is_request else self._call(request, options)
 
-    def _served(self, end: RecordedEnd) -> PolicyAnswer:
+    def _policy_answer(self, end: RecordedEnd) -> PolicyAnswer:
         assert isinstance(end.data, catalog.OperationCompleted | catalog.OperationFailed)  # noqa: S101 - a call's
-        return PolicyAnswer(end.data, self._told(end), self._files.changed.get(end.sequence, ()))
+        return PolicyAnswer(end.data, self._origin(end), self._files.changed.get(end.sequence, ()))
 
     def recorded_at(self, request: OperationRequest) -> RecordedEnd | None:
-        """Return the recorded time or random value of the source at a place."""
-        end = self.pool.take_at(request.operation_id, asked_of(request.operation_type, request.parameters))
+        """Return the time or random value that the source execution recorded at the same place as a request; None if it
+        recorded none.
+        """
+        end = self.pool.take_at(request.operation_id, content_of(request.operation_type, request.parameters))
         return end if end is not None and isinstance(end.data, catalog.OperationCompleted) else None
 
-    def _request(self, request: OperationRequest, beside: CallOptions) -> RecordedEnd | None:
-        """Return the answer to a request to a model; a later one of a turn belongs to those before it.
+    def _request(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
+        """Return the recorded answer for a request to a model; None if the request has to be sent to the model.
 
-        In a trial models are asked: what they say anew is what it is for.
+        A later request of a turn may only be answered from the same turn of the source as the requests before it.
+
+        In a trial, requests are always sent to the model: a trial is made to get new answers.
         """
         if self._is_trial:
             return None
-        setting = None if beside.setting is None else normalize(beside.setting.told, "setting")
-        content = asked_of(request.operation_type, request.parameters, setting)
-        turn = beside.within
+        setting = None if options.setting is None else normalize(options.setting.told, "setting")
+        content = content_of(request.operation_type, request.parameters, setting)
+        turn = options.within
         if turn is None:
             return self.pool.take(request.operation_id, content)
         if turn in self._turns and self._turns[turn] is None:
@@ -477,15 +249,16 @@ class RecordedAnswers:
         self._note(turn, end)
         return end
 
-    def _call(self, request: OperationRequest, beside: CallOptions) -> RecordedEnd | None:
-        """Return the recorded end of a call, of the same turn if it is made in one.
+    def _call(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
+        """Return the recorded end of a call with equal content; None if there is none. One from the turn of the source
+        that answers the present turn is preferred.
 
-        One that works in a workspace is the same where it found the same files there.
+        A call that works in a workspace is equal only if the recorded call ran with the same files.
         """
-        content = asked_of(request.operation_type, request.parameters)
-        turn = beside.within
+        content = content_of(request.operation_type, request.parameters)
+        turn = options.within
         within = None if turn is None else self._turns.get(turn)
-        fits = None if beside.workspace is None else self._files.fitting(beside.workspace)
+        fits = None if options.workspace is None else self._files.fitting(options.workspace)
         end = None if within is None else self.pool.take(request.operation_id, content, within, fits)
         end = end or self.pool.take(request.operation_id, content, fits=fits)
         if turn is not None and request.operation_type in _CONVERSATION:
@@ -493,33 +266,42 @@ class RecordedAnswers:
         return end
 
     def _note(self, turn: str, end: RecordedEnd | None) -> None:
-        """Remember from which turn of the source a turn is answered."""
-        came_from = None if end is None else end.within
-        self._turns[turn] = came_from if self._turns.get(turn, came_from) == came_from else None
+        """Remember which recorded turn of the source an agent's turn in this what-if gets its answers from.
+
+        If its operations come from different turns, the turn has no source any more, and its later requests go to the
+        model.
+        """
+        source_turn = None if end is None else end.within
+        self._turns[turn] = source_turn if self._turns.get(turn, source_turn) == source_turn else None
 
     def _continued(self, request: OperationRequest) -> PolicyAnswer:
-        """Return a time or random value: the recorded one of the place, or one that follows from the recorded ones."""
+        """Return a time or random value for an operation: the value that was recorded at its place, else one that is
+        derived from the recorded values.
+        """
         end = self.recorded_at(request)
         if end is not None:
             if request.operation_type == TIME_ACCESS:
                 assert isinstance(end.data, catalog.OperationCompleted)  # noqa: S101 - that is what was asked
                 self._moment = max(self._moment, end.data.result)
-            return self._served(end)
+            return self._policy_answer(end)
         if request.operation_type == TIME_ACCESS:
             now = self._clock.now()
             self._moment = self._moment + max(0, now - self._since)
             self._since = now
             return PolicyAnswer(_end(request, self._moment))
         count = request.parameters["count"]
-        drawn = hashlib.shake_256(f"{self._seed}/{request.operation_id}".encode()).digest(count // 8 + 1)
-        return PolicyAnswer(_end(request, int.from_bytes(drawn) % 2**count))
+        digest = hashlib.shake_256(f"{self._seed}/{request.operation_id}".encode()).digest(count // 8 + 1)
+        return PolicyAnswer(_end(request, int.from_bytes(digest) % 2**count))
 
     # --- after a restart -------------------------------------------------------------------------------------------
 
-    def _take_up(self, events_of_fork: Iterable[Event], fork: catalog.ExecutionForked) -> None:
-        """Go on after what the what-if has done so far: what it was given is used up."""
-        holders: dict[int, str] = {}
-        held: dict[str, str] = {}
+    def _restore(self, events_of_fork: Iterable[Event], fork: catalog.ExecutionForked) -> None:
+        """Restore the state of this policy from the log of the what-if, when a new process resumes the what-if.
+
+        The ends that the what-if has already used are removed from the pool.
+        """
+        enclosing: dict[int, str] = {}
+        turns: dict[str, str] = {}
         # The prefix of the fork is that of its source, so turns begun in it are answered from themselves. A turn with a
         # changed result has no turn of the source any more, since its conversation differs from there on.
         changed = (fork.change or {}).get("results", {})
@@ -527,24 +309,300 @@ class RecordedAnswers:
             data = event.data
             if isinstance(data, catalog.OperationStarted):
                 if data.operation_type in ENCLOSING:
-                    holders[event.sequence] = data.operation_id
+                    enclosing[event.sequence] = data.operation_id
                     if event.sequence <= fork.at:
                         self._turns[data.operation_id] = event.sequence
                 if data.within is not None:
-                    held[data.operation_id] = holders[data.within]
+                    turns[data.operation_id] = enclosing[data.within]
                     if data.operation_id in changed:
-                        self._turns[held[data.operation_id]] = None
+                        self._turns[turns[data.operation_id]] = None
             elif event.sequence > fork.at:
-                self._take_up_end(data, held)
+                self._restore_end(data, turns)
 
-    def _take_up_end(self, data: catalog.Payload, held: Mapping[str, str]) -> None:
+    def _restore_end(self, data: catalog.Payload, turns: Mapping[str, str]) -> None:
         served = getattr(data, "served", None) or {}
         end = self.pool.use(served["sequence"]) if served.get("execution") == self.pool.execution_id else None
         if isinstance(data, catalog.OperationCompleted | catalog.OperationFailed):
             if data.operation_type == TIME_ACCESS and isinstance(data, catalog.OperationCompleted):
                 self._moment = max(self._moment, data.result)
-            if data.operation_type in _CONVERSATION and data.operation_id in held:
-                self._note(held[data.operation_id], end)
+            if data.operation_type in _CONVERSATION and data.operation_id in turns:
+                self._note(turns[data.operation_id], end)
+
+
+# --- pool of recorded ends --------------------------------------------------------------------------------------------
+#
+# Two calls are equal if type, name and arguments are equal: in any order of keys, and 1 equals 1.0. A missing key
+# differs from null, since a function may have another default. Of several equal calls, the call at the same place is
+# used first, then the oldest. If the oldest were always used first, parallel paths would get each other's results
+# (test_equal_calls_on_parallel_paths_keep_their_own_results).
+
+
+End: TypeAlias = (
+    catalog.OperationCompleted | catalog.OperationFailed | catalog.InterruptResolved | catalog.InterruptExpired
+)
+REQUESTS = frozenset({AGENT_RESPONSE, CACHED_RESPONSE})
+QUESTION = "question"
+"""Type in place of an operation type, for questions to people."""
+Content: TypeAlias = tuple[str, str]
+"""Content of a request: the type of the operation, and a hash of its name and arguments."""
+
+_ENDS = catalog.OperationCompleted | catalog.OperationFailed
+_SETTLED = catalog.InterruptResolved | catalog.InterruptExpired
+_SIGNAL = "signal-"
+_WHOLE = 2**53
+"""Up to this limit a float represents every integer."""
+
+
+def content_of(operation_type: str, parameters: Any, setting: Any = None) -> Content:
+    """Return the content of an operation: its type, and a hash of its parameters. An operation may get the recorded
+    answer of another one with equal content.
+
+    The id of a child execution and the duration of a wait for a signal are left out. A request to a model contains its
+    setting: model, instructions, tools. A cached response counts as a response.
+    """
+    compared = parameters
+    if operation_type == CHILD_WORKFLOW:
+        compared = {name: value for name, value in parameters.items() if name != "signal"}
+    elif operation_type == SIGNAL_WAIT:
+        compared = parameters["signal"]
+    elif operation_type in REQUESTS:
+        compared = [parameters, setting]
+        operation_type = AGENT_RESPONSE
+    return operation_type, canonical_hash(_canonical(compared))
+
+
+def question_content(kind: str, question: str, message: str | None, data: Any, schema: Any) -> Content:
+    """Return the content of a question: its type, and a hash of its texts and data. Questions at different places may
+    have equal contents.
+    """
+    return QUESTION, canonical_hash(_canonical([kind, question, message or None, data or None, schema or None]))
+
+
+def _canonical(value: Any) -> Any:
+    """Return plain data with integral floats replaced by integers (1.0 by 1), so that equal numbers get equal
+    hashes.
+    """
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= _WHOLE else value
+    if type(value) is dict:
+        return {name: _canonical(item) for name, item in value.items()}
+    if type(value) is list:
+        return [_canonical(item) for item in value]
+    return value
+
+
+class RecordedEnd(NamedTuple):
+    """End of an operation or question in a log: the content of the operation, and the number and data of the event that
+    recorded the end.
+    """
+
+    place: str
+    """Id of the operation or question; for an unused signal ``signal-`` and the number of its event."""
+    content: Content
+    sequence: int
+    """Number of the event."""
+    data: End
+    within: int | None = None
+    """Number of the event that started the enclosing operation."""
+
+    @property
+    def was_asked_for(self) -> bool:
+        """True if a step of the source waited for this end. False for a signal that arrived and that no step has
+        received.
+        """
+        return not self.place.startswith(_SIGNAL)
+
+
+class RecordedEnds:
+    """Pool of the results (ends of operations and questions) that a log recorded after an event. Each of them can be
+    used once as an answer.
+
+    If a place has several ends, because a resumption made the call again, only the last one counts.
+
+    Parameters
+    ----------
+    execution_id
+        Execution of the log.
+    events
+        The whole log, because calls that ended after `after` may have started before.
+    after
+        Only ends after the event with this number are in the pool.
+    """
+
+    def __init__(self, execution_id: str, events: Iterable[Event], after: int = 0) -> None:
+        self.execution_id = execution_id
+        self._by_sequence = {end.sequence: end for end in _ends(events, after)}
+        self._by_place = {end.place: end for end in self._by_sequence.values()}
+        self._by_content: dict[Content, OrderedDict[str, RecordedEnd]] = {}
+        for end in self._by_sequence.values():
+            self._by_content.setdefault(end.content, OrderedDict())[end.place] = end
+
+    def take(
+        self, place: str, request: Content, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
+    ) -> RecordedEnd | None:
+        """Remove the recorded end of an operation with equal content from the pool, and return it; return None if the
+        pool has none.
+
+        A call at the same place is preferred.
+
+        With `within`, only ends inside the operation that started with that event are considered; with `fits`, only
+        ends for which that function returns True.
+        """
+
+        def matches(end: RecordedEnd) -> bool:
+            return within in (None, end.within) and (fits is None or fits(end))
+
+        equal: Mapping[str, RecordedEnd] = self._by_content.get(request, {})
+        end = equal.get(place)
+        if end is None or not matches(end):
+            end = next((end for end in equal.values() if matches(end)), None)
+        return None if end is None else self._remove(end)
+
+    def take_at(self, place: str, request: Content) -> RecordedEnd | None:
+        """Remove the recorded end of an operation with equal content at the same place from the pool, and return it;
+        return None if the pool has none.
+        """
+        end = self._by_place.get(place)
+        return self._remove(end) if end is not None and end.content == request else None
+
+    def use(self, sequence: int) -> RecordedEnd | None:
+        """Remove the end that the event with a number recorded from the pool, and return it; return None if it was used
+        before.
+        """
+        end = self._by_sequence.get(sequence)
+        return None if end is None else self._remove(end)
+
+    def unused(self) -> list[RecordedEnd]:
+        """Return the recorded ends that have not been used as answers, oldest first."""
+        return list(self._by_sequence.values())
+
+    def _remove(self, end: RecordedEnd) -> RecordedEnd:
+        del self._by_sequence[end.sequence], self._by_place[end.place], self._by_content[end.content][end.place]
+        return end
+
+
+def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
+    """Yield the ends of operations and questions that a log recorded after an event number, in the order in which they
+    started.
+
+    A later end at the same place replaces an earlier one. Signals that no wait has received come last.
+    """
+    requests: dict[str, Content] = {}
+    within: dict[str, int | None] = {}
+    ends: dict[str, RecordedEnd] = {}
+    signals: dict[str, deque[RecordedEnd]] = {}
+    for event in events:
+        match event.data:
+            case catalog.OperationStarted() as data:
+                request = content_of(data.operation_type, data.parameters or {}, data.setting)
+                requests[data.operation_id] = request
+                within[data.operation_id] = data.within
+            case catalog.InterruptRaised() as data:
+                request = question_content(data.kind, data.question, data.message, data.data, data.schema)
+                requests[data.interrupt_id] = request
+            case catalog.SignalReceived() as data:
+                signals.setdefault(data.signal_type, deque()).append(_signal(data, event.sequence))
+            case catalog.OperationCompleted() | catalog.OperationFailed() as data if data.operation_id in requests:
+                place = data.operation_id
+                ends[place] = RecordedEnd(place, requests[place], event.sequence, data, within[place])
+                _take_signal(signals, requests[data.operation_id], data)
+            case catalog.InterruptResolved() | catalog.InterruptExpired() as data if data.interrupt_id in requests:
+                ends[data.interrupt_id] = RecordedEnd(
+                    data.interrupt_id, requests[data.interrupt_id], event.sequence, data
+                )
+    in_order = [ends[place] for place in requests if place in ends]
+    unreceived = [end for queue in signals.values() for end in queue]
+    yield from (end for end in (*in_order, *unreceived) if end.sequence > after)
+
+
+def _signal(data: catalog.SignalReceived, sequence: int) -> RecordedEnd:
+    """Convert a signal that an execution received to the end of a wait for this signal, so that it can answer such a
+    wait.
+    """
+    end = catalog.OperationCompleted("signal", SIGNAL_WAIT, result=data.payload)
+    return RecordedEnd(f"{_SIGNAL}{sequence}", content_of(SIGNAL_WAIT, {"signal": data.signal_type}), sequence, end)
+
+
+def _take_signal(signals: Mapping[str, deque[RecordedEnd]], request: Content, data: Any) -> None:
+    """Remove a signal from the queues because an operation has received it: the oldest one with the content `request`.
+    Do nothing if the operation was not a completed wait for a signal.
+    """
+    if request[0] == SIGNAL_WAIT and isinstance(data, catalog.OperationCompleted):
+        queue = next((queue for queue in signals.values() if queue and queue[0].content == request), None)
+        if queue is not None:
+            queue.popleft()
+
+
+# --- recorded files of workspaces -------------------------------------------------------------------------------------
+
+
+class RecordedFiles:
+    """Files of the workspaces in the log of a source execution: the initial files, and the changes made by each call.
+
+    Parameters
+    ----------
+    events
+        The whole log.
+    after
+        Number of the event after which the fork differs from the log.
+    """
+
+    def __init__(self, events: Iterable[Event], after: int) -> None:
+        self.changed: dict[int, list[catalog.FilesChanged]] = {}
+        """Changes made by a call, by the number of the event that ended the call. Changes from outside are added to the
+        call before them, because later calls have seen them."""
+        self.opened: dict[str, catalog.WorkspaceOpened] = {}
+        """Initial files of each workspace that was opened after `after`."""
+        self._recorded_end: dict[int, dict[str, set[str | None]]] = {}
+        """Digests of the file trees of each workspace while a call was running, by the event that ended the call."""
+        trees: dict[str, str | None] = {}
+        running_calls: dict[str, dict[str, set[str | None]]] = {}
+        end_of: dict[str, int] = {}
+        latest = 0
+        # A change of files counts for every call under way, because calls of several paths may work in one workspace:
+        # each of them may have seen the files before and after it.
+        for event in events:
+            match event.data:
+                case catalog.WorkspaceOpened() as data:
+                    trees[data.workspace] = data.tree
+                    if event.sequence > after and data.files is not None:
+                        self.opened.setdefault(data.workspace, data)
+                case catalog.FilesChanged() as data:
+                    trees[data.workspace] = data.after
+                    for digests in running_calls.values():
+                        digests.setdefault(data.workspace, set()).add(data.after)
+                    self.changed.setdefault(end_of.get(data.operation_id or "", latest), []).append(data)
+                case catalog.OperationStarted() as data if trees:
+                    running_calls[data.operation_id] = {name: {tree} for name, tree in trees.items()}
+                case catalog.OperationCompleted() | catalog.OperationFailed() as data:
+                    latest = end_of[data.operation_id] = event.sequence
+                    if trees:
+                        self._recorded_end[latest] = running_calls.pop(data.operation_id, {})
+
+    def fitting(self, inside: WorkspaceRef) -> Callable[[RecordedEnd], bool]:
+        """Return a function that returns True for the recorded end of a call if that call ran with the files that a
+        workspace has now.
+        """
+        name = inside.name
+        tree = inside.tree()
+        return lambda end: tree in self._recorded_end.get(end.sequence, {}).get(name, {None})
+
+
+RECORDED = "recorded"
+READ_ONLY = "read-only"
+LIVE = "live"
+TOOLS = (RECORDED, READ_ONLY, LIVE)
+"""Which actions and tools a what-if may run: none, only the ones declared read-only, or all."""
+BLOCKED = "not executed in a what-if: no recorded result for these arguments"
+IN_A_TRIAL = BLOCKED.replace("what-if", "trial")
+
+COMPUTED = ENCLOSING | {SCRIPT_EXECUTION, VERDICT, STAGE_ATTEMPT}
+"""Operations that run again because they have no external effects. The calls inside them are answered from the log."""
+_CONVERSATION = REQUESTS | {TOOL_CALL}
+"""Operations on which later requests of a turn depend."""
+
+ReadsOnly = Callable[[OperationRequest], bool]
+"""Function that returns whether a call is declared to change nothing."""
 
 
 def _end(request: OperationRequest, result: Any) -> catalog.OperationCompleted:
@@ -552,13 +610,17 @@ def _end(request: OperationRequest, result: Any) -> catalog.OperationCompleted:
 
 
 def _settings(events: Iterable[Event]) -> dict[str, Mapping[str, Any]]:
-    """Return the settings of the turns of a log, by their ids."""
+    """Return the recorded settings (model, instructions, tools) of agent turns and other operations that contain
+    operations, by operation id.
+    """
     facts = (event.data for event in events if isinstance(event.data, catalog.OperationStarted))
     return {data.operation_id: data.setting or {} for data in facts if data.operation_type in ENCLOSING}
 
 
 def _children(events: Iterable[Event]) -> dict[str, dict[str, str]]:
-    """Return the child executions of a log by workflow and operation id."""
+    """Return the ids of the child executions that a log contains, by name of their workflow and by id of the operation
+    that started them.
+    """
     children: dict[str, dict[str, str]] = {}
     for data in (event.data for event in events):
         if isinstance(data, catalog.OperationStarted) and data.operation_type == CHILD_WORKFLOW:
@@ -567,21 +629,21 @@ def _children(events: Iterable[Event]) -> dict[str, dict[str, str]]:
     return children
 
 
-# How an execution that goes on with another definition answers what its log does not have: with what was done before.
+# --- answers for an execution that continues with a changed definition ------------------------------------------------
 #
-# It is no what-if: what its source has no result for is carried out, timers run, and clock and chance are the real
-# ones. But nothing is done twice that was done before and is asked for again, wherever it stands now: a step was
+# Unlike a what-if, such an execution runs the calls for which its source has no result; timers run, and clock and
+# randomness are real. But a call that the source already made is not made again, even at another place: a step was
 # inserted or renamed, or another path had come further (`tests/replay/test_going_on.py`). Failures that ended the
-# source are no results, and nor are questions that expired. Nor are, where it is to go on only with what its functions
-# would do again, the results of edited functions.
+# source and questions that expired do not count as results. In the mode `catalog.UNEDITED`, the results of edited
+# functions do not count either.
 
 
 EditedCalls = Callable[[str, Sequence[Event]], Collection[str]]
-"""Returns the operations of a log, of a workflow of that name, whose functions were edited since."""
+"""Function that returns the operations in a log whose functions were edited since, given the name of the workflow."""
 
 
 class ReuseInputs(NamedTuple):
-    """Dependencies of recorded answers that an environment provides."""
+    """Objects of the environment that the policies in this module need."""
 
     reads_only: ReadsOnly
     clock: Clock
@@ -589,12 +651,13 @@ class ReuseInputs(NamedTuple):
 
 
 class ReusedAnswers(RecordedAnswers):
-    """Miss policy of an execution that continues with a changed definition; see `RecordedAnswers`.
+    """Policy of an execution that continues with a changed definition. It reuses recorded results, and lets all other
+    calls run.
 
     Parameters
     ----------
-    left_out
-        Ids of operations of the source whose results do not count.
+    excluded
+        Ids of operations of the source whose results must not be reused.
     """
 
     def __init__(
@@ -605,62 +668,72 @@ class ReusedAnswers(RecordedAnswers):
         reads_only: ReadsOnly,
         clock: Clock,
         *,
-        left_out: Collection[str] = (),
-        rests: bool = False,
+        excluded: Collection[str] = (),
+        stops_at_calls: bool = False,
     ) -> None:
-        super().__init__(source, events_of_fork, forked, reads_only, clock, rests=rests)
+        super().__init__(source, events_of_fork, forked, reads_only, clock, stops_at_calls=stops_at_calls)
         undone = undone_in(source, is_left=True)
-        refused = made_again(source).union(left_out, () if undone is None else undone.operations)
-        for end in self.pool.left():
+        refused = made_again(source).union(excluded, () if undone is None else undone.operations)
+        for end in self.pool.unused():
             if end.place in refused or isinstance(end.data, catalog.InterruptExpired):
                 self.pool.use(end.sequence)
 
     @property
     def writes(self) -> bool:
-        """True if logs of conversations are written: yes, except in a rehearsal."""
-        return not self._rests
+        """True if logs of conversations are written: by a run that continues, but not by a rehearsal, which runs only
+        in memory.
+        """
+        return not self._stops_at_calls
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:
-        """Return the execution of another workflow that did not complete at a place of the source.
+        """Return the recorded child execution at the place of a request as the source whose results a new child
+        execution reuses; None if there is none.
 
-        What that had done is not done again either (`tests/replay/test_gone_on.py`).
+        The new child reuses the results of the old child (`tests/replay/test_gone_on.py`).
         """
         child = self._children.get(request.parameters["workflow"], {}).get(request.operation_id)
         return None if child is None else WhatIfSource(child, self._tools)
 
-    def answer(self, request: OperationRequest, beside: CallOptions) -> PolicyAnswer | NoAnswer:
-        """Return the recorded answer of an operation, or how it runs without one."""
+    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
+        """Return the recorded answer for an operation. If there is none, return a `NoAnswer`, which lets the operation
+        run or, in a rehearsal, stops the code.
+        """
         # Time and chance are compared by place, calls by content wherever they were made. A missing time or random
-        # value is real in a run; a plan (`rests`) derives it from the recorded ones.
+        # value is real in a run; a plan (`stops_at_calls`) derives it from the recorded ones.
         kind = request.operation_type
         if kind in COMPUTED:
             return NoAnswer.LIVE
         if kind in (TIME_ACCESS, RANDOM_GENERATION):
             end = self.recorded_at(request)
-            if end is None and not self._rests:
+            if end is None and not self._stops_at_calls:
                 return NoAnswer.LIVE
-            return self._continued(request) if end is None else self._served(end)
-        end = self._found(request, beside)
+            return self._continued(request) if end is None else self._policy_answer(end)
+        end = self._recorded_end(request, options)
         if end is not None:
-            return self._served(end)
-        if kind == TIMER and self._rests:
-            return super().answer(request, beside)
-        return self._live(request)
+            return self._policy_answer(end)
+        if kind == TIMER and self._stops_at_calls:
+            return super().answer(request, options)
+        return self._run_or_stop(request)
 
 
 def answering(
     source: Sequence[Event],
     events_of_fork: Sequence[Event],
     forked: Event,
-    grounds: ReuseInputs,
+    dependencies: ReuseInputs,
     *,
-    rests: bool = False,
+    stops_at_calls: bool = False,
 ) -> RecordedAnswers:
-    """Return the miss policy of an execution: a what-if, or a continuation with a changed definition."""
+    """Return the policy that a forked execution uses for operations without a result in its own log.
+
+    It is a policy for a what-if, or for a continuation with a changed definition.
+    """
     fork = forked.data
     assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
-    reads_only, clock, edited = grounds
+    reads_only, clock, edited = dependencies
     if fork.tools not in catalog.REUSE_MODES:
-        return RecordedAnswers(source, events_of_fork, forked, reads_only, clock, rests=rests)
-    left_out = edited(fork.workflow_name, source) if fork.tools == catalog.UNEDITED else ()
-    return ReusedAnswers(source, events_of_fork, forked, reads_only, clock, left_out=left_out, rests=rests)
+        return RecordedAnswers(source, events_of_fork, forked, reads_only, clock, stops_at_calls=stops_at_calls)
+    excluded = edited(fork.workflow_name, source) if fork.tools == catalog.UNEDITED else ()
+    return ReusedAnswers(
+        source, events_of_fork, forked, reads_only, clock, excluded=excluded, stops_at_calls=stops_at_calls
+    )

@@ -1,4 +1,6 @@
-"""Replayer: moves through a recorded log event by event, forward and back, and shows the state at each event."""
+"""Replayer: moves through a recorded log event by event, forwards and backwards, and returns the state of the execution
+at each event.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from divebook.projections.model_requests import CallMessage, RequestView, reques
 from divebook.runtime.execution import Execution
 from divebook.workflow.definition import Workflow
 
-# --- states of a log by position ---
+# --- states of a log by position --------------------------------------------------------------------------------------
 #
 # Steps back cost the same as steps forward. A state is kept every 256 events (states share their structure, so that
 # this costs little memory), and events are read from the store in blocks when needed. Example: position 700 is the kept
@@ -52,21 +54,22 @@ Read: TypeAlias = Callable[[int, int], Sequence[Event]]
 
 @dataclass(slots=True)
 class _Block:
-    """Consecutive events, and the states before and after them as far as they were computed."""
+    """Block of consecutive events of a log, with the states of the execution that were computed for them."""
 
     events: Sequence[Event]
     states: list[ExecutionState]
 
 
 class Positions:
-    """The states and events of one log, by position: 0 is before the first event, n is after event n.
+    """Events of one log, and states of its execution, by position. Position 0 is before the first event, position n is
+    after event n.
 
     Parameters
     ----------
     read
-        Read events of the log; called from any thread.
+        Function that reads events of the log. It may be called from any thread.
     total
-        Return the current number of events.
+        Function that returns the current number of events.
 
     Examples
     --------
@@ -92,7 +95,7 @@ class Positions:
 
     @classmethod
     def of(cls, events: Sequence[Event], *, kept_every: int = KEPT_EVERY) -> Positions:
-        """Return the positions of a list of events, which may grow."""
+        """Create the positions for a list of events. The list may grow later."""
         execution_id = events[0].execution_id if events else ""
         return cls(
             execution_id,
@@ -103,18 +106,18 @@ class Positions:
 
     @property
     def total(self) -> int:
-        """Current number of events."""
+        """Current number of events in the log."""
         return self._total()
 
     def state_at(self, sequence: int) -> ExecutionState:
-        """Return the state after an event; 0 is before the first.
+        """Return the state of the execution after the event with a number; for 0, the state before the first event.
 
         Raises
         ------
         IndexError
             The event does not exist.
         CorruptStoreError
-            An event up to there does not fit those before it.
+            An event up to this position contradicts the events before it.
         """
         if not 0 <= sequence <= self.total:
             raise IndexError(f"there is no position {sequence}: the log has {self.total} events; take one from 0 on")
@@ -128,7 +131,7 @@ class Positions:
             return states[place]
 
     def event_at(self, sequence: int) -> Event:
-        """Return one event. Raises `IndexError`."""
+        """Return the event with a number. Raise `IndexError` if the log does not have it."""
         if not 1 <= sequence <= self.total:
             raise IndexError(f"there is no event {sequence}: the log has {self.total} events; take one from 1 on")
         number, place = divmod(sequence - 1, self._every)
@@ -136,10 +139,11 @@ class Positions:
             return self._block(number, place + 1).events[place]
 
     def events(self, after: int = 0, stop: int | None = None) -> Sequence[Event]:
-        """Return the events that follow `after`, up to and with `stop`.
+        """Return the events that follow the event number `after`, up to and including the event number `stop` (by
+        default, the last one).
 
-        Where they follow those that were folded, they are folded in passing, so that a state is near to each of them;
-        what does not fit the log is told where a state is asked for.
+        If the events follow directly after the events that are already folded, they are folded too, so that later
+        look-ups of states are fast. An event that contradicts the log raises no error here, but only in `state_at`.
         """
         last = self.total if stop is None else stop
         events = self._read(after, max(0, last - after))
@@ -148,12 +152,12 @@ class Positions:
         return events
 
     def onwards(self, after: int) -> Iterator[Event]:
-        """Yield the events after `after`, up to the current end."""
+        """Yield the events that follow the event number `after`, up to the current end of the log."""
         for begins in range(after, self.total, READ_ON):
             yield from self._read(begins, READ_ON)
 
     def backwards(self, before: int) -> Iterator[Event]:
-        """Yield the events before event `before`, the newest first."""
+        """Yield the events that precede the event number `before`, the newest first."""
         stop = min(before - 1, self.total)
         size = self._every
         while stop > 0:
@@ -163,7 +167,10 @@ class Positions:
             size = READ_ON
 
     def _block(self, number: int, events: int) -> _Block:
-        """Return a block with at least so many events; its states begin with the one before, where that is kept."""
+        """Return the block of events with a number. It has at least `events` events, if the log has them.
+
+        Its list of states begins with the kept state before the block, if that was computed.
+        """
         block = self._blocks.pop(number, None)
         if block is None or len(block.events) < events:
             states = block.states if block is not None else []
@@ -181,7 +188,9 @@ class Positions:
                 self._fold(self._read(last, min(READ_ON, sequence - last)))
 
     def _fold(self, events: Sequence[Event]) -> None:
-        """Go on folding with events, where they follow what was folded; the state of each border is kept."""
+        """Apply events to the newest computed state, as far as they follow it directly. The state at each border
+        between two blocks is kept.
+        """
         begins = self._front.last_sequence - (events[0].sequence - 1 if events else 0)
         while 0 <= begins < len(events):
             ends = begins + self._every - self._front.last_sequence % self._every
@@ -191,7 +200,7 @@ class Positions:
             begins = ends
 
 
-# Where somebody who goes through a log wants to stop: by what an event says. Pure.
+# --- conditions on events ---------------------------------------------------------------------------------------------
 
 
 Fits: TypeAlias = Callable[[Event], bool]
@@ -202,7 +211,7 @@ MODEL_CALLS = (AGENT_RESPONSE, CACHED_RESPONSE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """Conditions on the event at which a replay stops; all of them must hold.
+    """Conditions on the event at which a replayer stops moving. All of them must hold.
 
     Raises
     ------
@@ -213,23 +222,23 @@ class Stop:
     """
 
     where: Fits | None = None
-    """True if it fits."""
+    """Function that returns True if an event fits."""
     step: str | None = None
-    """The step it belongs to."""
+    """Name of the step of the event."""
     path: str | None = None
-    """The path it belongs to."""
+    """Id of the path of the event."""
     event: str | None = None
-    """Its type: ``step_completed``."""
+    """Type of the event, such as ``step_completed``."""
     operation: str | None = None
-    """What is called (an action, agent, function, workflow or signal), or the type of the operation that begins."""
+    """Name of the action, agent, function, workflow or signal of an operation that starts, or type of the operation."""
     error: bool = False
-    """True if something failed."""
+    """True to stop at failures."""
     question: bool = False
-    """True if a person is asked."""
+    """True to stop at questions to a person."""
     model_call: bool = False
-    """True if a model is asked."""
+    """True to stop at requests to models."""
     changed: str | None = None
-    """A variable that is set, or deleted."""
+    """Name of a variable that is set or deleted."""
 
     def __post_init__(self) -> None:
         if all(getattr(self, field.name) == field.default for field in fields(self)):
@@ -238,7 +247,7 @@ class Stop:
             raise NotFoundError("event type", self.event, PAYLOADS)
 
     def fits(self, event: Event) -> bool:
-        """Return whether to stop at an event."""
+        """Return True if all conditions hold for an event."""
         data = event.data
         return (
             (self.step is None or event.step == self.step)
@@ -254,7 +263,7 @@ class Stop:
 
 
 def asks_model(event: Event) -> bool:
-    """Return whether a request to a model begins with an event."""
+    """Return True if an event records the start of a request to a model."""
     return isinstance(event.data, OperationStarted) and event.data.operation_type in MODEL_CALLS
 
 
@@ -266,35 +275,35 @@ def _sets(event: Event, variable: str) -> bool:
     match event.data:
         case StateMutated(mutations=mutations):
             return any(mutation.key == variable for mutation in mutations)
-        case ExecutionForked(change={"variables": Mapping() as told}):
-            return variable in told
+        case ExecutionForked(change={"variables": Mapping() as variables}):
+            return variable in variables
     return False
 
 
-# What differs between two states of one execution, part by part. Pure.
+# --- differences between two states -----------------------------------------------------------------------------------
 
 
 Kind: TypeAlias = Literal["added", "removed", "changed"]
 
 _PARTS = ("status", "variables", "outputs", "paths", "questions", "usage", "error")
-"""Parts of a state that are compared, in the order in which they are told."""
+"""Parts of a state that are compared, in the order in which differences are reported."""
 _ABSENT = object()
 
 
 class Changed(NamedTuple):
-    """Changed part of a state."""
+    """One value that differs between two states of an execution, such as a variable."""
 
     where: str
-    """``variables.n``, ``paths.main.step``, ``status`` ..."""
+    """Name of the value, such as ``variables.n``, ``paths.main.step`` or ``status``."""
     kind: Kind
     before: Any
-    """None where it was added."""
+    """Earlier value; None if the value was added."""
     after: Any
-    """None where it was removed."""
+    """Later value; None if the value was removed."""
 
 
 def changed_between(before: ExecutionState, after: ExecutionState) -> list[Changed]:
-    """Return the parts of a state that differ in a later one.
+    """Return the differences between an earlier and a later state of an execution.
 
     Examples
     --------
@@ -340,78 +349,88 @@ def _between(where: str, before: Any, after: Any) -> Iterator[Changed]:
         yield Changed(where, "changed", opened(before, lenient=True), opened(after, lenient=True))
 
 
-# The request to a model that was under way, or done last, at a position of a log.
+# --- the latest request to a model ------------------------------------------------------------------------------------
 
 
 def request_at(positions: Positions, position: int) -> RequestView | None:
-    """Return the request that began last, with what was answered to it by then; None before the first.
+    """Return the latest model request that started up to a position in a log, with the response received by then; None
+    if there was no request.
 
-    Only the visit to its step is read, whatever the length of the log.
+    Only the events of the request's visit to its step are read, however long the log is.
     """
-    behind: list[Event] = []
+    visit_events: list[Event] = []
     request_event: Event | None = None
     for event in positions.backwards(position + 1):
-        behind.append(event)
+        visit_events.append(event)
         if request_event is None and asks_model(event):
             request_event = event
-            behind = [later for later in behind if (later.path, later.step) == (event.path, event.step)]
+            visit_events = [later for later in visit_events if (later.path, later.step) == (event.path, event.step)]
         elif request_event is not None and (event.path, event.step) != (request_event.path, request_event.step):
-            behind.pop()
+            visit_events.pop()
         elif request_event is not None and isinstance(event.data, StepStarted):
             break
     if request_event is None:
         return None
-    return next((view for view in requests_of(reversed(behind)) if request_event.sequence in view.span.sequences), None)
+    return next(
+        (view for view in requests_of(reversed(visit_events)) if request_event.sequence in view.span.sequences),
+        None,
+    )
 
 
 class LogWalk:
-    """Movement through one log; base of `Replayer` and of the stepping view."""
+    """Movement through the events of one log. Base class of `Replayer`, and of the widget for stepping through a
+    run.
+    """
 
     _positions: Positions
     _workflow: Workflow | None = None
-    """The workflow of the execution, where it is known."""
+    """Workflow of the execution; None if it is not known."""
     _position = 0
 
-    # --- to move ---------------------------------------------------------------------------------------------------
+    # --- movement --------------------------------------------------------------------------------------------------
 
     def seek(self, sequence: int) -> Self:
-        """Go to a position; return itself. Raises `IndexError` where the log has none of that number."""
+        """Move to a position; return this object. Raise `IndexError` if the log has no such position."""
         self._positions.state_at(sequence)
         self._position = sequence
         self._moved()
         return self
 
     def step_forward(self) -> Self:
-        """Move forward by one event; no effect at the end of the log. Return itself."""
+        """Move forward by one event, but not beyond the end of the log; return this object."""
         return self.seek(min(self._position + 1, self.total))
 
     def step_back(self) -> Self:
-        """Move back by one event; no effect before the first. Return itself."""
+        """Move back by one event, but not before the first event; return this object."""
         return self.seek(max(self._position - 1, 0))
 
     def run_to(self, where: Fits | None = None, **stop: Any) -> Self | None:
-        """Go on to the next event that fits; return itself, or None where none fits: it stays then.
+        """Move forward to the next event for which all given conditions hold; return this object.
+
+        If no event fits, return None and do not move.
 
         Parameters
         ----------
         where
-            Whether an event fits: ``lambda event: "limit" in str(event.data)``.
+            Function that returns True if an event fits, such as ``lambda event: "limit" in str(event.data)``.
         **stop
-            What an event must be, all of it: ``step="parse"``, ``path="main"``, ``event="step_completed"``,
-            ``operation="fetch"`` (what is called, or a type of operation), ``error=True``, ``question=True``,
-            ``model_call=True``, ``changed="x"`` (variable x is set or deleted).
+            Conditions that an event must fulfil, all of them: ``step="parse"``, ``path="main"``,
+            ``event="step_completed"``, ``operation="fetch"`` (a name that is called, or a type of operation),
+            ``error=True``, ``question=True``, ``model_call=True``, ``changed="x"`` (variable x is set or deleted).
 
         Raises
         ------
         NotFoundError
             The workflow has no such step, or the type of event does not exist.
         ValueError
-            Nothing is said of where to stop.
+            No condition is given.
         """
         return self._run(self._stop(where, stop), self._positions.onwards(self._position))
 
     def run_back_to(self, where: Fits | None = None, **stop: Any) -> Self | None:
-        """Go back to the nearest event before that fits; the counterpart of `run_to`."""
+        """Move back to the nearest earlier event for which all given conditions hold; arguments and result as in
+        `run_to`.
+        """
         return self._run(self._stop(where, stop), self._positions.backwards(self._position))
 
     def _stop(self, where: Fits | None, stop: dict[str, Any]) -> Stop:
@@ -426,9 +445,9 @@ class LogWalk:
         return None if sequence is None else self.seek(sequence)
 
     def _moved(self) -> None:
-        """Handle a new position; overridden by views."""
+        """Handle a change of the position. Does nothing here; subclasses that show the position override it."""
 
-    # --- how things stood there ------------------------------------------------------------------------------------
+    # --- state at the position -------------------------------------------------------------------------------------
 
     @property
     def total(self) -> int:
@@ -437,60 +456,62 @@ class LogWalk:
 
     @property
     def position(self) -> int:
-        """Current position: the number of the last event; 0 before the first."""
+        """Current position: the number of the event that happened last; 0 before the first event."""
         return self._position
 
     @property
     def event(self) -> Event | None:
-        """The event that has just happened; None before the first."""
+        """Event at the current position; None before the first event."""
         return self._positions.event_at(self._position) if self._position else None
 
     @property
     def state(self) -> ExecutionState:
-        """The state after that event, as it was while the run was live."""
+        """State of the execution after the event at the current position."""
         return self._positions.state_at(self._position)
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The workflow's named values, sorted by name; a fresh copy each time."""
+        """Variables of the workflow at the current position, sorted by name; a new copy each time."""
         return {name: opened(value, lenient=True) for name, value in sorted(self.state.variables.items())}
 
     @property
     def paths(self) -> dict[str, PathState]:
-        """The lines of progress by id, oldest first."""
+        """Paths of the execution at the current position, by id, oldest first."""
         return {path.id: path for path in sorted(self.state.paths.values(), key=lambda path: path.number)}
 
     @property
     def envelope(self) -> Any:
-        """The request as it stood, as `divebook.Envelope`."""
+        """State of the request at the current position, as a `divebook.Envelope`."""
         from divebook.pipeline.progress import envelope_of
 
         return envelope_of(self.state, self._workflow)
 
     @property
     def diff(self) -> list[Changed]:
-        """What the event that has just happened has changed."""
+        """Differences between the state at the current position and the state one event before."""
         return changed_between(self._positions.state_at(self._position - 1), self.state) if self._position else []
 
     @property
     def messages(self) -> list[CallMessage]:
-        """What the model asked last was sent, as it saw it, and what it had answered by then; empty before the first.
+        """Messages of the latest model request up to the current position, with the response so far.
 
-        Only the visit to its step is read, whatever the length of the log.
+        The list is empty before the first request.
+
+        Only the events of the request's visit to its step are read, however long the log is.
         """
         request = request_at(self._positions, self._position)
         return [] if request is None else request.said
 
 
 class Replayer(LogWalk):
-    """Position in one log: 0 is before the first event, n is after event n.
+    """Position in one recorded log, which can be moved event by event: 0 is before the first event, n is after event n.
 
-    Nothing is run, and nothing is written. While the run continues, the log grows, and so does `total`.
+    A replayer runs no code and writes nothing. If the execution still runs, the log and `total` grow.
 
     Parameters
     ----------
     steps
-        The names of the workflow's steps, as they are written.
+        The names of the workflow's steps, in the order of the definition.
 
     Examples
     --------
@@ -517,12 +538,12 @@ class Replayer(LogWalk):
 
 
 def replayer_of(execution: Execution) -> Replayer:
-    """Return a replayer of an execution at position 0."""
+    """Return a replayer for the log of an execution, at position 0."""
     return Replayer(positions_of(execution), execution.workflow)
 
 
 def positions_of(execution: Execution) -> Positions:
-    """Return the positions of an execution's log, up to its current end."""
+    """Return the `Positions` (events and states by number) of the log of an execution. They grow with the log."""
     store = execution.store
     name = execution.id
     return Positions(name, lambda after, limit: store.read(name, after, limit), lambda: len(execution.history()))

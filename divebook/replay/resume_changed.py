@@ -1,9 +1,10 @@
-"""Resumption with a changed definition: the events that the definition reproduces, and a plan of the rest.
+"""Resumption with a changed definition: the part of the log that the definition reproduces, and the plan of the
+remaining calls.
 
-The definition runs against the log, event by event and without a call (`divebook.replay.verify`); everything before the
-first difference is kept. The rest is rehearsed in memory: repeated requests are answered from the log, and code stops
-where a call would run (`tests/replay/test_going_on.py`). Example: steps a, b, c ran, and b was corrected. The events of
-a are shared. If c makes the same call as before, its recorded result is used.
+The definition runs against the log without external calls (`divebook.replay.verify`); the events before the first
+difference are kept. The rest is rehearsed in memory: repeated calls are answered from the log, and code stops where a
+new call would run (`tests/replay/test_going_on.py`). Example: steps a, b, c ran, and b was corrected. The events of a
+are kept. If c makes the same call as before, the recorded result of the call is used.
 """
 
 from __future__ import annotations
@@ -51,62 +52,66 @@ from divebook.workflow.definition import Workflow
 
 _ENDS = (catalog.OperationCompleted, catalog.OperationFailed, catalog.InterruptResolved, catalog.InterruptExpired)
 _DONE_AGAIN = COMPUTED | {TIMER, TIME_ACCESS, RANDOM_GENERATION, VERSION_DECISION}
-"""What may have a recorded end that nobody needs."""
+"""Operations that run again at no cost. Their unused recorded ends are not counted."""
 _COMPUTED_KINDS = {operation_kind(kind) for kind in _DONE_AGAIN}
 _OUTSIDE = frozenset({ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL})
 
 
 class Kept(NamedTuple):
-    """Part of a log that another definition reproduces."""
+    """Result of comparing a changed definition with a log: the last event that it reproduces, and the first
+    difference.
+    """
 
     at: int
-    """The last event that is kept."""
+    """Number of the last event that is kept."""
     first: FirstDifference | None
-    """The first thing that it does otherwise; None if it does the same up to the end."""
+    """First difference between definition and log; None if the definition reproduces the whole log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
-    """Plan of a resumption with a changed definition: reused results and calls that would run, without a single call.
+    """Plan of a resumption with a changed definition: the results it would reuse, and the calls it would make.
 
-    `str` has it in a line, `lines` in full.
+    The plan is computed without external calls. `str` returns it in one line, `lines` in full.
     """
 
     source: str
-    """Id of the execution that would go on."""
+    """Id of the execution that would be resumed."""
     workflow: str
     at: int
-    """The last of its events that would be kept."""
+    """Number of the last event that would be kept."""
     first: FirstDifference | None
-    """The first thing that the definition does otherwise than the log says."""
+    """First difference between the changed definition and the log."""
     reused: int
-    """How many recorded results and answers would be used, up to that event and behind it."""
+    """Number of recorded results and answers that would be used, before and after event `at`."""
     kinds: Mapping[str, int]
-    """How many of each kind those are: ``{"action": 10, "model call": 2}``."""
+    """Number of reused results by kind: ``{"action": 10, "model call": 2}``."""
     live: tuple[Planned, ...]
-    """Calls that would be made for sure."""
+    """Calls that would certainly be made."""
     asked: tuple[str, ...]
     """Steps in which a person would be asked."""
     behind: tuple[str, ...]
-    """Steps that come after these; what they do depends on what comes back."""
+    """Steps after these calls and questions. Their calls depend on the results."""
     at_hand: int
-    """How many recorded results are left that those may use, where they ask for the same."""
+    """Number of recorded results that the steps in `behind` may reuse if they make equal calls."""
     cost: float | None
-    """About what the calls cost in dollars, by what was recorded of the same agents; None where nothing was."""
+    """Estimated cost of the calls in dollars, from recorded calls of the same agents; None without such records."""
     unsure: tuple[Planned, ...] = ()
-    """Calls that had begun and have no end: they may have taken effect, and would be made again."""
+    """Calls that started and have no recorded end. They may have taken effect, and would be made again."""
     edited: tuple[str, ...] = ()
-    """Functions that are not those that the log was made with."""
+    """Names of the functions that were edited since the log was recorded."""
     items: Mapping[str, int] = field(default_factory=dict)
-    """How many items would begin later, by step of `Each`: more than run at once."""
+    """Number of items that would start later, because their step already runs its maximum at once; by step."""
     children: tuple[str, ...] = ()
-    """Executions of other workflows that failed in it: those begin anew, and use what these have done."""
+    """Child executions that failed. They would start again as new executions that reuse the old results."""
     undone: tuple[str, ...] = ()
-    """Steps whose results do not count, since what they have done is undone, or will be."""
+    """Steps whose results are not reused, because a rollback undid or will undo their effects."""
 
     @property
     def saves(self) -> bool:
-        """True if anything would be reused that reaches outside, and not only what is computed."""
+        """True if the resumption would reuse at least one result of an external call or one answer of a person, not
+        only computed values.
+        """
         return not self.kinds.keys() <= _COMPUTED_KINDS
 
     def __str__(self) -> str:
@@ -117,12 +122,12 @@ class ResumePlan:
             text += f", about {price(self.cost)}"
         if self.asked:
             text += f", {plural(len(self.asked), 'question')} asked in {', '.join(self.asked)}"
-        then = [*(f"{plural(count, 'item')} of {step}" for step, count in self.items.items()), *self.behind]
-        return text + (f", then {_listed(then)}" if then else "")
+        unknown = [*(f"{plural(count, 'item')} of {step}" for step, count in self.items.items()), *self.behind]
+        return text + (f", then {_listed(unknown)}" if unknown else "")
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """All that is to be said, a line for each thing."""
+        """Whole plan of the resumption as lines of text."""
         counted = ", ".join(plural(count, kind) for kind, count in self.kinds.items()) or "nothing"
         lines = [f"to go on with {self.source} of {self.workflow!r}: {self}"]
         lines += [f"reused: {counted}; {plural(self.at, 'event')} kept as they are"]
@@ -144,12 +149,13 @@ class ResumePlan:
 
 
 def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
-    """Return how far a definition does what the log of an execution says; not one call is made.
+    """Compare a changed definition with the log of an execution, without external calls. Return the last event that can
+    be kept, and the first difference.
 
     Raises
     ------
     SetupError
-        That cannot be known: what it needs is not here, or the log is damaged.
+        The comparison is impossible: something that the definition needs is missing, or the log is damaged.
     """
     verification = verified(execution, control, workflow)
     if not verification.compared and verification.divergence is None and verification.unchecked:
@@ -159,12 +165,15 @@ def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
     undone = undone_in(events, is_left=True)
     end = end if undone is None else min(end, undone.before)
     at = point_before(events, max(1, min(end, len(events))))
-    _require_unchanged_behind(events, at)
+    _require_no_changes_after(events, at)
     return Kept(at, verification.divergence)
 
 
-def _require_unchanged_behind(events: Sequence[Event], at: int) -> None:
-    """Refuse to leave out what a person has changed with a fork: that is in no definition."""
+def _require_no_changes_after(events: Sequence[Event], at: int) -> None:
+    """Raise `SetupError` if the log contains, after event `at`, a fork that made a change.
+
+    The resumption would lose such a change, because no definition contains it.
+    """
     for event in events[at:]:
         data = event.data
         if isinstance(data, catalog.ExecutionForked) and (data.change or data.model):
@@ -176,28 +185,29 @@ def _require_unchanged_behind(events: Sequence[Event], at: int) -> None:
 
 
 def planned_to_go_on(
-    world: RehearsalHost, source: Execution, workflow: Workflow, reusable: Kept, forked: catalog.ExecutionForked
+    host: RehearsalHost, source: Execution, workflow: Workflow, reusable: Kept, forked: catalog.ExecutionForked
 ) -> ResumePlan:
-    """Return the plan of a resumption, without a call."""
+    """Return the plan of a resumption with a changed definition. It is computed by a rehearsal, which runs in memory
+    without external calls.
+    """
     events = source.history()
     at = reusable.at
-    rehearsal = rehearsed(world, events, forked)
+    rehearsal = rehearsed(host, events, forked)
     events_of_fork = rehearsal.events
-    unused = (end for end in rehearsal.answers.pool.left() if end.was_asked_for and end.asked[0] not in _DONE_AGAIN)
+    unused = (end for end in rehearsal.answers.pool.unused() if end.was_asked_for and end.content[0] not in _DONE_AGAIN)
     live = Counter(map(planned_call, rehearsal.unanswered))
     kinds = _reused(
         events_of_fork, at, made_again(events).union(request.operation_id for request in rehearsal.unanswered)
     )
     questions = tuple(dict.fromkeys(q.step for q in rehearsal.state.interrupts.values() if q.is_open))
-    behind = rehearsal.behind(workflow)
+    steps_after = rehearsal.steps_after(workflow)
     items = items_to_come(events_of_fork, rehearsal.state)
     costs = (
         likely_cost(events, rehearsal.unanswered),
         likely_items(events, items),
-        likely_turns(events, workflow, behind),
+        likely_turns(events, workflow, steps_after),
     )
-    then = None if forked.code is None else dict(forked.code)
-    edited = () if then is None else tuple(sorted(_edited(source.state.code, then)))
+    edited = () if forked.code is None else tuple(sorted(_edited(source.state.code, dict(forked.code))))
     return ResumePlan(
         source.id,
         workflow.name,
@@ -207,10 +217,10 @@ def planned_to_go_on(
         dict(kinds.most_common()),
         tuple(live.elements()),
         questions,
-        behind,
+        steps_after,
         sum(1 for _ in unused),
         None if None in costs else sum(cost or 0 for cost in costs),
-        tuple(_unsure(source.state, events)),
+        tuple(_without_outcome(source.state, events)),
         edited,
         items,
         tuple(_children(rehearsal)),
@@ -219,36 +229,41 @@ def planned_to_go_on(
 
 
 def _children(rehearsal: Rehearsal) -> Iterator[str]:
-    """Yield the executions of other workflows whose results are used again in those that would begin."""
+    """Yield the ids of the child executions of the source that did not complete, and whose results the new child
+    executions would reuse.
+    """
     for request in rehearsal.unanswered:
         like = rehearsal.answers.child_like(request) if request.operation_type == CHILD_WORKFLOW else None
         if like is not None:
             yield like.source
 
 
-def _reused(events_of_fork: Sequence[Event], at: int, again: Container[str]) -> Counter[str]:
-    """Return how many operations are answered with what is recorded, by kind: up to an event, and behind it.
+def _reused(events_of_fork: Sequence[Event], at: int, repeated: Container[str]) -> Counter[str]:
+    """Count the recorded results that a resumption reuses, by kind of operation. This includes the results up to event
+    `at`, which are kept, and later ones.
 
-    What ended the source, or had failed beside that, is made `again`.
+    Operations in `repeated` are not counted: they failed, and are made again.
     """
     counts: Counter[str] = Counter()
     for event in events_of_fork:
         data = event.data
-        if not isinstance(data, _ENDS) or getattr(data, "operation_id", None) in again:
+        if not isinstance(data, _ENDS) or getattr(data, "operation_id", None) in repeated:
             continue
         if event.sequence <= at or (data.served and "sequence" in data.served):
             counts[operation_kind(getattr(data, "operation_type", "")) or "answer"] += 1
     return counts
 
 
-def _edited(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
-    return {label for label in before if label in now and now[label] != before[label]}
+def _edited(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]:
+    return {label for label in before if label in after and after[label] != before[label]}
 
 
-def _unsure(source: ExecutionState, events: Sequence[Event]) -> Iterator[Planned]:
-    """Yield the calls that may have taken effect: they have begun, and have no end."""
-    opened = (path.open for path in source.paths.values() if path.open is not None)
-    for record in (record for step in opened for record in step.operations.values()):
+def _without_outcome(source: ExecutionState, events: Sequence[Event]) -> Iterator[Planned]:
+    """Yield those calls of an execution that may have taken effect although their outcome is not known: they have
+    started, and the log has no end.
+    """
+    open_steps = (path.open for path in source.paths.values() if path.open is not None)
+    for record in (record for step in open_steps for record in step.operations.values()):
         if record.status == RUNNING and record.operation_type in _OUTSIDE:
             started = events[record.started_sequence - 1]
             parameters = getattr(started.data, "parameters", None)
@@ -256,5 +271,5 @@ def _unsure(source: ExecutionState, events: Sequence[Event]) -> Iterator[Planned
 
 
 def _listed(words: Sequence[str]) -> str:
-    """Return words as a sentence lists them."""
+    """Join words to an enumeration, such as "a, b and c"."""
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""

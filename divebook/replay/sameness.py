@@ -1,4 +1,6 @@
-"""Comparison of facts with recorded events: equal byte for byte, except for fields that no rule determines (`FREE`)."""
+"""Comparison of a new event payload (a fact) with a recorded one. All fields must be equal, except for those in
+`FREE`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from divebook.text.format import NOTHING, marked, parts
 from divebook.text.passwords import REDACTED as HIDDEN
 from divebook.text.redaction import one_line, shared
 
-# Texts about budgets as older versions worded them, in the present wording.
+# --- texts about budgets in the wording of older versions -------------------------------------------------------------
 #
 # The log holds the text of a question about a budget, and of the error that a budget ends a run with. divebook writes
 # these texts, and no definition determines their wording. So a log from before a change of the wording is compared in
@@ -40,7 +42,7 @@ _UNITS = {
     "edges": "passages",
     "max_repeats": "repetitions",
 }
-"""What each bound counted, as older versions wrote it."""
+"""Units of each bound, in the wording of older versions."""
 _QUOTED = r"'[^'\n]*'|\"[^\"\n]*\""
 _REACHED = re.compile(
     rf"(?:agent (?P<agent>{_QUOTED}): )?"
@@ -54,7 +56,11 @@ _REACHED = re.compile(
 
 
 def in_present_wording(value: Any) -> Any:
-    """Return plain data with every text about a budget in the present wording; the value itself if it has none."""
+    """Return plain data in which texts about budgets are rewritten to the wording of the current version, so that logs
+    of older versions can be compared.
+
+    The value itself is returned if it contains no such text.
+    """
     match value:
         case str():
             return _REACHED.sub(_reworded, value) if _MARK in value else value
@@ -66,7 +72,9 @@ def in_present_wording(value: Any) -> Any:
 
 
 def _reworded(match: re.Match[str]) -> str:
-    """Return one such text in the present wording; as it is, if no version of divebook wrote it."""
+    """Return a recorded text about a budget in the wording of the current version. If no version of divebook can have
+    written the text, return it unchanged.
+    """
     bound = match["bound"] or "edges"
     if _UNITS.get(bound) != match["unit"]:
         return match[0]
@@ -83,7 +91,10 @@ def _reworded(match: re.Match[str]) -> str:
 
 
 def _error_of_agent(exhausted: Exhausted, agent: str, owner: str | None) -> str:
-    """Return the error at a bound of an agent; `owner` is the agent above it of whose bounds it has a share."""
+    """Return the error message of an agent that has exceeded one of its bounds.
+
+    `owner` is the name of a delegating agent if the agent only has a share of that agent's bounds.
+    """
     share = f" (its share of the bounds of agent {owner})" if owner else ""
     advice = f"Raise `{exhausted.name}` in the Bounds of agent {owner or agent} and resume."
     return f"Agent {agent}{share}: {exhausted.summary} {advice}"
@@ -102,36 +113,37 @@ FREE: Mapping[str, frozenset[str]] = {
     "rollback_added": frozenset({"function"}),
     "version_decision": frozenset({"min_version", "max_version"}),
 }
-"""Fields that come from a clock, a price list or chance outside any operation, or say where code stands and who began.
+"""Fields of each event type that are not compared: they come from a clock, a price list or randomness outside
+operations, or contain places in code or the user who acted.
 
-The failed operations of a step decide what a resumption makes again, and older logs name the first of several only.
-They are taken as they are recorded (`tests/replay/test_verify.py`)."""
+The failed operations of a step are not compared either: they determine what a resumption makes again, and older logs
+contain only the first of several (`tests/replay/test_verify.py`)."""
 _HASHES = ("parameters_hash", "setting_hash")
-"""Fields that differ where others do, and say nothing to people."""
+"""Hashes of other fields. They are not shown as differences, because people cannot read them."""
 _MOST = 400
-"""Characters of a part that differs."""
+"""Maximum number of characters shown of a different field."""
 _REPLACEABLE = frozenset({"model", "settings", SCRIPT})
-"""Of what a request is made with: may be put right while a turn waits, and makes no other agent."""
+"""Parts of an agent's setting that may be corrected while a turn waits. They are not compared."""
 
 
 def is_same(recorded: Payload, data: Payload, failure: str = "") -> bool:
-    """Return whether two payloads are equal, byte for byte with sorted keys, except for fields in `FREE`.
+    """Return True if two event payloads are equal, except for the fields in `FREE`.
 
-    Values that an export has hidden as secrets are not compared. Texts about budgets in the wording of an older version
-    count as equal if all their amounts are.
+    Payloads are compared as JSON with sorted keys. Values that an export has hidden as secrets are not compared. Texts
+    about budgets in the wording of an older version count as equal if all their amounts are equal.
 
     Parameters
     ----------
     failure
-        Recorded error of a script in the wording of an older version: see `has_older_words`.
+        Recorded error of a script in the wording of an older version: see `has_older_wording`.
     """
     if type(recorded) is not type(data):
         return False
     before = _compared(recorded)
     now = _compared(data)
     if failure:
-        before = _in_own_words(before, failure)
-        now = _in_own_words(now, failure)
+        before = _without_error_class(before, failure)
+        now = _without_error_class(now, failure)
     if canonical_hash(before) == canonical_hash(now):
         return True
     # Only what differs is reworded, so that texts of a person's own that look like an older wording stay as they are
@@ -149,7 +161,9 @@ def _hashes(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _uncovered(before: Any, now: Any) -> Any:
-    """Return a recorded value in which secrets hidden by an export are replaced by the actual values."""
+    """Replace the secrets in a recorded value that an export has hidden by the corresponding parts of the new value, so
+    that the values can be compared.
+    """
     if isinstance(before, str) and isinstance(now, str) and HIDDEN in before:
         around = ".*".join(re.escape(part) for part in before.split(HIDDEN))
         return now if re.fullmatch(around, now, re.DOTALL) else before
@@ -162,30 +176,35 @@ def _uncovered(before: Any, now: Any) -> Any:
     return before
 
 
-def has_older_words(recorded: Payload, data: Payload) -> bool:
-    """Return whether a script failure matches one in a log of an older version, which did not name the script's error.
+def has_older_wording(recorded: Payload, data: Payload) -> bool:
+    """Return True if the failure of a script differs from a recorded one only because an older version of divebook did
+    not record the class of the error.
 
-    Such a version recorded only classes of divebook. They do not depend on the definition.
+    Older versions recorded only the error classes of divebook, not the class of the script's own error.
     """
     if not isinstance(recorded, catalog.OperationFailed) or not isinstance(data, catalog.OperationFailed):
         return False
     if data.operation_type != SCRIPT_EXECUTION or not recorded.error:
         return False
-    former = list(data.error_names or ())[1:]
-    return list(recorded.error_names or ()) == former and is_same(recorded, replace(data, error_names=former))
+    older_names = list(data.error_names or ())[1:]
+    return list(recorded.error_names or ()) == older_names and is_same(recorded, replace(data, error_names=older_names))
 
 
-def _in_own_words(value: Any, failure: str) -> Any:
-    """Return a value with texts that end in a failure cut to it, and without the class beside such a text."""
+def _without_error_class(value: Any, failure: str) -> Any:
+    """Return a value in which each text that ends with `failure`, the error text of an older version, is replaced by
+    it.
+
+    The class of the error beside such a text is removed: older versions did not record it.
+    """
     match value:
         case str():
             return failure if value.endswith(failure) else value
         case list():
-            return [_in_own_words(part, failure) for part in value]
+            return [_without_error_class(part, failure) for part in value]
         case {"type": _, "message": str(message)} if message.endswith(failure):
-            return _in_own_words({name: part for name, part in value.items() if name != "type"}, failure)
+            return _without_error_class({name: part for name, part in value.items() if name != "type"}, failure)
         case dict():
-            return {name: _in_own_words(part, failure) for name, part in value.items()}
+            return {name: _without_error_class(part, failure) for name, part in value.items()}
     return value
 
 
@@ -204,7 +223,9 @@ def _compared(data: Payload) -> Any:
 
 
 def differing(recorded: Payload, data: Payload) -> Iterator[str]:
-    """Yield the differences of two payloads of one type, both texts in one: ``n: [-1-]{+3+}``."""
+    """Yield the fields in which two event payloads of the same type differ, each as a text with both values: ``n:
+    [-1-]{+3+}``. Yield nothing for different types.
+    """
     if type(recorded) is not type(data):
         return
     before, now = map(_in_parts, (recorded, data))
@@ -221,21 +242,21 @@ def _in_parts(data: Payload) -> Mapping[str, Any]:
     return {**_compared(data), **dict.fromkeys(_HASHES)}
 
 
-def told(data: Payload, step: str) -> str:
-    """Return an event in a few words: ``action 'pay' with {"amount":5} in step 'pay'``."""
+def fact_text(data: Payload, step: str) -> str:
+    """Describe the payload of an event in a few words: ``action 'pay' with {"amount":5} in step 'pay'``."""
     where = f" in step {step!r}" if step else ""
-    return f"{_what(data)}{where}"
+    return f"{_fact_text(data)}{where}"
 
 
-def _what(data: Payload) -> str:
+def _fact_text(data: Payload) -> str:
     # Calls, questions and changed variables have a short form; all other events are shown by their compared fields.
     match data:
         case catalog.OperationStarted():
             return operation_text(data.operation_type, data.parameters or {})
         case catalog.OperationCompleted():
-            return f"{_named(data)} returned {in_short(data.result)}"
+            return f"{_kind_of(data)} returned {in_short(data.result)}"
         case catalog.OperationFailed():
-            return f"{_named(data)} failed: {in_short(data.error)}"
+            return f"{_kind_of(data)} failed: {in_short(data.error)}"
         case catalog.InterruptRaised():
             return f"the {data.kind} {in_short(data.question)}"
         case catalog.StateMutated():
@@ -247,5 +268,5 @@ def _what(data: Payload) -> str:
     return f"{data.event_type} {in_short(values)}"
 
 
-def _named(data: catalog.OperationCompleted | catalog.OperationFailed) -> str:
+def _kind_of(data: catalog.OperationCompleted | catalog.OperationFailed) -> str:
     return operation_kind(data.operation_type)

@@ -1,8 +1,9 @@
-"""Tape: a recorded log against which code runs again, with every event claimed at most once.
+"""Tape: a recorded log against which the code of a workflow runs again, without external calls, so that both can be
+compared.
 
-The code of a workflow runs again without calls. Each fact that it would record is compared with the event that the log
-has in the same place; the event is then *claimed*. A fact without a matching event, or an event that is never claimed,
-is a difference.
+Each fact that the code would record is compared with the event that the log has in the same place; the event is then
+*claimed*. An event can be claimed once. A fact without a matching event, or an event that is never claimed, is a
+difference.
 
 The order in which paths and concurrent calls ran is not reproduced. An event is therefore not searched by its number,
 but by a key (`key_of`): an operation, item or question by its id, everything else as the next event of its path.
@@ -14,7 +15,8 @@ Example, with two items in parallel whose calls are ``op-a`` and ``op-b``::
     7 operation_completed op-a    so that the first failure is the recorded one
 
 Events from outside (`OUTSIDE`: answers, signals, changed files) are not compared; the state contains them as recorded.
-A log consists of *stretches*: each start, fork or resumption begins one, and code runs again from the state there.
+A log consists of *segments*: each start, fork or resumption of the execution begins a new segment, and the code runs
+again from the state at that event.
 """
 
 from __future__ import annotations
@@ -28,11 +30,10 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import anyio
 
-from divebook.engine.changes import Draft
 from divebook.engine.evolve import evolve
 from divebook.engine.instructions import Fact
 from divebook.engine.operations import ENCLOSING, SCRIPT_EXECUTION, VERSION_DECISION, Place
-from divebook.engine.state import ABOUT_FILES, IN_STEP, ExecutionState, OperationRecord
+from divebook.engine.state import ABOUT_FILES, IN_STEP, Draft, ExecutionState, OperationRecord
 from divebook.errors import DivergenceError
 from divebook.events import Event, catalog
 from divebook.events.catalog import COMPLETED, FAILED, PENDING, RUNNING, Payload
@@ -40,7 +41,7 @@ from divebook.projections.failures import place_label, without_places
 from divebook.questions import Question
 from divebook.questions.question import OUTCOME_UNKNOWN, RESOURCE_EXHAUSTED
 from divebook.replay.replayer import Positions
-from divebook.replay.sameness import has_older_words, is_same
+from divebook.replay.sameness import has_older_wording, is_same
 from divebook.runtime.concurrency import Suspended, Waits
 from divebook.runtime.errors import present_place
 from divebook.runtime.operations import PLAIN, CallOptions, CarryOut, NoAnswer, OperationLog, OperationRequest
@@ -71,7 +72,7 @@ OUTSIDE = (
 )
 """Events that no path records: they come from people, drivers and disks, or are decided for all paths at once."""
 OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked, catalog.ExecutionResumed)
-"""Events that begin a stretch. All code ends before them, and active paths start again from the state there."""
+"""Events that begin a segment. All code ends before them, and active paths start again from the state there."""
 _SHARED = (
     catalog.StateMutated,
     catalog.TimeAccessed,
@@ -79,7 +80,7 @@ _SHARED = (
     catalog.VersionDecision,
     catalog.RollbackAdded,
 )
-"""Events that several concurrent calls of a step may record, without a key of their own."""
+"""Events that concurrent operations of a step may record in any order, and that have no id in their key."""
 _ENDS = (catalog.OperationCompleted, catalog.OperationFailed)
 BEGIN = "begin"
 END = "end"
@@ -87,7 +88,7 @@ UNKNOWN = "unknown"
 ASK = "ask"
 TURN = "turn"
 PATIENCE = 200
-"""Loop iterations without a claim, after which an end is returned although earlier events are not claimed."""
+"""Iterations of the event loop without a claim after which `Tape.in_turn` stops waiting for earlier events."""
 
 A_MOMENT = 0.001
 """Seconds between two checks while scripts run, whose threads need the processor."""
@@ -96,27 +97,32 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 class Diverged(Suspended):
-    """Raised in code that differs from its log. Code of users cannot catch it."""
+    """Exception that stops the code of a workflow because it differs from its log. Code of users cannot catch it."""
 
 
 class ReplayDifference(NamedTuple):
-    """Difference between a path and its log."""
+    """Difference between the facts (event payloads) that the code of a path records when it runs again and the events
+    in the log.
+    """
 
     sequence: int
     """Number of the event; one after the last if the log has no further event."""
     path: str
     step: str
     actual: Payload | str | None
-    """Fact that the path would record, or a description; None for nothing."""
+    """Fact that the path would record, or a description; None if the path would record nothing."""
     line: Any = None
     """Line of a user's function, if known."""
 
 
 def key_of(path: str, data: Payload) -> Key:
-    """Return the key of an event: the id of its operation, item or question, or else its path, for the next event.
+    """Return the key by which the recorded event for a fact is looked up: the id of its operation, item or question;
+    for other facts the path.
 
-    Events with an id may be recorded in another order than they are replayed. Events of a path have one order, so the
-    path is enough.
+    The key of a path stands for the next event of the path.
+
+    Events with an id may be recorded in another order than they are replayed. The other events of a path have a fixed
+    order, so that the path is enough.
     """
     match data:
         case catalog.OperationStarted():
@@ -141,7 +147,8 @@ def key_of(path: str, data: Payload) -> Key:
 
 
 class Tape:
-    """One log, its states, and its claimed events.
+    """Recorded log of one execution, with the states after its events. It knows which events have been reproduced
+    (claimed) by the code that runs again.
 
     Parameters
     ----------
@@ -152,11 +159,11 @@ class Tape:
     def __init__(self, events: Sequence[Event]) -> None:
         self.execution_id = events[0].execution_id
         self.low, self.high = 0, len(events)
-        """First and last event of the current stretch."""
+        """Numbers of the first and the last event of the current segment."""
         self.path = ""
-        """Path that runs now."""
+        """Id of the path that runs now."""
         self.claims = 0
-        """Number of claims."""
+        """Number of claims so far."""
         self.computing = 0
         """Number of scripts that run now, in threads."""
         self.first: ReplayDifference | None = None
@@ -165,16 +172,16 @@ class Tape:
         """Event that was claimed last."""
         self._events, self._positions = events, Positions.of(events)
         self._queues: defaultdict[Key, deque[int]] = defaultdict(deque)
-        self._left: defaultdict[str, deque[int]] = defaultdict(deque)
-        """By path: events that it has not claimed, in order."""
+        self._unclaimed: defaultdict[str, deque[int]] = defaultdict(deque)
+        """By path: numbers of its unclaimed events, in order."""
         self._settled: dict[str, int] = {}
         """By question: number of the event that settled it."""
-        self._asked: dict[str, int] = {}
+        self._questions: dict[str, int] = {}
         self._claimed: set[int] = set()
-        self._known: dict[str, ExecutionState] = {}
+        self._states: dict[str, ExecutionState] = {}
         """By path: state as the code of its step sees it."""
         self._differing: set[str] = set()
-        self._wanted: dict[str, ReplayDifference] = {}
+        self._missing: dict[str, ReplayDifference] = {}
         """By path: the first fact that the log does not have."""
         self._failures: dict[str, str] = {}
         """By path: recorded error of a script in the wording of an older version, which later events repeat."""
@@ -196,100 +203,121 @@ class Tape:
             return  # what a disk held has led to it (test_files_that_somebody_else_has_changed_are_asked_about)
         self._queues[key_of(event.path, data)].append(number)
         if isinstance(data, catalog.InterruptRaised):
-            self._asked[data.interrupt_id] = number
+            self._questions[data.interrupt_id] = number
         if not self._follows_from_others(event):
-            self._left[event.path].append(number)
+            self._unclaimed[event.path].append(number)
 
     def _follows_from_others(self, event: Event) -> bool:
-        """Return whether an event is a question of a step about a bound: it follows from what all paths had spent."""
+        """Return True if an event is a question about a bound (budget) inside a step. Its position among the events of
+        its path is not fixed.
+
+        Such a question depends on the consumption of all paths, so that its place in its own path is not fixed.
+        """
         data = event.data
         if not isinstance(data, catalog.InterruptRaised | catalog.InterruptJoined):
             return False
         kind = data.kind if isinstance(data, catalog.InterruptRaised) else RESOURCE_EXHAUSTED
         return kind == RESOURCE_EXHAUSTED and self.state_at(event.sequence - 1).paths[event.path].phase == IN_STEP
 
-    # --- where it stands -------------------------------------------------------------------------------------------
+    # --- segment and states ----------------------------------------------------------------------------------------
 
     def begin(self, low: int, high: int) -> None:
-        """Start a stretch, in which the code of all paths starts again."""
+        """Start a segment of the log, which consists of the events `low` to `high`. The code of all paths starts again
+        at event `low`.
+        """
         self.low = low
         self.high = high
-        self._known = {}
-        self._wanted = {}
+        self._states = {}
+        self._missing = {}
 
     def state_at(self, sequence: int) -> ExecutionState:
-        """Return the state after an event."""
+        """Return the recorded state of the execution after the event number `sequence`."""
         return self._positions.state_at(sequence)
 
     def event(self, sequence: int) -> Event:
-        """Return one event."""
+        """Return the event with a number."""
         return self._events[sequence - 1]
 
     @property
     def state(self) -> ExecutionState:
-        """State as the code of the current path sees it.
+        """State of the execution as the code of the current path must see it while it runs again.
 
-        Inside a step it consists of the claimed events only, since the recorded state may contain later ones. Elsewhere
-        it is the state before the next event of the path.
+        Inside a step, the state consists of the claimed events only, because the recorded state may contain later
+        events. Between steps, it is the state before the next event of the path.
         """
-        state_of_path = self._known.get(self.path)
+        state_of_path = self._states.get(self.path)
         if state_of_path is not None and state_of_path.paths[self.path].phase == IN_STEP:
             return state_of_path
         following = self.next_of_path(self.path)
         return self.state_at(self.high if following is None else following - 1)
 
     def advance(self, path: str, sequence: int) -> None:
-        """Update the state of a path with what the other paths have done up to an event."""
+        """Update the state that the code of a path sees: the other paths get their recorded state after event
+        `sequence`.
+        """
         state_of_path = self.state
         if state_of_path.last_sequence < sequence:
-            self._known[path] = _with_path(self.state_at(sequence), state_of_path, path)
+            self._states[path] = _with_path(self.state_at(sequence), state_of_path, path)
 
     def next_of_path(self, path: str) -> int | None:
-        """Return the number of the first unclaimed event of a path in the stretch, or None."""
-        remaining = self._left[path]
+        """Return the number of the first event of a path in the current segment that has not been reproduced yet; None
+        if all have been.
+        """
+        remaining = self._unclaimed[path]
         while remaining and remaining[0] in self._claimed:
             remaining.popleft()
         return remaining[0] if remaining and remaining[0] <= self.high else None
 
-    # --- what it has -----------------------------------------------------------------------------------------------
+    # --- look-ups --------------------------------------------------------------------------------------------------
 
     def peek(self, key: Key) -> int | None:
-        """Return the number of the next unclaimed event of a key in the stretch, or None."""
+        """Return the number of the first event with a key in the current segment that has not been reproduced yet; None
+        if all have been.
+        """
         queue = self._queues.get(key)
         while queue and (queue[0] in self._claimed or queue[0] < self.low):
             queue.popleft()
         return queue[0] if queue and queue[0] <= self.high else None
 
     def next_of(self, operation_id: str) -> tuple[str, int] | None:
-        """Return kind and number of the next event of an operation: its beginning, a question about it, or its end."""
+        """Return the kind and the number of the first event of an operation that has not been reproduced yet; None if
+        all have been.
+
+        The kinds are `BEGIN` (start), `UNKNOWN` (a question about an unknown outcome) and `END`.
+        """
         events = ((self.peek((kind, operation_id)), kind) for kind in (BEGIN, UNKNOWN, END))
         return next(((kind, number) for number, kind in sorted((n, k) for n, k in events if n is not None)), None)
 
     def ahead(self, path: str, operation_id: str) -> OperationRecord | None:
-        """Return the record of an operation after its last unclaimed event, or None."""
+        """Return the record of an operation as it will be after its next recorded end or start; None if neither event
+        remains to be reproduced.
+        """
         last = self.peek((END, operation_id)) or self.peek((BEGIN, operation_id))
-        opened = None if last is None else self.state_at(last).paths[path].open
-        return None if opened is None else opened.operations.get(operation_id)
+        open_step = None if last is None else self.state_at(last).paths[path].open
+        return None if open_step is None else open_step.operations.get(operation_id)
 
     def settled_at(self, interrupt_id: str) -> int | None:
-        """Return the number of the event that settles a question in this stretch or an earlier one, or None."""
+        """Return the number of the event that answers or ends a question, in the current segment or an earlier one;
+        None without such an event.
+        """
         sequence = self._settled.get(interrupt_id)
         return sequence if sequence is not None and sequence <= self.high else None
 
     def asked_at(self, interrupt_id: str) -> int | None:
-        """Return the number of the event that asks a question, or None."""
-        return self._asked.get(interrupt_id)
+        """Return the number of the event that asks a question; None if the log does not contain the question."""
+        return self._questions.get(interrupt_id)
 
-    def has_left(self, path: str) -> bool:
-        """Return whether the log has further events of the current step of a path."""
+    def has_unclaimed(self, path: str) -> bool:
+        """Return True if a path has events in the current segment of the log that have not been reproduced yet."""
         return self.next_of_path(path) is not None
 
     async def in_turn(self, path: str, sequence: int) -> None:
-        """Wait until all events of a path before an event are claimed, so that concurrent calls end in recorded order.
+        """Wait until all events of a path before event `sequence` have been reproduced, so that concurrent calls end in
+        the recorded order.
 
-        The first call that fails determines what happens to the others. The wait ends after `PATIENCE` loop iterations
-        without a claim, since code that differs never claims the event. It does not end while scripts run, which may
-        claim it.
+        The order matters because the first call that fails stops the others. The wait ends after `PATIENCE` iterations
+        of the event loop without a claim, because code that differs from the log never claims the earlier events. While
+        scripts run, the wait continues: a script may still claim them.
         """
         idle = 0
         while (following := self.next_of_path(path)) is not None and following < sequence and idle < PATIENCE:
@@ -300,33 +328,37 @@ class Tape:
     # --- claiming ----------------------------------------------------------------------------------------------------
 
     def require_agreement(self, path: str) -> None:
-        """Raise `Diverged` if a path has differed from the log before, whatever its code does about that."""
+        """Raise `Diverged` if a path has differed from the log before, since its code could have caught that
+        exception.
+        """
         if path in self._differing:
             raise Diverged
 
     def claim(self, data: Payload, path: str, step: str) -> None:
-        """Compare a fact with the event in its place, and claim that; raise `Diverged` if they differ."""
+        """Compare a fact with the recorded event in its place, and mark the event as reproduced. Raise `Diverged` if
+        they differ.
+        """
         self.require_agreement(path)
         sequence = self._find(data, path)
         # An event of this key may be the change of another variable, or of this one by a later item. Then the fact
         # belongs to an item that parked code has continued, and is recorded before the stretch.
         is_other = sequence is None or (isinstance(data, _SHARED) and not is_same(self.event(sequence).data, data))
-        if is_other and self._stands_already(data, path):
+        if is_other and self._is_of_parked_item(data, path):
             return
         if sequence is None:
-            raise self.want(path, step, data)
+            raise self.note_missing(path, step, data)
         following = self.next_of_path(path)
         if key_of(path, data)[0] == TURN and not isinstance(data, _SHARED) and following is not None:
             sequence = min(sequence, following)
         recorded = self.event(sequence)
-        if has_older_words(recorded.data, data):
+        if has_older_wording(recorded.data, data):
             self._failures[path] = recorded.data.to_data()["error"]
         elif recorded.step != step or not self._is_same(recorded.data, data, path):
             raise self.differ(sequence, path, step, data)
         self.take(sequence)
 
     def _is_same(self, recorded: Payload, data: Payload, path: str) -> bool:
-        """Return whether a fact is as recorded, apart from the lines of code that failures name."""
+        """Return True if a fact equals the recorded event. Code locations in error messages may differ."""
         places = self._places[path]
         if label := place_label(data):
             places.add((place_label(recorded), label))
@@ -336,11 +368,12 @@ class Tape:
         return is_same(recorded, data, self._failures.get(path, ""))
 
     def _find(self, data: Payload, path: str) -> int | None:
-        """Return the number of the event to compare a fact with, or None.
+        """Return the number of the recorded event with which a fact must be compared; None if the log has no such
+        event.
 
-        An event with an id is found by its key. Of the events of a path without one, the next event of the same type is
-        returned. Facts that concurrent calls record in any order (`_SHARED`) are compared first: an equal one is
-        preferred to the next one, up to the next event that is not shared.
+        An event with an id is found by its key. Of the other events of a path, the next event of the same type is
+        returned. Concurrent calls record some facts in any order (`_SHARED`). For such a fact, an equal event is
+        preferred to the next event of the type; the search ends at the next event that is not in `_SHARED`.
         """
         key = key_of(path, data)
         first = self.peek(key)
@@ -360,7 +393,7 @@ class Tape:
         return same_type
 
     def take(self, sequence: int) -> Event:
-        """Claim an event as recorded, without a comparison; return it."""
+        """Mark an event as reproduced without comparing it, and return it."""
         event = self.latest = self.event(sequence)
         self._claimed.add(sequence)
         self.claims += 1
@@ -375,48 +408,60 @@ class Tape:
         return event
 
     def _remember(self, event: Event) -> None:
-        """Add a claimed event to the state of its path. Between two steps, the state of a path is the recorded one."""
+        """Update the state that the code of a path sees with an event that was reproduced.
+
+        Between two steps, the path sees the recorded state.
+        """
         path = event.path
         if not path:
             return
         before = self.state_at(event.sequence - 1)
-        state_of_path = self._known.get(path)
+        state_of_path = self._states.get(path)
         is_inside = state_of_path is not None and state_of_path.paths[path].phase == IN_STEP
         if is_inside and not isinstance(event.data, catalog.StepCompleted | catalog.StepFailed):
             assert state_of_path is not None  # noqa: S101 - that is what was asked
-            self._known[path] = evolve(_with_path(before, state_of_path, path), event)
+            self._states[path] = evolve(_with_path(before, state_of_path, path), event)
         else:
-            self._known[path] = self.state_at(event.sequence)
+            self._states[path] = self.state_at(event.sequence)
 
-    # --- items that begin twice --------------------------------------------------------------------------------------
+    # --- items that start twice --------------------------------------------------------------------------------------
 
     def _begin_item(self, event: Event, data: catalog.IterationStarted) -> None:
-        """Claim repeated starts of an item: it waited for an answer, and started again when there was one."""
+        """Mark the repeated starts of an item of `Each` as reproduced. The item was started again after it had waited
+        for an answer.
+        """
         path = event.path
         index = data.iteration_index
         change = self._change_after(event)
         self._items[path, index] = event, change
         key = key_of(path, data)
-        while (again := self.peek(key)) is not None and again < self._end_of_item(path, index):
-            self._claimed.add(again)
-            repeated = self._change_after(self.event(again))
-            if change is not None and repeated is not None and is_same(change, repeated):
-                self._claimed.add(again + 1)
+        while (repeated_start := self.peek(key)) is not None and repeated_start < self._end_of_item(path, index):
+            self._claimed.add(repeated_start)
+            repeated_change = self._change_after(self.event(repeated_start))
+            if change is not None and repeated_change is not None and is_same(change, repeated_change):
+                self._claimed.add(repeated_start + 1)
 
     def _end_of_item(self, path: str, index: int) -> int:
-        """Return the number of the event at which an item, or its step, ends."""
-        ended = self.peek(("item ended", path, index))
+        """Return the number of the event at which an item of `Each` ends, or at which its step ends if that is
+        earlier.
+        """
+        end = self.peek(("item ended", path, index))
         turns = (n for n in self._queues[TURN, path] if n not in self._claimed and n <= self.high)
         steps = (n for n in turns if not isinstance(self.event(n).data, _SHARED))
-        return min(ended or self.high + 1, next(steps, self.high + 1))
+        return min(end or self.high + 1, next(steps, self.high + 1))
 
     def _change_after(self, event: Event) -> Payload | None:
         following = self._events[event.sequence : event.sequence + 1]
         facts = (event_after.data for event_after in following if event_after.path == event.path)
         return next((data for data in facts if isinstance(data, catalog.StateMutated)), None)
 
-    def _stands_already(self, data: Payload, path: str) -> bool:
-        """Return whether parked code has continued an item that a replay starts again (`ParkedRuns`)."""
+    def _is_of_parked_item(self, data: Payload, path: str) -> bool:
+        """Return True if a fact belongs to an item of `Each` whose code was kept in memory while it waited for a
+        person. Its event is then in an earlier segment.
+
+        Code is parked while it waits for a person (`ParkedRuns`). After the answer it continues in memory, but a replay
+        starts the item again.
+        """
         started = [item for (where, _), item in self._items.items() if where == path and item[0].sequence < self.low]
         if isinstance(data, catalog.IterationStarted):
             return any(is_same(event.data, data) for event, _ in started)
@@ -424,46 +469,57 @@ class Tape:
 
     # --- differences -------------------------------------------------------------------------------------------------
 
-    def want(self, path: str, step: str, actual: Payload | str) -> Diverged:
-        """Remember a fact that the log does not have. It is a difference only if the path leaves events unclaimed."""
+    def note_missing(self, path: str, step: str, actual: Payload | str) -> Diverged:
+        """Remember a fact that the code of a path records and the log does not have. Return the exception that stops
+        the code.
+
+        The fact counts as a difference only if the path leaves events unclaimed.
+        """
         following = self.next_of_path(path)
         place = self.high + 1 if following is None else following
-        self._wanted.setdefault(path, ReplayDifference(place, path, step, actual, present_place()))
+        self._missing.setdefault(path, ReplayDifference(place, path, step, actual, present_place()))
         return Diverged()
 
     def differ(self, sequence: int, path: str, step: str, actual: Payload | str | None, line: Any = None) -> Diverged:
-        """Record a difference. The earliest one is kept, whatever the code of the step does about it."""
+        """Remember a difference between a path and its log, and return the exception that stops the code. The
+        difference at the earliest event is kept in `first`.
+        """
         self._differing.add(path)
         if self.first is None or sequence < self.first.sequence:
             self.first = ReplayDifference(sequence, path, step, actual, line or present_place())
         return Diverged()
 
     def close(self, path: str) -> None:
-        """Record a difference if a path has left events of the stretch unclaimed."""
+        """Add a difference if the code of a path has ended without reproducing all events of the path in the current
+        segment.
+        """
         following = self.next_of_path(path)
         if following is None or path in self._differing:
             return
-        unrecorded = self._wanted.get(path)
+        unrecorded = self._missing.get(path)
         actual, line = (None, None) if unrecorded is None else (unrecorded.actual, unrecorded.line)
         self.differ(following, path, self.event(following).step, actual, line)
 
     @property
     def claimed(self) -> int:
-        """Number of claimed events."""
+        """Number of events that have been reproduced."""
         return len(self._claimed)
 
 
 def _with_path(state: ExecutionState, state_of_path: ExecutionState, path: str) -> ExecutionState:
-    """Return a state with one path replaced by that of another state."""
+    """Return a copy of a state of an execution in which one path is replaced by the same path of another state."""
     draft = Draft(state)
     draft.add(state_of_path.paths[path])
     return draft.sealed()
 
 
-# --- services of steps that run against a tape ---
+# --- services of steps that run against a tape ------------------------------------------------------------------------
 #
-# Operations are answered from the log, and no call is made. Only code without external effects runs again: scripts,
-# with their recorded clock and randomness, and the code of an agent's turn between its calls.
+# Operations get their results from the log, and no external call is made. Only code without external effects runs
+# again: scripts, with their recorded clock and randomness, and the code of an agent's turn between its calls.
+#
+# The classes are subclasses of the runtime's, because nearly every look-up differs. A strategy object in the runtime's
+# classes would add a function call to each operation of a normal run.
 
 
 DONE_AGAIN = ENCLOSING | {SCRIPT_EXECUTION}
@@ -472,32 +528,38 @@ _OUT_OF_TIME = "TimeoutError"
 
 
 class TapeClock:
-    """Clock that shows the time of the event that was claimed last."""
+    """Clock of a verification: it returns the time of the event that was reproduced last."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
 
     def now(self) -> int:
-        """Return microseconds since 1970, UTC."""
+        """Return the time of the event that was reproduced last, in microseconds since 1970, UTC."""
         return self._tape.latest.recorded_at
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep for ever: time limits never expire, since the log contains the ones that did."""
+        """Sleep for ever: time limits must not expire in a replay, because the log contains each time-out that
+        occurred.
+        """
         del seconds
         await anyio.sleep_forever()
 
 
 class NoChance:
-    """Randomness outside operations, on which nothing recorded depends."""
+    """Source of randomness in a verification, for code outside operations. It always returns 0, because no recorded
+    fact depends on it.
+    """
 
     def bits(self, count: int) -> int:
-        """Return no bits."""
+        """Return 0 in place of random bits."""
         del count
         return 0
 
 
 class TapeLog:
-    """Journal that compares facts with a tape in place of recording them."""
+    """Replacement for the journal in a verification. It compares facts with the recorded events instead of recording
+    them.
+    """
 
     error: Exception | None = None
 
@@ -507,90 +569,94 @@ class TapeLog:
 
     @property
     def recorded(self) -> int:
-        """Number of the event that was claimed last."""
+        """Number of the event that was reproduced last. The journal has the number of the last recorded event here."""
         return self._tape.latest.sequence
 
     @property
     def state(self) -> ExecutionState:
-        """State as the code of the current path sees it."""
+        """State of the execution as the code of the current path must see it while it runs again."""
         return self._tape.state
 
     @property
     def present(self) -> ExecutionState:
-        """The same."""
+        """Same as `state`: the state of the execution as the code of the current path must see it."""
         return self._tape.state
 
     @property
     def moment(self) -> int:
-        """Time of the event that was claimed last."""
+        """Time of the event that was reproduced last, in microseconds since 1970, UTC."""
         return self._tape.latest.recorded_at
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Compare a fact with the log; raises `Diverged`."""
+        """Compare a fact with the recorded event in its place. Raise `Diverged` if they differ."""
         del may_wait
         self._tape.claim(data, path, step)
 
     def record_all(self, facts: Sequence[Fact]) -> None:
-        """Compare several."""
+        """Compare several facts with the recorded events in their places, one after the other. Raise `Diverged` if one
+        differs.
+        """
         for fact in facts:
             self.record(fact.data, fact.path, fact.step)
 
     async def durable(self) -> None:
-        """Return at once: the log is written."""
+        """Return at once. The journal waits here until events are stored, but a recorded log is stored already."""
 
     async def event(self, sequence: int) -> Event:
-        """Return one event."""
+        """Return the event of the recorded log with a number."""
         return self._tape.event(sequence)
 
     def seconds_since(self, moment: int) -> float:
-        """Return 0: the log contains what took too long."""
+        """Return 0, so that no duration limit is exceeded: the log contains each excess that occurred."""
         del moment
         return 0.0
 
 
 class RunMisses:
-    """Miss policy of a verification: operations without a recorded result do not run, nothing outside is written."""
+    """Policy of a verification for operations without a recorded result: they do not run, and nothing is written."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
 
     @property
     def writes(self) -> bool:
-        """Return False."""
+        """Return False, because a verification does not write logs of conversations."""
         return False
 
     @property
     def asks_models(self) -> bool:
-        """Return False."""
+        """Return False, because a verification sends no requests to models."""
         return False
 
-    def answer(self, request: OperationRequest, beside: CallOptions) -> NoAnswer:
-        """Stop the code at this operation."""
-        del request, beside
+    def answer(self, request: OperationRequest, options: CallOptions) -> NoAnswer:
+        """Return `NoAnswer.REST`, which stops the code, because an operation without a recorded result must not run."""
+        del request, options
         return NoAnswer.REST
 
     def opened(self, workspace: str) -> None:
-        """Leave the workspace as recorded."""
+        """Return None, because a workspace keeps its recorded files in a verification."""
 
     def settled(self, question: Question) -> None:
-        """Leave the question with its recorded answer."""
+        """Return None, because a question keeps its recorded answer in a verification."""
 
     def child_like(self, request: OperationRequest) -> None:
-        """Return None: no other workflow runs."""
+        """Return None, because no child execution runs in a verification."""
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return the recorded setting of an operation."""
+        """Return the recorded setting (model, instructions, tools) of an operation; an empty mapping if none is
+        recorded.
+        """
         sequence = self._tape.peek((BEGIN, operation_id))
         data = None if sequence is None else self._tape.event(sequence).data
         return getattr(data, "setting", None) or {}
 
 
-class AnsweredOnce(OperationLog):
-    """Operation log over a tape: operations have their recorded results, and none is made.
+class TapeOperationLog(OperationLog):
+    """Operation log of a verification: every operation gets its recorded result, and none is run.
 
     Attributes
     ----------
-    answered
+    counts
         Number of operations answered from the log, by type.
     """
 
@@ -598,33 +664,38 @@ class AnsweredOnce(OperationLog):
         super().__init__(journal, RunMisses(tape))
         self.tape = tape
         self._waits = waits
-        self.answered: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
 
     @staticmethod
     def only_settles(state: ExecutionState, place: Place) -> bool:
-        """Return False: the log determines which operations have started."""
+        """Return False, because in a verification the log alone determines which operations have started."""
         del state, place
         return False
 
     def enter(self, path: str, *, is_new: bool) -> None:
-        """Look up the operations of a step, also of one that starts: the log may contain them."""
+        """Look up the recorded operations of the step that a path has entered.
+
+        A step that starts may have operations too, since the log may contain them.
+        """
         del is_new
         super().enter(path, is_new=False)
 
     # --- operations --------------------------------------------------------------------------------------------------
 
     def run(
-        self, request: OperationRequest, carry_out: CarryOut, beside: CallOptions = PLAIN
+        self, request: OperationRequest, carry_out: CarryOut, options: CallOptions = PLAIN
     ) -> Coroutine[Any, Any, Any]:
         """Return a coroutine that returns the recorded result of an operation; see `OperationLog.run`."""
-        return self._from_log(request, carry_out, beside)
+        return self._from_log(request, carry_out, options)
 
-    async def _from_log(self, request: OperationRequest, carry_out: CarryOut, beside: CallOptions) -> Any:
-        """Return the recorded result of an operation, or raise its recorded error.
+    async def _from_log(self, request: OperationRequest, carry_out: CarryOut, options: CallOptions) -> Any:
+        """Return the recorded result of an operation, or raise its recorded error. Code without external effects, such
+        as a script, runs again instead.
 
-        1. An operation that ended before this stretch, or was claimed, must be the same one; its record has the result.
+        1. If the operation ended before this segment or was claimed, its type and parameters must be equal; its record
+           has the result.
         2. Code without external effects (`DONE_AGAIN`) runs again, unless it exceeded its time limit.
-        3. Everything else is answered with the events of the stretch.
+        3. Every other operation gets its result from the events of the current segment.
         """
         place = request.place
         operation_id = request.operation_id
@@ -633,18 +704,18 @@ class AnsweredOnce(OperationLog):
         record = self.record_of(place, operation_id)
         if record is not None and record.status != PENDING:
             if record.operation_type != request.operation_type or record.parameters_hash not in (None, request.digest):
-                raise self._otherwise(record.started_sequence, request, beside)
+                raise self._differs(record.started_sequence, request, options)
             if record.status == COMPLETED:
                 return record.result
             if record.status == FAILED:
                 raise self.failing(place, record)
         if request.operation_type in DONE_AGAIN and not self._ran_out_of_time(operation_id):
             return await carry_out(record if record is not None and record.status == RUNNING else None)
-        return await self._answer(request, beside, has_begun=record is not None and record.status == RUNNING)
+        return await self._answer(request, options, has_begun=record is not None and record.status == RUNNING)
 
-    def _otherwise(self, sequence: int, request: OperationRequest, beside: CallOptions) -> Diverged:
+    def _differs(self, sequence: int, request: OperationRequest, options: CallOptions) -> Diverged:
         place = request.place
-        setting = beside.setting
+        setting = options.setting
         actual = catalog.OperationStarted(
             request.operation_id,
             request.operation_type,
@@ -654,51 +725,56 @@ class AnsweredOnce(OperationLog):
         )
         return self.tape.differ(sequence, place.path, place.step, actual)
 
-    async def _answer(self, request: OperationRequest, beside: CallOptions, *, has_begun: bool) -> Any:
-        """Claim all events of an operation in the stretch; return its result, or raise its error."""
+    async def _answer(self, request: OperationRequest, options: CallOptions, *, has_begun: bool) -> Any:
+        """Return the recorded result of an operation, or raise its recorded
+        error; mark all its events as reproduced.
+        """
         place = request.place
         operation_id = request.operation_id
         while (recorded := self.tape.next_of(operation_id)) is not None:
             kind, sequence = recorded
             if kind == BEGIN:
-                self.begin(request, None, beside.setting, beside.within)
+                self.begin(request, None, options.setting, options.within)
                 has_begun = True
             elif kind == END:
                 await self.tape.in_turn(place.path, sequence)
-                return self._ended(request, beside, sequence)
+                return self._finish(request, options, sequence)
             else:
                 self.tape.take(sequence)  # a question about its unknown outcome; after that it may have been made again
         if not has_begun:
-            self.tape.want(place.path, place.step, str(request))
+            self.tape.note_missing(place.path, place.step, str(request))
         return await self._never(place)
 
-    def _ended(self, request: OperationRequest, beside: CallOptions, sequence: int) -> Any:
+    def _finish(self, request: OperationRequest, options: CallOptions, sequence: int) -> Any:
         data = self.tape.take(sequence).data
-        self.answered[request.operation_type] += 1
+        self.counts[request.operation_type] += 1
         record = self.record_of(request.place, request.operation_id)
         assert record is not None  # noqa: S101 - its end was met just now
         if not isinstance(data, catalog.OperationCompleted):
             raise self.failing(request.place, record)
-        if beside.extra_event is not None:
-            self.record(request.place, beside.extra_event(data.result))
+        if options.extra_event is not None:
+            self.record(request.place, options.extra_event(data.result))
         return data.result
 
     async def _never(self, place: Place) -> NoReturn:
-        """Wait like a call that did not return before the log ended. Other calls continue, and may end this one."""
+        """Wait until the segment of the log ends, like a call that never returned in the recorded run. Another call may
+        end the wait earlier.
+        """
         await self._waits.until(place.path, lambda: False)
         raise Suspended
 
     def _ran_out_of_time(self, operation_id: str) -> bool:
-        ended = self.tape.peek((END, operation_id))
-        data = None if ended is None else self.tape.event(ended).data
+        end = self.tape.peek((END, operation_id))
+        data = None if end is None else self.tape.event(end).data
         return isinstance(data, catalog.OperationFailed) and _OUT_OF_TIME in (data.error_names or ())
 
     # --- look-ups --------------------------------------------------------------------------------------------------
 
     def known_at(self, place: Place) -> OperationRecord | None:
-        """Return the record of the operation at a place, also if it is not claimed yet.
+        """Return the record of the operation at a place, also if its events have not been reproduced yet; None if the
+        log does not contain it.
 
-        Code that differs there then behaves as after a restart: approval policies are not applied again.
+        The code of the operation therefore behaves as after a restart: approval policies are not applied again.
         """
         record = self.record_of(place, place.operation_id)
         operation_id = place.operation_id
@@ -708,22 +784,24 @@ class AnsweredOnce(OperationLog):
         return record if ahead is None else ahead._replace(setting_hash=None)
 
     def question_at(self, place: Place) -> Question | None:
-        """Return the question at a place, also if it is not claimed yet."""
+        """Return the question at a place, also if its event has not been reproduced yet; None without a question."""
         sequence = self.tape.peek((ASK, self.question_id(place)))
         if sequence is None:
             return super().question_at(place)
         return self.tape.state_at(sequence).interrupts.get(self.question_id(place))
 
     def has_history_ahead(self, place: Place) -> bool:
-        """Return whether the log has further events of this step."""
-        return self.tape.has_left(place.path) or super().has_history_ahead(place)
+        """Return True if the log has further events of the step in which a path is."""
+        return self.tape.has_unclaimed(place.path) or super().has_history_ahead(place)
 
     def is_known(self, request: OperationRequest) -> bool:
-        """Return whether the log has an operation in the stretch, or before it."""
+        """Return True if the log contains the operation of a request, in the current segment or an earlier one."""
         return self.known_at(request.place) is not None
 
     def _refuse(self, place: Place, error: DivergenceError) -> NoReturn:
-        """Record a difference: a question, or a call in its place, is not the recorded one."""
+        """Add a difference and raise it, because the code makes another operation or question at a place than the
+        recorded one.
+        """
         record = self.record_of(place, place.operation_id)
         recorded = self.tape.asked_at(self.question_id(place)) if record is None else record.started_sequence
         sequence = recorded or self.tape.next_of_path(place.path) or self.tape.high
@@ -731,28 +809,28 @@ class AnsweredOnce(OperationLog):
         raise self.tape.differ(sequence, place.path, place.step, f"{error.requested}{changes}") from error
 
 
-class AnsweredWaits(Waits):
-    """Waits over a tape: recorded answers are available at once."""
+class TapeWaits(Waits):
+    """Waits for answers to questions in a verification. Recorded answers are returned at once."""
 
     def __init__(self, journal: TapeLog, tape: Tape) -> None:
         super().__init__(journal)
         self._tape = tape
-        self.answered = 0
+        self.answer_count = 0
         """Number of questions answered from the log."""
 
     async def answer(self, path: str, interrupt_id: str) -> Question:
-        """Return a question with its recorded answer; without one the code waits until the stretch ends."""
+        """Return a question with its recorded answer. If the log has no answer, wait until its current segment ends."""
         settled = self._tape.settled_at(interrupt_id)
         if settled is not None:
-            self.answered += settled >= self._tape.low
+            self.answer_count += settled >= self._tape.low
             self._tape.advance(path, settled)
         return await super().answer(path, interrupt_id)
 
 
-class AnsweredRecorder(Recorder):
-    """Recorder over a tape: non-deterministic calls of a step have their recorded results."""
+class TapeRecorder(Recorder):
+    """Recorder of a verification. The non-deterministic calls of a step get their recorded results."""
 
-    operations: AnsweredOnce
+    operations: TapeOperationLog
 
     def run(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
         """Return a coroutine that returns the recorded result of a call; see `Recorder.run`."""
@@ -765,10 +843,11 @@ class AnsweredRecorder(Recorder):
         return super().run(request, call)
 
     async def _compute(self, request: OperationRequest, make: Callable[[], Awaitable[Any]]) -> Any:
-        """Run a script again; return when its end is next in the recorded order.
+        """Run a script again, but return its result only when the recorded end of the script is next in the order of
+        the log.
 
-        The first of parallel items that fails ends the step, so a script that is faster now would end it too early
-        (test_items_that_fail_in_parallel_are_verified_in_their_order).
+        The first parallel item that fails ends the step. A script that is faster now than in the recorded run would end
+        the step too early (test_items_that_fail_in_parallel_are_verified_in_their_order).
         """
         tape = self.operations.tape
         tape.computing += 1
@@ -776,16 +855,23 @@ class AnsweredRecorder(Recorder):
             return await make()
         finally:
             tape.computing -= 1
-            ended = tape.peek((END, request.operation_id))
-            if ended is not None:
-                await tape.in_turn(request.place.path, ended)
+            end = tape.peek((END, request.operation_id))
+            if end is not None:
+                await tape.in_turn(request.place.path, end)
 
     async def _decided(self, call: Call) -> Any:
-        """Return the version to follow if the log passed that place before there was a version decision."""
+        """Return the version for a version decision (a point at which changed code selects the old or new behaviour)
+        that the log does not contain.
+
+        The log passed the place before the definition had the version decision, so the code computes the version
+        itself.
+        """
         return await call.make()
 
     async def _within_bounds(self, request: OperationRequest, call: Call) -> Any:
-        """Check the bound that has refused a call: the log has no other event of that call."""
+        """Check the bounds (budget) for a call that the log does not contain, since in the recorded run a bound may
+        have refused it.
+        """
         assert call.reserved is not None  # noqa: S101 - that is what was asked
         await self.asking.within_bounds(request.place, call.reserved)
         return await super().run(request, call)

@@ -1,4 +1,8 @@
-"""Trials: one step of a run runs again, several times, with its recorded state, beside the recorded result."""
+"""Trials: one step of a run is run again, once or several times, and the new results are compared with the recorded
+one.
+
+The step gets the recorded state from before the step. The original run does not change.
+"""
 
 from __future__ import annotations
 
@@ -36,31 +40,120 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Where a step was entered in a run, and the workflow of a trial: this step alone. Pure.
+@dataclass(frozen=True, repr=False)
+class StepTrial:
+    """Recorded result of one step of a run, and the results of running the step again (tries). The original run does
+    not change.
+
+    `Run.try_step`, `Environment.try_step` and ``%dive try`` return trials. As the last value of a cell, a trial shows
+    all results side by side.
+
+    Examples
+    --------
+    >>> from divebook import Environment, Step, Workflow
+    >>> environment = Environment(store="memory:")
+    >>> flow = Workflow("w", [Step("add", script="inputs.n + 1", store="sum")], inputs=["n"])
+    >>> run = environment.start(flow, {"n": 1}).wait()
+    >>> trial = environment.try_step(run.id, "add", {"Script": "inputs.n + 10"})
+    >>> trial.recorded.value, [tried.value for tried in trial.tries]
+    (2, [11])
+    """
+
+    source: str
+    """Id of the execution that contains the recorded result."""
+    entry: StepEntry
+    recorded: TrialResult
+    tries: Sequence[TrialResult]
+    workflow: Workflow
+    """The whole workflow, with the changed keys of the step."""
+    change: Change = field(default=Change())
+    """Other changes for the tries: variables, inputs, the model."""
+    written: str = ""
+    """Source text of the workflow of the run; empty if there is none."""
+    executions: Sequence[Execution] = field(default=())
+    """Executions of the tries, with the origin ``trial``."""
+
+    @property
+    def cost(self) -> float | None:
+        """Total cost of all new tries in US dollars; None if no price is known."""
+        costs = [result.cost for result in self.tries if result.cost is not None]
+        return sum(costs) if costs else None
+
+    def frame(self) -> pd.DataFrame:
+        """Return a DataFrame with one row for the recorded result and one row per new try:
+        `divebook.analysis.lists.trial_frame`.
+        """
+        from divebook.analysis.lists import frame_of
+
+        return frame_of("trial", self)
+
+    @property
+    def definition(self) -> str:
+        """Whole workflow with the changed step, as the text of a notebook cell that defines it."""
+        return f"%%dive workflow {self.workflow.name}\n{workflow_text(self.workflow, self.written, self.entry.step)}"
+
+    def keep(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
+        """Write the whole workflow with the changed step into a new notebook cell below the current one, or into a
+        file. Return the path of the file; None for a cell.
+
+        The new cell changes the workflow only when it is run. The run and the cell with the old definition stay
+        unchanged.
+
+        Parameters
+        ----------
+        file
+            Path of a YAML file with definitions, such as ``draft.yaml``.
+        """
+        from divebook.notebook.session import keep
+
+        return keep(self, file, overwrite=overwrite)
+
+    @property
+    def _title(self) -> str:
+        changes: dict[str, Any] = dict(self.change.variables)
+        changes |= {f"inputs.{name}": value for name, value in self.change.inputs.items()}
+        if self.change.model is not None:
+            changes["model"] = self.change.model
+        text = ", ".join(f"{name} = {one_line(readable(value), 60)}" for name, value in changes.items())
+        return f"{self.entry.label} of {self.source}" + (f" with {text}" if text else "")
+
+    def __str__(self) -> str:
+        return as_text(self._title, self.recorded, self.tries)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self._title, self.recorded, self.tries)
+
+
+# --- the visit to a step, and the workflow of a trial -----------------------------------------------------------------
 
 
 class StepEntry(NamedTuple):
-    """One visit of a run to a step, or one item of it."""
+    """Place in a run at which a trial starts: a visit to a step, or one item of the visit."""
 
     step: str
     path: str
     visit: int
-    """Its number on that path."""
+    """Number of the visit to the step on its path, from 1 on."""
     item: int | None
     began: int
-    """The number of the event with which it was entered."""
+    """Number of the event that started the visit."""
     call: int | None = None
-    """Of a call that a workflow function made: its number among those of this agent."""
+    """For a call that a workflow function made: its number among the calls of the agent."""
 
     @property
     def only(self) -> dict[str, Any]:
-        """What the event says of it with which a trial begins."""
+        """Fields (step, path, visit, item) that the first event of the trial records about its place, without those
+        that are None.
+        """
         fields: dict[str, Any] = {"step": self.step, "path": self.path, "visit": self.visit, "item": self.item}
         return {name: value for name, value in fields.items() if value is not None}
 
     @property
     def label(self) -> str:
-        """How people call it."""
+        """Name of the place for people, with step, item and visit."""
         if self.call is not None:
             return f"call {self.call} of agent {self.step}"
         item = "" if self.item is None else f"[{self.item}]"
@@ -70,21 +163,21 @@ class StepEntry(NamedTuple):
 def entry_of(
     events: Sequence[Event], workflow: Workflow, step: str, visit: int | None = None, item: int | None = None
 ) -> StepEntry:
-    """Return where a run entered a step.
+    """Find the visit to a step, or one item of the visit, in the log of a run, as the place at which a trial starts.
 
     Parameters
     ----------
     visit
-        Which time, from 1 on, in the order of the log; by default the last.
+        Number of the visit in the order of the log, from 1 on; by default the last visit.
     item
-        Which item of `Each`, from 0 on; by default all of them.
+        Index of the item of `Each`, from 0 on; by default all items.
 
     Raises
     ------
     NotFoundError
-        The workflow has no such step.
+        The workflow does not have the step.
     SetupError
-        The run never entered it, or not so often, or had no such item there.
+        The run did not enter the step, or not so often, or the visit did not have the item.
     """
     require_step_of(workflow, step)
     visits = [event for event in events if isinstance(event.data, catalog.StepStarted)]
@@ -110,7 +203,7 @@ def entry_of(
 def _require_item(
     events: Sequence[Event], workflow: Workflow, start: Event, later: Sequence[Event], item: object
 ) -> None:
-    """Raise `SetupError` unless a visit to a step had an item."""
+    """Raise `SetupError` unless the visit to a step that starts with the event `start` has started an item."""
     if workflow.step(start.step).each is None:
         raise SetupError(f"step {start.step!r} has no Each, so it has no item {item!r}; leave item out")
     end = next((event.sequence for event in later if event.path == start.path), len(events) + 1)
@@ -125,19 +218,23 @@ def _require_item(
 
 
 def alone(workflow: Workflow, step: str) -> Workflow:
-    """Return a workflow that does one step of another and ends: nothing follows it, and no failure is caught."""
-    tried = workflow.step(step).like(edges=(), end=False, join=False, catch=())
-    return with_only(workflow, tried)
+    """Return a workflow that runs only one step of `workflow`, after which it ends. Failures of the step are not
+    caught.
+    """
+    single_step = workflow.step(step).like(edges=(), end=False, join=False, catch=())
+    return with_only(workflow, single_step)
 
 
 def with_only(workflow: Workflow, step: Step) -> Workflow:
-    """Return a workflow that does one step, and is in all else like another."""
+    """Return a copy of a workflow that has `step` as its only step, and no outputs and triggers."""
     data = {name: value for name, value in workflow.to_dict().items() if name not in ("outputs", "triggers")}
     return Workflow.from_dict({**data, "steps": [step.to_dict()], "source": workflow.source})
 
 
 def require_known(entry: StepEntry, change: Change, before: ExecutionState) -> None:
-    """Raise `NotFoundError` for a variable or input that is to be otherwise and that a step was entered without."""
+    """Raise `NotFoundError` if the change of a trial sets a variable or input that did not exist when the step
+    started.
+    """
     kinds = ("variable", change.variables, before.variables), ("input", change.inputs, before.inputs)
     for kind, names, there in kinds:
         for name in names:
@@ -146,44 +243,49 @@ def require_known(entry: StepEntry, change: Change, before: ExecutionState) -> N
                 raise NotFoundError(kind, name, list(there), text)
 
 
-# What an agent was asked by the code of a workflow function, as a step of its own that can be tried. Pure.
+# --- a call of an agent in a workflow function, as a step that can be tried -------------------------------------------
 
 
 ASKED = "asked"
-"""The variable in which a trial of a call finds the recorded prompt: written as it is, it might be a template."""
+"""Name of the variable with the recorded prompt. A prompt in the definition itself would be read as a template."""
 ANSWER = "answer"
-"""The variable that its answer is stored in."""
+"""Name of the variable in which the answer of the agent is stored."""
 _ASKS = frozenset({AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE})
 
 
 class CallOfAgent(NamedTuple):
-    """One call of an agent."""
+    """Call of an agent by a workflow function, as the workflow with a single step that a trial runs."""
 
     entry: StepEntry
     workflow: Workflow
-    """With a step that makes this call alone."""
+    """Workflow with a single step, which makes only this call."""
     prompt: str
 
 
 def is_call(workflow: Workflow, name: str) -> bool:
-    """Return whether a name can only be that of an agent: the workflow is a function, which is its only step."""
+    """Return True if `name`, which a user passed as the name of a step, must be the name of an agent that a workflow
+    function calls.
+
+    The workflow is a Python function then, and its only step has another name.
+    """
     return workflow.start.type == FUNCTION and name != workflow.start.name
 
 
 def call_of(log: ReadLog, workflow: Workflow, agent: str, number: int | None = None) -> CallOfAgent:
-    """Return a call of an agent that a workflow function has made.
+    """Find the recorded call of an agent by a workflow function, and return it as a workflow with one step, which a
+    trial runs.
 
     Parameters
     ----------
     number
-        Which of those of this agent, from 1 on; by default the last.
+        Number of the call among the calls of this agent, from 1 on; by default the last.
 
     Raises
     ------
     NotFoundError
-        The function has called nothing of that name.
+        The function did not call an agent with this name.
     SetupError
-        It is a step function, or there were not so many calls.
+        The name is the name of a step function, or there were fewer calls.
     """
     calls = [span for span in log.spans if span.kind == "operation" and span.holder == -1 and span.called]
     calls_of_agent = [span for span in calls if span.called == agent and span.type in _ASKS]
@@ -211,7 +313,7 @@ def _not_asked(calls: Sequence[Span], workflow: Workflow, name: str) -> Exceptio
 
 
 def _class_of(call: Span) -> str | None:
-    """Return the class that an agent answered with, None for text."""
+    """Return the name of the class of the structured answer that an agent returned; None if the answer is a text."""
     result = call.result if isinstance(call.result, dict) else {}
     answer: Any = opened(result.get("output", ""), lenient=True)
     if isinstance(answer, str):
@@ -223,73 +325,77 @@ def _class_of(call: Span) -> str | None:
     return name_of(type(answer))
 
 
-# What a step came to once: as its run has it, or as a try of it.
+# --- the result of a step, recorded or tried --------------------------------------------------------------------------
 
 
 RECORDED_NUMBER = 0
-"""The number of what is recorded; tries are counted from 1."""
+"""Value of `TrialResult.number` for the recorded result. Tries are counted from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """Result of one run of a step."""
+    """Result of one run of a step: the recorded result, or the result of one new try."""
 
     number: int
-    """0 of what is recorded, 1 of the first try."""
+    """0 for the recorded result, 1 for the first try."""
     execution: str
-    """Id of the execution that it was done in."""
+    """Id of the execution in which the step ran."""
     status: str
     asked: str
-    """What a model was asked, as rendered; of other steps the arguments of what they call."""
+    """Rendered prompt for the model; for steps without a model, the arguments of their calls."""
     value: Any
-    """What the step stores, or gives out; None where it has failed."""
+    """Value that the step stored or returned; None if it failed."""
     error: str | None
     model: str | None
     tokens: int | None
-    """Read and written; None where no model was asked."""
+    """Number of input and output tokens; None if no model was called."""
     cost: float | None
-    """US dollars; None where no price is known."""
+    """Cost in US dollars; None if no price is known."""
     seconds: float | None
 
     @property
     def text(self) -> str:
-        """Text of the result: its value, or the reason why there is none."""
+        """Result as text: the value, or the error if the step failed."""
         if self.error is not None:
             return self.error
         return "" if self.value is None else aligned_as_text(self.value)
 
     @property
     def title(self) -> str:
-        """How people call it."""
+        """Name of the result for people: ``recorded``, or ``try`` with its number."""
         return "recorded" if self.number == RECORDED_NUMBER else f"try {self.number}"
 
 
 def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Execution) -> TrialResult:
-    """Return the result of a step in a log: of its run, or of a try, in which the step has the same place."""
-    read = ReadLog.of(log)
-    spans, done = _spans_of_call(read, entry) if number == RECORDED_NUMBER and entry.call else _spans(read, entry)
+    """Return the result of a step that a log contains: the recorded result (`number` 0), or the result of a new try."""
+    read_log = ReadLog.of(log)
+    spans, span = (
+        _spans_of_call(read_log, entry) if number == RECORDED_NUMBER and entry.call else _spans(read_log, entry)
+    )
     state = execution.state
-    if done is None:  # it was stopped before it could begin, by a bound for instance
+    if span is None:  # it was stopped before it could begin, by a bound for instance
         return TrialResult(number, execution.id, state.status, "", None, state.error, None, None, None, None)
-    status = done.status if done.ended_us is not None else state.status
-    usage = done.usage or _consumed(spans)
-    took = done.duration_us
+    status = span.status if span.ended_us is not None else state.status
+    usage = span.usage or _consumed(spans)
+    duration_us = span.duration_us
     return TrialResult(
         number,
         execution.id,
         status,
         _last_prompt(spans),
-        None if status != catalog.COMPLETED else opened(_value(read, done), lenient=True),
-        done.error or (_waits(execution) if status == catalog.WAITING else None),
+        None if status != catalog.COMPLETED else opened(_value(read_log, span), lenient=True),
+        span.error or (_waits(execution) if status == catalog.WAITING else None),
         next((span.model for span in spans if span.model), None),
         usage.get("input_tokens", 0) + usage.get("output_tokens", 0) if usage else None,
         usage["cost"] / NANODOLLARS if "cost" in usage else None,
-        None if took is None else took / 1e6,
+        None if duration_us is None else duration_us / 1e6,
     )
 
 
 def _spans(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span | None]:
-    """Return all that happened in a visit to a step, or in an item of it, and the span of that itself."""
+    """Return the spans that belong to the visit of a step or to one item (`entry`), and the span of that visit or item;
+    None in place of the latter if it never started.
+    """
     spans = [span for span in log.spans if (span.path, span.step, span.visit) == (entry.path, entry.step, entry.visit)]
     if entry.item is not None:
         spans = [span for span in spans if span.iteration == entry.item]
@@ -298,13 +404,13 @@ def _spans(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span | None]:
 
 
 def _spans_of_call(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span]:
-    """Return all that happened in a call that a workflow function made, and its own span."""
+    """Return the spans that belong to a call of a workflow function (`entry`), and the span of the call itself."""
     call = next(span for span in log.spans if span.kind == "operation" and span.sequences[0] == entry.began)
     return [span for span in log.spans if span is call or span.holder == call.index], call
 
 
 def _consumed(spans: Sequence[Span]) -> dict[str, int]:
-    """Return what the calls of a turn have consumed together."""
+    """Return the tokens and cost that several calls consumed together."""
     total = Counter[str]()
     for span in spans:
         total.update(span.usage)
@@ -316,85 +422,91 @@ def _waits(execution: Execution) -> str | None:
     return f"waits for an answer: {questions[0]}" if questions else None
 
 
-def _value(log: ReadLog, done: Span) -> Any:
-    """Return what a step stored at its end, or an item was done with; else its text."""
-    if done.kind == "item":
-        result = done.result or {}
+def _value(log: ReadLog, span: Span) -> Any:
+    """Return the value that a step has stored, or that an item or call has returned. If there is none, return the text
+    of its result.
+    """
+    if span.kind == "item":
+        result = span.result or {}
         return result.get("value", result.get("text"))
-    if done.kind == "operation":
-        return done.result["output"] if done.type == AGENT_TURN else messages_of(done)[-1].text
-    completed = log[done.sequences[-1] - 1]
+    if span.kind == "operation":
+        return span.result["output"] if span.type == AGENT_TURN else messages_of(span)[-1].text
+    completed = log[span.sequences[-1] - 1]
     before = log[completed.sequence - 2].data
     stored = getattr(completed.data, "stored_variable", None)
     if stored and isinstance(before, catalog.StateMutated):
-        return next((change.value for change in before.mutations if change.key == stored), done.result)
-    return done.result
+        return next((change.value for change in before.mutations if change.key == stored), span.result)
+    return span.result
 
 
 def _last_prompt(spans: Sequence[Span]) -> str:
-    """Return what models were asked in a step, or what it called with which arguments."""
+    """Return the prompts that a step sent to models, as one text. For a step that calls no model, return the arguments
+    of its calls.
+    """
     first = [request for request in requests_in(spans) if request.n == 1]
     if first:
         texts = ["\n\n".join(message.text for message in request.added if message.role == "user") for request in first]
         return "\n\n".join(dict.fromkeys(filter(None, texts)))
     called = [span for span in spans if span.kind == "operation" and span.holder == -1 and not span.is_pause]
-    return "\n\n".join(dict.fromkeys(_told(span.parameters) for span in called if span.parameters))
+    return "\n\n".join(dict.fromkeys(_arguments_text(span.parameters) for span in called if span.parameters))
 
 
-def _told(parameters: Mapping[str, Any]) -> str:
-    """Return what a call is made with; of a script its text."""
+def _arguments_text(parameters: Mapping[str, Any]) -> str:
+    """Return the arguments of a call as text; for a script, return its code."""
     return str(parameters["script"]) if parameters.keys() == {"script"} else aligned_as_text(parameters)
 
 
-# A trial as text and as HTML that is saved with a notebook: outcomes beside the recorded one, differences marked.
+# --- display of a trial: results beside the recorded result, with marked differences ----------------------------------
 
 
 LONGEST = 4_000
-"""Characters of a text that are shown."""
+"""Maximum number of characters shown of a text."""
 MOST = 24
-"""Tries that are shown."""
+"""Maximum number of tries shown."""
 _GRID = "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(260px,100%),1fr));gap:8px"
 _CARD = f"min-width:0;box-sizing:border-box;border:{RULE};border-radius:4px;padding:6px 10px"
 _SAME = "= as recorded"
 
 
 def as_text(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
-    """Return a trial as lines: what was asked, then each outcome, in one text with the recorded one."""
+    """Format a trial as lines of text: the prompt, the recorded result, and each new try with its differences
+    marked.
+    """
     lines = [f"{_shown(title)}: {_summary(tries)}"]
     for prompt, titles in _prompts(recorded, tries):
         lines += [f"asked {titles}:", *_indented(marked(_shown(recorded.asked), prompt))]
     if not _differ(recorded, tries) and recorded.asked:
         lines += ["asked, each time as recorded:", *_indented(_shown(recorded.asked))]
     lines += [f"recorded: {_figures(recorded)}", *_indented(_shown(recorded.text))]
-    for tried in tries[:MOST]:
-        is_same = _is_same(recorded, tried)
-        text_lines = [_SAME] if is_same else _shown(_beside(recorded, tried)).split("\n")
-        lines += [f"{tried.title}: {_figures(tried)}", *(f"  {line}" for line in text_lines)]
-    return "\n".join(filter(None, [*lines, _left(tries)]))
+    for result in tries[:MOST]:
+        is_same = _is_same(recorded, result)
+        text_lines = [_SAME] if is_same else _shown(_marked_result(recorded, result)).split("\n")
+        lines += [f"{result.title}: {_figures(result)}", *(f"  {line}" for line in text_lines)]
+    return "\n".join(filter(None, [*lines, _omitted_tries(tries)]))
 
 
 def as_html(title: str, recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
-    """Return a trial as a page: cards beside each other as far as they fit, the recorded one first."""
+    """Format a trial as HTML with one card per result, the recorded result first."""
     cards = [_card(recorded, safe(_shown(recorded.text)))]
-    cards += [_card(tried, _outcome(recorded, tried)) for tried in tries[:MOST]]
+    cards += [_card(result, _outcome(recorded, result)) for result in tries[:MOST]]
     head = f"<strong>{safe(_shown(title))}</strong> {styled(FAINT, safe(_summary(tries)))}"
     return (
         f'<div class="{AS_TEXT}" style="margin:4px 0"><div style="margin:2px 0 6px;overflow-wrap:anywhere">{head}</div>'
-        f"{_asked(recorded, tries)}"
-        f'<div style="{_GRID}">{"".join(cards)}</div>{safe(_left(tries))}</div>'
+        f"{_prompt_boxes(recorded, tries)}"
+        f'<div style="{_GRID}">{"".join(cards)}</div>{safe(_omitted_tries(tries))}</div>'
     )
 
 
-def _left(tries: Sequence[TrialResult]) -> str:
+def _omitted_tries(tries: Sequence[TrialResult]) -> str:
     return f"and {len(tries) - MOST} more; .frame() has all" if len(tries) > MOST else ""
 
 
 def _summary(tries: Sequence[TrialResult]) -> str:
-    done = sum(tried.status == COMPLETED for tried in tries)
+    completed = sum(result.status == COMPLETED for result in tries)
     parts = [plural(len(tries), "try").replace("trys", "tries")]
-    if done < len(tries):
-        parts.append(f"{done} completed")
-    tokens, costs = ([getattr(tried, name) for tried in tries] for name in ("tokens", "cost"))
+    if completed < len(tries):
+        parts.append(f"{completed} completed")
+    tokens, costs = ([getattr(result, name) for result in tries] for name in ("tokens", "cost"))
     if any(count is not None for count in tokens):
         parts.append(f"{sum(filter(None, tokens)):,} tokens")
     if any(count is not None for count in costs):
@@ -402,16 +514,16 @@ def _summary(tries: Sequence[TrialResult]) -> str:
     return " · ".join(parts)
 
 
-def _figures(tried: TrialResult) -> str:
-    parts = [tried.status]
-    if tried.model:
-        parts.append(tried.model)
-    if tried.tokens is not None:
-        parts.append(f"{tried.tokens:,} tokens")
-    if tried.cost is not None:
-        parts.append(price(tried.cost))
-    if tried.seconds is not None:
-        parts.append(seconds(tried.seconds))
+def _figures(result: TrialResult) -> str:
+    parts = [result.status]
+    if result.model:
+        parts.append(result.model)
+    if result.tokens is not None:
+        parts.append(f"{result.tokens:,} tokens")
+    if result.cost is not None:
+        parts.append(price(result.cost))
+    if result.seconds is not None:
+        parts.append(seconds(result.seconds))
     return " · ".join(parts)
 
 
@@ -423,40 +535,49 @@ def _indented(text: str) -> list[str]:
     return [f"  {line}" for line in text.split("\n")]
 
 
-def _is_same(recorded: TrialResult, tried: TrialResult) -> bool:
-    return (tried.status, tried.text) == (recorded.status, recorded.text)
+def _is_same(recorded: TrialResult, result: TrialResult) -> bool:
+    return (result.status, result.text) == (recorded.status, recorded.text)
 
 
-def _beside(recorded: TrialResult, tried: TrialResult) -> str:
-    """Return an outcome in one text with the recorded one; of an error there is nothing to compare."""
-    both = recorded.error is None and tried.error is None
-    return marked(_shown(recorded.text), _shown(tried.text)) if both else tried.text
+def _marked_result(recorded: TrialResult, result: TrialResult) -> str:
+    """Return the result of a new try as text, with the differences from the recorded result marked. If either is an
+    error, nothing is marked.
+    """
+    both = recorded.error is None and result.error is None
+    return marked(_shown(recorded.text), _shown(result.text)) if both else result.text
 
 
 def _differ(recorded: TrialResult, tries: Sequence[TrialResult]) -> bool:
-    return any(_is_asked_otherwise(recorded, tried) for tried in tries)
+    return any(_has_other_prompt(recorded, result) for result in tries)
 
 
-def _is_asked_otherwise(recorded: TrialResult, tried: TrialResult) -> bool:
-    """Return whether a try was asked something else; one that was stopped before it could ask was asked nothing."""
-    return bool(tried.asked) and tried.asked != recorded.asked
+def _has_other_prompt(recorded: TrialResult, result: TrialResult) -> bool:
+    """Return True if a new try sent another prompt to the model than the recorded run.
+
+    A try that was stopped before its first prompt does not count.
+    """
+    return bool(result.asked) and result.asked != recorded.asked
 
 
 def _prompts(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[tuple[str, str]]:
-    """Yield each prompt that differs from the recorded one, once, and its tries."""
+    """Yield each prompt of a new try that differs from the recorded prompt, with the numbers of the tries that
+    used it.
+    """
     titles: dict[str, list[str]] = {}
-    for tried in tries:
-        if _is_asked_otherwise(recorded, tried):
-            titles.setdefault(_shown(tried.asked), []).append(str(tried.number))
+    for result in tries:
+        if _has_other_prompt(recorded, result):
+            titles.setdefault(_shown(result.asked), []).append(str(result.number))
     for prompt, numbers in titles.items():
         yield prompt, "in each try" if len(numbers) == len(tries) else f"in try {', '.join(numbers)}"
 
 
-# --- HTML ------------------------------------------------------------------------------------------------------------
+# --- HTML -------------------------------------------------------------------------------------------------------------
 
 
-def _asked(recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
-    """Return what was asked, with what differs from the recorded text marked in it."""
+def _prompt_boxes(recorded: TrialResult, tries: Sequence[TrialResult]) -> str:
+    """Return the HTML boxes about prompts: one with the recorded prompt if all tries used it, else one for each other
+    prompt with its differences marked.
+    """
     if not recorded.asked and not _differ(recorded, tries):
         return ""
     if not _differ(recorded, tries):
@@ -475,98 +596,18 @@ def _box(title: str, note: str, text: str) -> str:
     )
 
 
-def _card(tried: TrialResult, text: str) -> str:
-    head = f"{styled(BADGE, safe(tried.title))}{styled(FAINT, safe(_figures(tried)))}"
+def _card(result: TrialResult, text: str) -> str:
+    head = f"{styled(BADGE, safe(result.title))}{styled(FAINT, safe(_figures(result)))}"
     return f'<div style="{_CARD}"><div style="margin:0 0 4px">{head}</div><div style="{TEXT}">{text}</div></div>'
 
 
-def _outcome(recorded: TrialResult, tried: TrialResult) -> str:
-    """Return the outcome of a try. Words that the recorded outcome lacks are marked; missing ones are not shown."""
-    if _is_same(recorded, tried):
-        return styled(FAINT, _SAME)
-    if recorded.error is not None or tried.error is not None:
-        return safe(_shown(tried.text))
-    difference = pieces(_shown(recorded.text), _shown(tried.text))
-    return "".join(piece_of(piece.sign, piece.text) for piece in difference if piece.sign != REMOVED)
-
-
-@dataclass(frozen=True, repr=False)
-class StepTrial:
-    """One step of a run done again, beside what the run has of it; the run stays as it is.
-
-    `Run.try_step`, `Environment.try_step` and ``%dive try`` make them. As the last value of a cell it shows all
-    outcomes beside each other.
-
-    Examples
-    --------
-    >>> from divebook import Environment, Step, Workflow
-    >>> environment = Environment(store="memory:")
-    >>> flow = Workflow("w", [Step("add", script="inputs.n + 1", store="sum")], inputs=["n"])
-    >>> run = environment.start(flow, {"n": 1}).wait()
-    >>> trial = environment.try_step(run.id, "add", {"Script": "inputs.n + 10"})
-    >>> trial.recorded.value, [tried.value for tried in trial.tries]
-    (2, [11])
+def _outcome(recorded: TrialResult, result: TrialResult) -> str:
+    """Return the result of a new try as HTML. Words that the recorded result lacks are marked; words that only the
+    recorded result has are not shown.
     """
-
-    source: str
-    """Id of the execution that it was forked from."""
-    entry: StepEntry
-    recorded: TrialResult
-    tries: Sequence[TrialResult]
-    workflow: Workflow
-    """The whole workflow, in which the step has the changed keys."""
-    change: Change = field(default=Change())
-    """What else the step found otherwise: variables, inputs, the model."""
-    written: str = ""
-    """The text that defined the workflow of the run; empty if none did."""
-    executions: Sequence[Execution] = field(default=())
-    """Those of the tries, of origin ``trial``."""
-
-    @property
-    def cost(self) -> float | None:
-        """What all tries have spent together, in US dollars; None where no price is known."""
-        costs = [tried.cost for tried in self.tries if tried.cost is not None]
-        return sum(costs) if costs else None
-
-    def frame(self) -> pd.DataFrame:
-        """Return a row for what is recorded and for each try: `divebook.analysis.lists.trial_frame`."""
-        from divebook.analysis.lists import frame_of
-
-        return frame_of("trial", self)
-
-    @property
-    def definition(self) -> str:
-        """The whole workflow, in which the step has the changed keys, as a cell that defines it."""
-        return f"%%dive workflow {self.workflow.name}\n{workflow_text(self.workflow, self.written, self.entry.step)}"
-
-    def keep(self, file: str | Path | None = None, *, overwrite: bool = False) -> Path | None:
-        """Write the workflow with the changed step into a new cell below this one, or into a file; return its path.
-
-        The cell, once it is run, defines the workflow so; the run and the cell that defined it stay as they are.
-
-        Parameters
-        ----------
-        file
-            A file of definitions, ``draft.yaml``.
-        """
-        from divebook.notebook.session import keep
-
-        return keep(self, file, overwrite=overwrite)
-
-    @property
-    def _title(self) -> str:
-        changes: dict[str, Any] = dict(self.change.variables)
-        changes |= {f"inputs.{name}": value for name, value in self.change.inputs.items()}
-        if self.change.model is not None:
-            changes["model"] = self.change.model
-        text = ", ".join(f"{name} = {one_line(readable(value), 60)}" for name, value in changes.items())
-        return f"{self.entry.label} of {self.source}" + (f" with {text}" if text else "")
-
-    def __str__(self) -> str:
-        return as_text(self._title, self.recorded, self.tries)
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return as_html(self._title, self.recorded, self.tries)
+    if _is_same(recorded, result):
+        return styled(FAINT, _SAME)
+    if recorded.error is not None or result.error is not None:
+        return safe(_shown(result.text))
+    difference = pieces(_shown(recorded.text), _shown(result.text))
+    return "".join(piece_of(piece.sign, piece.text) for piece in difference if piece.sign != REMOVED)

@@ -1,8 +1,10 @@
-"""Verification: a definition runs against the log of an execution, without calls, and every fact is compared.
+"""Verification: a definition runs against the recorded log of an execution, and every fact that it records is compared
+with the event in the log.
 
-The first difference contains the event, step and line, and what was expected and found. Parts that cannot be checked
-are listed, and never count as equal (`tests/replay/test_verify.py`). Example: a run recorded ``x = 2``; now the script
-of the step is ``1 + 2``. The script runs again, and its end differs from event 4, ``operation_completed`` with 2.
+No external call is made. The first difference contains the event, step and line, and the expected and actual facts.
+Parts that cannot be checked are listed, and never count as equal (`tests/replay/test_verify.py`). Example: a run
+recorded ``x = 2``; now the script of the step is ``1 + 2``. The script runs again, and its end differs from event 4,
+``operation_completed`` with 2.
 """
 
 from __future__ import annotations
@@ -21,16 +23,16 @@ from divebook.errors import DivebookError, ExecutionError, NotFoundError
 from divebook.events import Event, catalog
 from divebook.events.catalog import Payload
 from divebook.interrupts import interruptible_result
-from divebook.replay.sameness import differing, is_same, told
+from divebook.replay.sameness import differing, fact_text, is_same
 from divebook.replay.tape import (
     OPENINGS,
-    AnsweredOnce,
-    AnsweredRecorder,
-    AnsweredWaits,
     NoChance,
     ReplayDifference,
     Tape,
     TapeLog,
+    TapeOperationLog,
+    TapeRecorder,
+    TapeWaits,
 )
 from divebook.runtime.concurrency import Suspended
 from divebook.runtime.errors import line_of
@@ -46,7 +48,7 @@ from divebook.workflow.definition import Sketch, Workflow
 from divebook.workflow.functions import FUNCTION, WORKFLOW_FUNCTIONS
 from divebook.workflow.step import Step
 
-# --- driving a definition against a log ---
+# --- driving a definition against a log -------------------------------------------------------------------------------
 #
 # Paths run one after the other, each against its own events. At each resumption in the log all code ends, and the paths
 # that were active start again from the state there.
@@ -56,27 +58,34 @@ _ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed)
 
 
 class PathByPath(PathRunner):
-    """Runner of the paths of one stretch of a log, one after the other."""
+    """Runs the paths of one segment of a log again, one path after the other.
 
-    def __init__(self, tape: Tape, recorder: AnsweredRecorder, workflow: Workflow, services: Services) -> None:
+    A segment is the part of the log from a start, fork or resumption to the next one.
+    """
+
+    def __init__(self, tape: Tape, recorder: TapeRecorder, workflow: Workflow, services: Services) -> None:
         super().__init__(recorder, workflow, services)
         self._tape = tape
-        self._left: deque[str] = deque()
+        self._pending: deque[str] = deque()
 
     def _start(self, path_id: str) -> None:
-        self._left.append(path_id)
+        self._pending.append(path_id)
 
     def _stop(self) -> None:
-        """Leave the other paths alone: the log determines how far they came before they were stopped."""
+        """Do nothing, where a driver stops the other paths. In a verification, the log determines how far those paths
+        came.
+        """
 
     def _release_joins(self) -> None:
-        """Leave joins alone: the log determines when a path continues after a join."""
+        """Do nothing, where a driver releases paths that wait at a join. In a verification, the log determines when a
+        path continues.
+        """
 
     async def drive(self) -> None:
-        """Run all paths of the stretch, and then its rollbacks."""
+        """Run all paths of the segment of the log again, and then its rollbacks."""
         state = self._tape.state_at(self._tape.low)
         if state.paths:
-            self._left.extend(path.id for path in state.active_paths())
+            self._pending.extend(path.id for path in state.active_paths())
         else:
             self._begin(decide_start(self.workflow))
         await self._drive_all()
@@ -87,15 +96,18 @@ class PathByPath(PathRunner):
                 await self._drive_all()
 
     def _begin(self, start: Fact) -> None:
-        """Start a path that no other path has branched into."""
+        """Start a path that was not split off from another path: the first path of the execution, or a rollback."""
         self._tape.path = start.path
         with suppress(Suspended):
             self.journal.record_all((start,))
             self._start(start.path)
-        self._tape.close(start.path) if not self._left else None
+        if not self._pending:
+            self._tape.close(start.path)
 
     def _next_undoing(self, number: int) -> Fact:
-        """Return the start of a rollback path according to the rules, at an event with such a start."""
+        """Return the fact that starts a rollback path, as the engine decides it for the recorded state before an
+        event.
+        """
         event = self._tape.event(number)
         before = number - 1
         started = self._tape.event(before).data
@@ -109,19 +121,19 @@ class PathByPath(PathRunner):
         return decided.facts[-1]
 
     async def _drive_all(self) -> None:
-        while self._left:
-            path = self._tape.path = self._left.popleft()
+        while self._pending:
+            path = self._tape.path = self._pending.popleft()
             try:
                 await self._pursue(path)
             except Suspended:
                 pass
             except NotFoundError as error:
-                self._tape.want(path, "", str(error))
+                self._tape.note_missing(path, "", str(error))
             self._tape.close(path)
             await asyncio.sleep(0)  # others use this loop as well
 
     async def _pursue(self, path: str) -> None:
-        """Run a path to its last event in the stretch."""
+        """Run a path until it has reproduced its last event in the segment of the log, or cannot continue."""
         while True:
             claims = self._tape.claims
             await self._follow(path)
@@ -134,7 +146,7 @@ class PathByPath(PathRunner):
                 return
 
     def _join(self, path: str) -> None:
-        """Compare the outcome of a path at a join with the decision of the rules for all paths that wait there."""
+        """Record the outcome of a path that waits at a join. The engine decides it for all paths that wait there."""
         tape = self._tape
         sequence = self._tape.next_of_path(path)
         assert sequence is not None  # noqa: S101 - that is what was asked
@@ -142,10 +154,10 @@ class PathByPath(PathRunner):
         while before and self._is_joined_away(before):
             before -= 1
         facts = [fact for record in decide_joins(self.workflow, tape.state_at(before)) for fact in record.facts]
-        mine = next((fact for fact in facts if fact.path == path), None)
-        if mine is None:
+        fact_of_path = next((fact for fact in facts if fact.path == path), None)
+        if fact_of_path is None:
             raise tape.differ(sequence, path, tape.event(sequence).step, "the path waits at its join")
-        self.journal.record(mine.data, path, mine.step)
+        self.journal.record(fact_of_path.data, path, fact_of_path.step)
 
     def _is_joined_away(self, sequence: int) -> bool:
         event = self._tape.event(sequence)
@@ -155,36 +167,39 @@ class PathByPath(PathRunner):
 
 
 async def drive(tape: Tape, total: int, services: Services, workflow_at: Callable[[int], Workflow]) -> Counter[str]:
-    """Drive a definition against a log up to the first difference; return the number of answered operations by type.
+    """Run a definition against a log up to the first difference. Return how many operations were answered from the log,
+    by type.
 
     Parameters
     ----------
     total
         Number of events of the log.
     workflow_at
-        Return the definition that is valid from an event on.
+        Function that returns the definition that was valid at an event number.
     """
     starts = [number for number in range(1, total + 1) if isinstance(tape.event(number).data, OPENINGS)]
     log = TapeLog(tape)
-    answered: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for low, after in zip(starts, [*starts[1:], total + 1], strict=True):
         tape.begin(low, after - 1)
-        waits = AnsweredWaits(log, tape)
-        once = AnsweredOnce(log, tape, waits)
-        recorder = AnsweredRecorder(once, waits, NoChance(), services.texts, services.policy)
+        waits = TapeWaits(log, tape)
+        operations = TapeOperationLog(log, tape, waits)
+        recorder = TapeRecorder(operations, waits, NoChance(), services.texts, services.policy)
         workflow = workflow_at(low)
         await PathByPath(tape, recorder, workflow, services).drive()
-        answered += once.answered
-        answered["question"] += waits.answered
+        counts += operations.counts
+        counts["question"] += waits.answer_count
         if tape.first is None:
             _compare_end(tape, workflow)
         if tape.first is not None:
             break
-    return +answered
+    return +counts
 
 
 def _compare_end(tape: Tape, workflow: Workflow) -> None:
-    """Compare the end of a stretch with the decision of the rules."""
+    """Compare the end of the execution that a segment of the log records with the end that the engine decides for the
+    recorded state.
+    """
     for number in range(tape.low, tape.high + 1):
         data = tape.event(number).data
         if isinstance(data, _ENDS):
@@ -205,7 +220,7 @@ _PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """First difference between a definition and a log."""
+    """First difference between the facts that a definition records when it runs again and the events of a log."""
 
     sequence: int
     """Number of the event; one after the last if the log has no further event."""
@@ -221,7 +236,7 @@ class FirstDifference:
     actual: str
     """Actual fact, in words."""
     changed: tuple[str, ...] = ()
-    """Different parts, if both facts are of one type; each contains both texts."""
+    """Different fields, if both facts have the same type; each text marks the expected and the actual value."""
 
     def __str__(self) -> str:
         where = ", ".join(filter(None, (f"step {self.step!r}" if self.step else "", self.place)))
@@ -234,7 +249,7 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Result of driving a definition against a log.
+    """Result of a verification: whether a definition reproduces the log of an execution.
 
     Examples
     --------
@@ -263,13 +278,15 @@ class Verification:
 
     @property
     def equal(self) -> bool:
-        """True if all of it was checked, and nothing differs."""
+        """True if the whole log was checked and the definition reproduces it without a difference."""
         return self.divergence is None and not self.unchecked
 
     @property
     def outcome(self) -> str:
-        """``equal``, ``differs`` or ``not checked``."""
-        return EQUAL if self.equal else UNCHECKED if self.divergence is None else DIFFERS
+        """Result of the verification as text: ``equal``, ``differs`` or ``not checked``."""
+        if self.divergence is not None:
+            return DIFFERS
+        return EQUAL if self.equal else UNCHECKED
 
     def __str__(self) -> str:
         served = plural(sum(self.answered.values()), "operation")
@@ -285,14 +302,14 @@ class Verification:
 def verified(
     execution: Execution, control: Control, definition: Workflow | None = None, *, any_code: bool = False
 ) -> Verification:
-    """Drive a definition against the log of an execution, without calls; return the result.
+    """Verify a definition against the log of an execution, without external calls; return the result.
 
     Parameters
     ----------
     definition
-        Definition to check; by default the one in the log. Functions are those of this process.
+        Definition to check; by default the definition in the log. Functions are taken from this process.
     any_code
-        Functions may have changed: only what they do counts.
+        True if changed functions are not reported: only their facts are compared.
 
     Raises
     ------
@@ -304,15 +321,17 @@ def verified(
     events, unchecked = _sound(execution)
     workflow = definition or execution.workflow
     unchecked_log = Verification(execution.id, workflow.name, len(events), unchecked=unchecked)
-    hindered = _hindered(workflow, events, control)
-    if hindered:
-        return Verification(execution.id, workflow.name, len(events), unchecked=(*unchecked, hindered))
+    obstacle = _obstacle(workflow, events, control)
+    if obstacle:
+        return Verification(execution.id, workflow.name, len(events), unchecked=(*unchecked, obstacle))
     changed = () if any_code else _changed_functions(execution, workflow, control)
     tape = Tape(events)
 
     def workflow_at(number: int) -> Workflow:
-        written = definition or workflow_in(execution.id, opening_in(execution.id, _openings(events, number)), events)
-        return services.with_source(written)
+        valid_then = definition or workflow_in(
+            execution.id, opening_in(execution.id, _openings(events, number)), events
+        )
+        return services.with_source(valid_then)
 
     services = control.dependencies.services
     driving = drive(tape, len(events), services, workflow_at)
@@ -330,7 +349,9 @@ def verified(
 
 
 def _sound(execution: Execution) -> tuple[Sequence[Event], tuple[str, ...]]:
-    """Return the readable events, and the reasons why other parts of the log cannot be checked."""
+    """Return those events of an execution that can be read, and the reasons why the rest of its log cannot be
+    checked.
+    """
     damage = execution.damage
     if damage is None:
         events: Sequence[Event] = list(execution.history())
@@ -342,13 +363,13 @@ def _sound(execution: Execution) -> tuple[Sequence[Event], tuple[str, ...]]:
 
 
 def _openings(events: Sequence[Event], number: int) -> Sequence[Event]:
-    """Return the events with the definition that is valid at an event."""
+    """Return the events up to an event number that contain the definition: the first event, and all forks."""
     forks = (event for event in events[1:number] if isinstance(event.data, catalog.ExecutionForked))
     return [events[0], *forks]
 
 
-def _hindered(workflow: Workflow, events: Sequence[Event], control: Control) -> str:
-    """Return why an execution cannot be checked in this environment; empty if it can."""
+def _obstacle(workflow: Workflow, events: Sequence[Event], control: Control) -> str:
+    """Return the reason why an execution cannot be verified in this environment; an empty string if it can."""
     if isinstance(workflow, Sketch):
         return "no definition is recorded in its log"
     visited = {event.step for event in events if event.step}
@@ -360,24 +381,28 @@ def _hindered(workflow: Workflow, events: Sequence[Event], control: Control) -> 
 
 
 def _changed_functions(execution: Execution, workflow: Workflow, control: Control) -> tuple[str, ...]:
-    """Return the functions that are missing or have changed since the execution ran, as reasons."""
-    then = execution.state.code
-    now = control.dependencies.code_of(workflow)
-    changed = sorted(name for name in then if name in now and now[name] != then[name])
-    gone = sorted(name for name in then if name not in now)
+    """Return the reasons why a verification is not reliable: texts that name the Python functions that have changed
+    since the execution ran, or are missing here. Empty if there are none.
+    """
+    recorded_code = execution.state.code
+    current_code = control.dependencies.code_of(workflow)
+    changed = sorted(
+        name for name in recorded_code if name in current_code and current_code[name] != recorded_code[name]
+    )
+    missing = sorted(name for name in recorded_code if name not in current_code)
     reasons = [f"{', '.join(changed)}: not the code that ran"] if changed else []
-    return tuple(reasons + ([f"{', '.join(gone)}: not here any more"] if gone else []))
+    return tuple(reasons + ([f"{', '.join(missing)}: not here any more"] if missing else []))
 
 
 def _divergence(difference: ReplayDifference, events: Sequence[Event], workflow: Workflow) -> FirstDifference:
     # A difference after the last event has no recorded fact, and its actual fact may be a description only.
     event = events[difference.sequence - 1] if difference.sequence <= len(events) else None
     step = difference.step or ("" if event is None else event.step)
-    expected = "nothing more" if event is None else told(event.data, event.step)
+    expected = "nothing more" if event is None else fact_text(event.data, event.step)
     actual = difference.actual if isinstance(difference.actual, str) else "nothing"
     changed: tuple[str, ...] = ()
     if isinstance(difference.actual, Payload):
-        actual = told(difference.actual, difference.step)
+        actual = fact_text(difference.actual, difference.step)
         changed = () if event is None else tuple(differing(event.data, difference.actual))
     clean = shared().text
     return FirstDifference(
@@ -393,7 +418,7 @@ def _divergence(difference: ReplayDifference, events: Sequence[Event], workflow:
 
 
 def _place(difference: ReplayDifference, workflow: Workflow, name: str, data: Payload | None) -> str:
-    """Return the line of the definition, or of the function, that differs."""
+    """Return the line of the definition, or of the user's Python function, that causes a difference from the log."""
     number = next((place for place, step in enumerate(workflow.steps) if step.name == name), None)
     if number is None:
         return workflow.written.where(("Outputs",) if isinstance(data, catalog.ExecutionCompleted) else ())
@@ -408,7 +433,8 @@ def _place(difference: ReplayDifference, workflow: Workflow, name: str, data: Pa
 
 
 def _part_of(step: Step, data: Payload | str | None) -> tuple[str | int, ...]:
-    """Return the keys of the part of a step that causes an event; empty for the step as a whole.
+    """Return the keys that lead to the part of a step's definition that causes an event; an empty tuple stands for the
+    whole step.
 
     For example ``("Script",)`` for the end of a script, and ``("Next", 1)`` for the condition of the second edge.
     """

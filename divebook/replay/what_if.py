@@ -1,7 +1,7 @@
-"""Runs of an execution with one change, answered from its log (what-ifs).
+"""Runs that repeat an execution with one change, with its calls answered from the recorded log (what-ifs).
 
-First it is driven unchanged against its log, without a call (`divebook.replay.verify`): where that differs, a
-difference after the change would say nothing. Then comes exactly one change (`tests/replay/test_what_if.py`).
+First the unchanged definition is verified against the log (`divebook.replay.verify`): if it already differs,
+differences after the change would mean nothing. Then exactly one change is made (`tests/replay/test_what_if.py`).
 """
 
 from __future__ import annotations
@@ -35,307 +35,11 @@ from divebook.text.format import AS_TEXT, plural, price
 from divebook.text.redaction import one_line, shared
 from divebook.workflow.definition import Workflow
 
-# --- rehearsal -------------------------------------------------------------------------------------------------------
-#
-# Rehearsal: a fork runs in memory without external calls, to find out what it would do.
-#
-# Code stops at each operation that has no recorded answer. The rehearsal therefore shows which calls a change would
-# make, and its results are discarded (`tests/replay/test_what_if.py`).
-
-
-ControlOver: TypeAlias = Callable[[EventStore, FindMissPolicy], Control]
-"""Function that returns a control over another store with the definitions of an environment."""
-
-
-class RehearsalHost(NamedTuple):
-    """Dependencies of a rehearsal that an environment provides."""
-
-    control_over: ControlOver
-    grounds: ReuseInputs
-
-
-class Rehearsal(NamedTuple):
-    """Result of a rehearsal."""
-
-    events: Sequence[Event]
-    """Its log, with the events shared with its source."""
-    state: ExecutionState
-    answers: RecordedAnswers
-    """Its miss policy, with the unused recorded ends."""
-
-    @property
-    def unanswered(self) -> Sequence[OperationRequest]:
-        """Calls that would run, at which code has stopped."""
-        return self.answers.unanswered
-
-    def behind(self, workflow: Workflow) -> tuple[str, ...]:
-        """Return the steps that come after those at which code rests or waits for a person."""
-        asking = {path.current_step for path in self.state.active_paths() if path.asking}
-        resting = asking.union(request.place.step for request in self.unanswered)
-        if self.state.is_over or not resting:
-            return ()
-        ahead = steps_ahead(workflow, self.state)
-        return tuple(step.name for step in workflow.steps if step.name in ahead and step.name not in resting)
-
-
-def rehearsed(world: RehearsalHost, events: Sequence[Event], forked: catalog.ExecutionForked) -> Rehearsal:
-    """Run a fork of an execution in memory; return the result.
-
-    Parameters
-    ----------
-    events
-        The whole log of the source.
-    forked
-        How the fork begins.
-    """
-    answers: list[RecordedAnswers] = []
-
-    async def find(state: ExecutionState, calls: StoreCalls) -> MissPolicy:
-        events_of_fork = await calls.patiently(lambda: store.read(state.execution_id))
-        begun_by = forked_by(events_of_fork)
-        recorded = answering(events, events_of_fork, begun_by, world.grounds, rests=True)
-        answers.append(recorded)
-        return answers[-1]
-
-    with MemoryStore() as store:
-        control = world.control_over(store, find)
-        try:
-            store.append(forked.source, events[: forked.at], 0)
-            driver = control.fork(forked.source, forked.at, forked)
-            interruptible_result(driver.driving())
-            return Rehearsal(store.read(driver.id), driver.refresh().state, answers[-1])
-        finally:
-            control.close()
-
-
-async def answers_for(
-    store: EventStore, grounds: ReuseInputs, state: ExecutionState, calls: StoreCalls
-) -> RecordedAnswers:
-    """Return the miss policy of an execution that starts or resumes; raises `SourceGoneError`."""
-
-    def read() -> RecordedAnswers:
-        events_of_fork = store.read(state.execution_id)
-        begun_by = forked_by(events_of_fork)
-        assert isinstance(begun_by.data, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
-        try:
-            source = store.read(begun_by.data.source)
-        except ExecutionNotFoundError:
-            if begun_by.data.tools not in catalog.REUSE_MODES:
-                raise SourceGoneError(state.execution_id, begun_by.data.source) from None
-            source = events_of_fork[
-                : begun_by.data.at
-            ]  # deleted: what it shares is its own by now, and all else is made anew
-        return answering(source, events_of_fork, begun_by, grounds)
-
-    return await calls.patiently(read)
-
-
-def forked_by(events: Sequence[Event]) -> Event:
-    """Return the event with which an execution went apart from its source; of a fork of forks the last one."""
-    return next(event for event in reversed(events) if isinstance(event.data, catalog.ExecutionForked))
-
-
-# --- planned calls and their estimated cost ---
-
-
-class Planned(NamedTuple):
-    """A call that would be made."""
-
-    operation_type: str
-    name: str
-    step: str
-
-    def __str__(self) -> str:
-        return " ".join(filter(None, (operation_kind(self.operation_type), self.name, f"(step {self.step})")))
-
-
-def planned_call(request: OperationRequest) -> Planned:
-    """Return the call that code wants to make."""
-    kind = request.operation_type
-    return Planned(kind, operation_name(kind, request.parameters) or "", request.place.step)
-
-
-def likely_cost(events: Iterable[Event], requests: Sequence[OperationRequest]) -> float | None:
-    """Return about what calls cost in dollars, as the requests of the same agents in a log did.
-
-    None where one of an agent is among them of which the log has no request, or another workflow.
-    """
-    if any(each.operation_type == CHILD_WORKFLOW for each in requests):
-        return None
-    spent = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=False).items()}
-    agents = [operation_name(each.operation_type, each.parameters) for each in requests]
-    agents = [agent for each, agent in zip(requests, agents, strict=True) if each.operation_type in REQUESTS]
-    return None if any(agent not in spent for agent in agents) else sum(spent[agent] for agent in agents) / NANODOLLARS
-
-
-def items_to_come(events: Iterable[Event], state: ExecutionState) -> dict[str, int]:
-    """Return how many items have not begun of the steps that are open, by step."""
-    started: defaultdict[str, set[int]] = defaultdict(set)
-    totals: Counter[str] = Counter()
-    for event in events:
-        if isinstance(event.data, catalog.StepStarted):
-            started[event.path] = set()
-            totals[event.path] = 0
-        elif isinstance(event.data, catalog.IterationStarted):
-            started[event.path].add(event.data.iteration_index)
-            totals[event.path] = max(totals[event.path], event.data.total or 0)
-    counts: Counter[str] = Counter()
-    for path in state.active_paths():
-        counts[path.current_step] += max(0, totals[path.id] - len(started[path.id]))
-    return {step: count for step, count in counts.items() if count}
-
-
-def likely_items(events: Sequence[Event], remaining: Mapping[str, int]) -> float | None:
-    """Return about what items that have not begun cost in dollars, as the items of the same steps in a log did.
-
-    None where no item of one of the steps is done whose requests were paid for.
-    """
-    done = Counter(event.step for event in events if isinstance(event.data, catalog.IterationCompleted))
-    spent: Counter[str] = Counter()
-    for event in events:
-        data = event.data
-        if isinstance(data, catalog.OperationCompleted) and data.operation_type in REQUESTS and data.usage:
-            spent[event.step] += data.usage.get("cost", 0)
-    if any(spent[step] and not done[step] for step in remaining):
-        return None
-    return sum(count * spent[step] / done[step] for step, count in remaining.items() if spent[step]) / NANODOLLARS
-
-
-def likely_turns(events: Sequence[Event], workflow: Workflow, steps: Iterable[str]) -> float | None:
-    """Return about what the agents of steps cost that the log has nothing of, as other turns of the same agents did.
-
-    What the log has of a step is likely to be used again. None where it has no turn of an agent.
-    """
-    recorded_steps = {event.step for event in events if isinstance(event.data, catalog.OperationStarted)}
-    spent = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=True).items()}
-    new_steps = set(steps) - recorded_steps
-    agents = [step.agent for step in workflow.steps if step.name in new_steps and step.prompt is not None]
-    return None if any(agent not in spent for agent in agents) else sum(spent[agent] for agent in agents) / NANODOLLARS
-
-
-def _spent(events: Iterable[Event], *, by_turn: bool) -> dict[str | None, list[int]]:
-    """Return what each request of an agent cost, or all requests that it made in a step of a path, or for an item."""
-    costs_of_agents: dict[str | None, dict[tuple[str | int | None, ...], int]] = {}
-    items: dict[str, int | None] = {}
-    agents: dict[str, str | None] = {}
-    for event in events:
-        match event.data:
-            case catalog.OperationStarted() as data if data.operation_type in REQUESTS:
-                items[data.operation_id] = data.iteration_index
-                agents[data.operation_id] = data.name or operation_name(data.operation_type, data.parameters)
-            case catalog.OperationCompleted() as data if data.operation_id in agents and data.usage:
-                costs = costs_of_agents.setdefault(agents[data.operation_id], {})
-                turn = event.path, event.step, items[data.operation_id]
-                key = turn if by_turn else (data.operation_id,)
-                costs[key] = costs.get(key, 0) + data.usage.get("cost", 0)
-    return {agent: [*costs.values()] for agent, costs in costs_of_agents.items()}
-
-
-# How the operations of a what-if were answered, as its log says. Pure.
-
-
-_MADE_ANEW = IS_COMPUTED | ENCLOSING | {TIMER}
-"""What is not served, so that a recorded result of it is not left over."""
-_CALLS = catalog.OperationCompleted | catalog.OperationFailed
-ENDS = catalog.OperationCompleted | catalog.OperationFailed | catalog.InterruptResolved | catalog.InterruptExpired
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Numbers of operations of a what-if by the kind of answer."""
-
-    served: int = 0
-    """From the log of the source, answers of people included."""
-    live: int = 0
-    """Executed: model calls, and what its `tools` allow."""
-    blocked: int = 0
-    """Not executed, since there is no recorded result."""
-    computed: int = 0
-    """Scripts, and readings of clock and chance at places that the source never came to."""
-    skipped: int = 0
-    """Sleeps."""
-    unused: int = 0
-    """Recorded results that nobody asked for."""
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(*map(sum, zip(astuple(self), astuple(other), strict=True)))
-
-
-def tally(source: Sequence[Event], events_of_fork: Sequence[Event], forked: Event) -> Tally:
-    """Count the answers of a what-if in its log."""
-    fork = forked.data
-    assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
-    pool = RecordedEnds(fork.source, source, fork.at)
-    counted = Counter[str]()
-    for event in events_of_fork:
-        if event.sequence > forked.sequence and isinstance(event.data, ENDS):
-            served = event.data.served
-            counted[way_of(event.data)] += 1
-            if served is not None and served.get("execution") == fork.source:
-                pool.use(served["sequence"])
-    unused = sum(end.was_asked_for and end.asked[0] not in _MADE_ANEW for end in pool.left())
-    return Tally(
-        **{name: counted[name] for name in ("served", "live", "blocked", "computed", "skipped")}, unused=unused
-    )
-
-
-class Answered(NamedTuple):
-    """A call of a what-if that was not answered from the log of its source."""
-
-    sequence: int
-    """The event of the what-if that says how it ended."""
-    way: str
-    """``live``, or ``blocked``: not executed."""
-    what: str
-    """In words: ``action 'pay'``."""
-    step: str
-
-
-def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[Answered]:
-    """Yield the calls without a recorded answer, made or blocked, in the order of their ends."""
-    started: dict[str, str] = {}
-    for event in events_of_fork:
-        if isinstance(event.data, catalog.OperationStarted):
-            data = event.data
-            name = data.name or operation_name(data.operation_type, data.parameters) or ""
-            started[data.operation_id] = f"{operation_kind(data.operation_type)} {name}".rstrip()
-        elif event.sequence > forked.sequence and isinstance(event.data, _CALLS):
-            way = way_of(event.data)
-            if way in (LIVE, BLOCKED):
-                yield Answered(event.sequence, way, started[event.data.operation_id], event.step)
-
-
-def begun_in(events_of_fork: Iterable[Event], forked: Event) -> list[str]:
-    """Return the child executions that a what-if has started itself."""
-    started: dict[str, str] = {}
-    for event in events_of_fork:
-        data = event.data
-        if event.sequence <= forked.sequence:
-            continue
-        if isinstance(data, catalog.OperationStarted) and data.operation_type == CHILD_WORKFLOW:
-            started[data.operation_id] = (data.parameters or {})["signal"]
-        elif isinstance(data, _CALLS) and data.served is not None:
-            started.pop(data.operation_id, None)
-    return list(started.values())
-
-
-# What a what-if came to, and how people read it: how it was answered, and both runs beside each other.
-
-
-MOST = 12
-"""Calls that are named."""
-_WHOLE = "padding:4px 10px 4px 0;text-align:left;vertical-align:top;white-space:nowrap"
-"""The style of a cell whose words are not broken."""
-_OF_EACH = ("what-if", "status", "served", "live", "blocked", "unused", "cost", "outputs")
-
-
-FULL = "full"
-PARTLY = "partly"
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WhatIf:
-    """Result of an execution with one change.
+    """Result of a what-if: an execution that ran again with one change, compared with the original execution (its
+    source).
 
     Examples
     --------
@@ -346,28 +50,28 @@ class WhatIf:
     """
 
     execution: Execution
-    """Its own execution, of origin ``what-if``."""
+    """Execution of the what-if, with the origin ``what-if``."""
     source: str
     """Id of the execution that it was forked from."""
     at: int
-    """The last event that it shares with that."""
+    """Number of the last event that it shares with its source."""
     change: Change
     tally: Tally
     comparison: Comparison
-    """It beside its source, place by place."""
-    calls: Sequence[Answered] = ()
+    """Comparison of source and what-if, place by place."""
+    calls: Sequence[UnreusedCall] = ()
     """The calls that were not answered from the log: live, or blocked."""
     unchecked: Sequence[str] = ()
-    """What of its source could not be held against its log before, and why."""
+    """Parts of the source that could not be verified before the change, with reasons."""
 
     @property
     def served(self) -> int:
-        """Number of operations and questions answered from the log of its source."""
+        """Number of operations and questions that were answered from the log of the source execution."""
         return self.tally.served
 
     @property
     def live(self) -> int:
-        """Number of calls that ran: of models, and of the tools that `tools` allows."""
+        """Number of calls that ran: model calls, and the tools that the option `tools` allows."""
         return self.tally.live
 
     @property
@@ -377,22 +81,24 @@ class WhatIf:
 
     @property
     def unused(self) -> int:
-        """Number of unused recorded results."""
+        """Number of results in the log of the source execution that the what-if did not use."""
         return self.tally.unused
 
     @property
     def cost(self) -> float:
-        """What it has spent itself, in dollars."""
+        """Cost of the model calls that the what-if made, in dollars."""
         return self.execution.state.own_usage.cost / NANODOLLARS
 
     @property
     def comparable(self) -> str:
-        """True if it can be compared with its source: ``full``, or ``partly``: it was blocked, or has not ended."""
+        """``full`` if the what-if can be compared completely with its source; ``partly`` if calls were blocked or it
+        has not ended.
+        """
         return FULL if self.execution.state.is_over and not self.blocked else PARTLY
 
     @property
     def diff(self) -> Divergence | None:
-        """First difference in the results; None if there is none."""
+        """First difference between the source execution and the what-if; None if they are the same."""
         return self.comparison.first
 
     @property
@@ -415,20 +121,345 @@ class WhatIf:
         return _as_html(self)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
-        """Return what has JupyterLab's extension lead through the differences, as in a comparison."""
+        """Return the ids of the compared runs, which divebook's JupyterLab extension needs to step through the
+        differences.
+        """
         return self.comparison._repr_mimebundle_()
 
 
+# --- rehearsal --------------------------------------------------------------------------------------------------------
+#
+# Rehearsal: a fork runs in memory without external calls, to find out what it would do.
+#
+# Code stops at each operation that has no recorded answer. The rehearsal therefore shows which calls a change would
+# make, and its results are discarded (`tests/replay/test_what_if.py`).
+
+
+ControlOver: TypeAlias = Callable[[EventStore, FindMissPolicy], Control]
+"""Function that returns a `Control` for another store, with the definitions of an environment."""
+
+
+class RehearsalHost(NamedTuple):
+    """Functions of an environment that a rehearsal needs.
+
+    A rehearsal runs a fork in memory and stops at each call without a recorded result.
+    """
+
+    control_over: ControlOver
+    reuse_inputs: ReuseInputs
+
+
+class Rehearsal(NamedTuple):
+    """Result of a rehearsal: a fork that ran in memory, without external calls, until it needed results that are not
+    recorded.
+    """
+
+    events: Sequence[Event]
+    """Log of the fork, including the events shared with its source."""
+    state: ExecutionState
+    answers: RecordedAnswers
+    """Miss policy of the fork, with the unused recorded results."""
+
+    @property
+    def unanswered(self) -> Sequence[OperationRequest]:
+        """Calls without a recorded result that the fork would make. Its code has stopped at them."""
+        return self.answers.unanswered
+
+    def steps_after(self, workflow: Workflow) -> tuple[str, ...]:
+        """Return the names of the steps that follow those steps at which the rehearsal has stopped."""
+        asking = {path.current_step for path in self.state.active_paths() if path.asking}
+        stopped_steps = asking.union(request.place.step for request in self.unanswered)
+        if self.state.is_over or not stopped_steps:
+            return ()
+        ahead = steps_ahead(workflow, self.state)
+        return tuple(step.name for step in workflow.steps if step.name in ahead and step.name not in stopped_steps)
+
+
+def rehearsed(host: RehearsalHost, events: Sequence[Event], forked: catalog.ExecutionForked) -> Rehearsal:
+    """Run a fork of an execution in memory, without external calls. Return its log, its state, and the calls that it
+    would make.
+
+    Parameters
+    ----------
+    events
+        The whole log of the source.
+    forked
+        The first own event of the fork.
+    """
+    answers: list[RecordedAnswers] = []
+
+    async def find(state: ExecutionState, calls: StoreCalls) -> MissPolicy:
+        events_of_fork = await calls.patiently(lambda: store.read(state.execution_id))
+        fork_event = forked_by(events_of_fork)
+        recorded = answering(events, events_of_fork, fork_event, host.reuse_inputs, stops_at_calls=True)
+        answers.append(recorded)
+        return answers[-1]
+
+    with MemoryStore() as store:
+        control = host.control_over(store, find)
+        try:
+            store.append(forked.source, events[: forked.at], 0)
+            driver = control.fork(forked.source, forked.at, forked)
+            interruptible_result(driver.driving())
+            return Rehearsal(store.read(driver.id), driver.refresh().state, answers[-1])
+        finally:
+            control.close()
+
+
+async def answers_for(
+    store: EventStore, reuse_inputs: ReuseInputs, state: ExecutionState, calls: StoreCalls
+) -> RecordedAnswers:
+    """Return the policy by which a forked execution gets answers from the log of its source, when it starts or resumes.
+
+    Raise `SourceGoneError` if a what-if's source was deleted.
+    """
+
+    def read() -> RecordedAnswers:
+        events_of_fork = store.read(state.execution_id)
+        fork_event = forked_by(events_of_fork)
+        assert isinstance(fork_event.data, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
+        try:
+            source = store.read(fork_event.data.source)
+        except ExecutionNotFoundError:
+            if fork_event.data.tools not in catalog.REUSE_MODES:
+                raise SourceGoneError(state.execution_id, fork_event.data.source) from None
+            source = events_of_fork[
+                : fork_event.data.at
+            ]  # deleted: what it shares is its own by now, and all else is made anew
+        return answering(source, events_of_fork, fork_event, reuse_inputs)
+
+    return await calls.patiently(read)
+
+
+def forked_by(events: Sequence[Event]) -> Event:
+    """Return the event in a log that forked the execution from its source; if the log has several forks, the last
+    one.
+    """
+    return next(event for event in reversed(events) if isinstance(event.data, catalog.ExecutionForked))
+
+
+# --- planned calls and their estimated cost ---------------------------------------------------------------------------
+
+
+class Planned(NamedTuple):
+    """Call that a what-if, or a resumption with a changed definition, would make."""
+
+    operation_type: str
+    name: str
+    step: str
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, (operation_kind(self.operation_type), self.name, f"(step {self.step})")))
+
+
+def planned_call(request: OperationRequest) -> Planned:
+    """Convert the request of an operation to a planned call, which has its type, its name and its step."""
+    kind = request.operation_type
+    return Planned(kind, operation_name(kind, request.parameters) or "", request.place.step)
+
+
+def likely_cost(events: Iterable[Event], requests: Sequence[OperationRequest]) -> float | None:
+    """Return the estimated cost of planned calls in dollars, from the recorded model requests of the same agents.
+
+    None if the log has no request of one of the agents, or if a call starts a child execution.
+    """
+    if any(each.operation_type == CHILD_WORKFLOW for each in requests):
+        return None
+    mean_costs = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=False).items()}
+    agents = [operation_name(each.operation_type, each.parameters) for each in requests]
+    agents = [agent for each, agent in zip(requests, agents, strict=True) if each.operation_type in REQUESTS]
+    if any(agent not in mean_costs for agent in agents):
+        return None
+    return sum(mean_costs[agent] for agent in agents) / NANODOLLARS
+
+
+def items_to_come(events: Iterable[Event], state: ExecutionState) -> dict[str, int]:
+    """Count the items of `Each` that have not started yet in each running step. Return the counts by step name."""
+    started: defaultdict[str, set[int]] = defaultdict(set)
+    totals: Counter[str] = Counter()
+    for event in events:
+        if isinstance(event.data, catalog.StepStarted):
+            started[event.path] = set()
+            totals[event.path] = 0
+        elif isinstance(event.data, catalog.IterationStarted):
+            started[event.path].add(event.data.iteration_index)
+            totals[event.path] = max(totals[event.path], event.data.total or 0)
+    counts: Counter[str] = Counter()
+    for path in state.active_paths():
+        counts[path.current_step] += max(0, totals[path.id] - len(started[path.id]))
+    return {step: count for step, count in counts.items() if count}
+
+
+def likely_items(events: Sequence[Event], remaining: Mapping[str, int]) -> float | None:
+    """Return the estimated cost in dollars of the items that have not started, from the recorded items of the same
+    steps.
+
+    None if a step has costs but no completed item.
+    """
+    completed = Counter(event.step for event in events if isinstance(event.data, catalog.IterationCompleted))
+    costs: Counter[str] = Counter()
+    for event in events:
+        data = event.data
+        if isinstance(data, catalog.OperationCompleted) and data.operation_type in REQUESTS and data.usage:
+            costs[event.step] += data.usage.get("cost", 0)
+    if any(costs[step] and not completed[step] for step in remaining):
+        return None
+    return sum(count * costs[step] / completed[step] for step, count in remaining.items() if costs[step]) / NANODOLLARS
+
+
+def likely_turns(events: Sequence[Event], workflow: Workflow, steps: Iterable[str]) -> float | None:
+    """Return the estimated cost in dollars of the agent turns in steps that the log does not contain.
+
+    The estimate uses the recorded turns of the same agents in other steps.
+
+    Steps in the log cost nothing here, because their results are probably reused. None if the log has no turn of one of
+    the agents.
+    """
+    recorded_steps = {event.step for event in events if isinstance(event.data, catalog.OperationStarted)}
+    mean_costs = {agent: sum(costs) / len(costs) for agent, costs in _spent(events, by_turn=True).items()}
+    new_steps = set(steps) - recorded_steps
+    agents = [step.agent for step in workflow.steps if step.name in new_steps and step.prompt is not None]
+    if any(agent not in mean_costs for agent in agents):
+        return None
+    return sum(mean_costs[agent] for agent in agents) / NANODOLLARS
+
+
+def _spent(events: Iterable[Event], *, by_turn: bool) -> dict[str | None, list[int]]:
+    """Return the recorded costs of each agent in nanodollars: one entry per model request, or one per turn."""
+    costs_of_agents: dict[str | None, dict[tuple[str | int | None, ...], int]] = {}
+    items: dict[str, int | None] = {}
+    agents: dict[str, str | None] = {}
+    for event in events:
+        match event.data:
+            case catalog.OperationStarted() as data if data.operation_type in REQUESTS:
+                items[data.operation_id] = data.iteration_index
+                agents[data.operation_id] = data.name or operation_name(data.operation_type, data.parameters)
+            case catalog.OperationCompleted() as data if data.operation_id in agents and data.usage:
+                costs = costs_of_agents.setdefault(agents[data.operation_id], {})
+                turn = event.path, event.step, items[data.operation_id]
+                key = turn if by_turn else (data.operation_id,)
+                costs[key] = costs.get(key, 0) + data.usage.get("cost", 0)
+    return {agent: [*costs.values()] for agent, costs in costs_of_agents.items()}
+
+
+# --- answers in the log of a what-if ----------------------------------------------------------------------------------
+
+
+_NEVER_REUSED = IS_COMPUTED | ENCLOSING | {TIMER}
+"""Operations that are never answered from the log. Their recorded results do not count as unused."""
+_CALLS = catalog.OperationCompleted | catalog.OperationFailed
+ENDS = catalog.OperationCompleted | catalog.OperationFailed | catalog.InterruptResolved | catalog.InterruptExpired
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Numbers of operations in a what-if by the source of their results: replayed, executed, blocked, computed, ..."""
+
+    served: int = 0
+    """Answered from the log of the source, including answers of people."""
+    live: int = 0
+    """Executed: model calls, and the tools that the option `tools` allows."""
+    blocked: int = 0
+    """Not executed, because there is no recorded result."""
+    computed: int = 0
+    """Computed again: scripts, and times and random values at places that the source did not reach."""
+    skipped: int = 0
+    """Skipped: sleeps."""
+    unused: int = 0
+    """Recorded results of the source that were not used."""
+
+    def __add__(self, addend: Tally) -> Tally:
+        return Tally(*map(sum, zip(astuple(self), astuple(addend), strict=True)))
+
+
+def tally(source: Sequence[Event], events_of_fork: Sequence[Event], forked: Event) -> Tally:
+    """Count the operations in the log of a what-if by the source of their results: replayed, executed, blocked,
+    computed, ...
+    """
+    fork = forked.data
+    assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - the only event that begins one
+    pool = RecordedEnds(fork.source, source, fork.at)
+    counted = Counter[str]()
+    for event in events_of_fork:
+        if event.sequence > forked.sequence and isinstance(event.data, ENDS):
+            served = event.data.served
+            counted[way_of(event.data)] += 1
+            if served is not None and served.get("execution") == fork.source:
+                pool.use(served["sequence"])
+    unused = sum(end.was_asked_for and end.content[0] not in _NEVER_REUSED for end in pool.unused())
+    return Tally(
+        **{name: counted[name] for name in ("served", "live", "blocked", "computed", "skipped")}, unused=unused
+    )
+
+
+class UnreusedCall(NamedTuple):
+    """Call in a what-if that was not answered from the log of its source."""
+
+    sequence: int
+    """Number of the event of the what-if that ended the call."""
+    way: str
+    """``live`` if the call ran, ``blocked`` if it was not executed."""
+    what: str
+    """Kind and name of the call, such as ``action pay``."""
+    step: str
+
+
+def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[UnreusedCall]:
+    """Yield the calls of a what-if that were not answered from the log of its source, but run or blocked, in the order
+    of their ends.
+    """
+    started: dict[str, str] = {}
+    for event in events_of_fork:
+        if isinstance(event.data, catalog.OperationStarted):
+            data = event.data
+            name = data.name or operation_name(data.operation_type, data.parameters) or ""
+            started[data.operation_id] = f"{operation_kind(data.operation_type)} {name}".rstrip()
+        elif event.sequence > forked.sequence and isinstance(event.data, _CALLS):
+            way = way_of(event.data)
+            if way in (LIVE, BLOCKED):
+                yield UnreusedCall(event.sequence, way, started[event.data.operation_id], event.step)
+
+
+def begun_in(events_of_fork: Iterable[Event], forked: Event) -> list[str]:
+    """Return the ids of the child executions that a what-if has started after the fork."""
+    started: dict[str, str] = {}
+    for event in events_of_fork:
+        data = event.data
+        if event.sequence <= forked.sequence:
+            continue
+        if isinstance(data, catalog.OperationStarted) and data.operation_type == CHILD_WORKFLOW:
+            started[data.operation_id] = (data.parameters or {})["signal"]
+        elif isinstance(data, _CALLS) and data.served is not None:
+            started.pop(data.operation_id, None)
+    return list(started.values())
+
+
+# --- result of a what-if, and its display -----------------------------------------------------------------------------
+
+
+MOST = 12
+"""Maximum number of calls that are named."""
+_WHOLE = "padding:4px 10px 4px 0;text-align:left;vertical-align:top;white-space:nowrap"
+"""CSS style of a table cell without line breaks."""
+_OF_EACH = ("what-if", "status", "served", "live", "blocked", "unused", "cost", "outputs")
+
+
+FULL = "full"
+PARTLY = "partly"
+
+
 def _as_text(what_if: WhatIf) -> str:
-    """Return the result of a what-if as lines of text."""
+    """Format the result of a what-if as lines of text."""
     return "\n".join([*_head(what_if), *_calls(what_if.calls), repr(what_if.comparison)])
 
 
 def _as_html(what_if: WhatIf) -> str:
-    """Return a what-if as a page that is saved with a notebook: A is the lane of its source, B its own."""
-    first, *rest = map(safe, _head(what_if))
+    """Format the result of a what-if as HTML that is saved with a notebook. Lane A shows the source, lane B the
+    what-if.
+    """
+    first, *further = map(safe, _head(what_if))
     lines = [f"<div>{styled(BADGE, 'what-if')}{first.removeprefix('what-if ')}</div>"]
-    lines += [f"<div>{line}</div>" for line in rest]
+    lines += [f"<div>{line}</div>" for line in further]
     lines += [f'<div style="{FAINT}">{safe(line)}</div>' for line in _calls(what_if.calls)]
     return f'<div class="{AS_TEXT}" style="margin:4px 0">{"".join(lines)}{what_if.comparison._repr_html_()}</div>'
 
@@ -456,14 +487,16 @@ def _counted(what_if: WhatIf) -> str:
 
 
 def _comparable(what_if: WhatIf) -> str:
-    """Return how far it can be compared, and why no further."""
+    """Return the text that states if the what-if is fully comparable with its source; if not, with the reasons."""
     reasons = ["it was blocked"] if what_if.blocked else []
     reasons += [] if what_if.execution.state.is_over else ["it has not ended"]
     return f"comparable: {what_if.comparable}" + (f", since {' and '.join(reasons)}" if reasons else "")
 
 
-def _calls(calls: Sequence[Answered]) -> Iterator[str]:
-    """Yield the calls that were not answered from the log."""
+def _calls(calls: Sequence[UnreusedCall]) -> Iterator[str]:
+    """Yield one line of text for each call that was not answered from the log of the source, for the first calls
+    only.
+    """
     for call in calls[:MOST]:
         yield f"{call.way}: {call.what}, step {call.step} (event {call.sequence:,})"
     if calls[MOST:]:
@@ -471,7 +504,7 @@ def _calls(calls: Sequence[Answered]) -> Iterator[str]:
 
 
 class RepeatedWhatIf(list[WhatIf]):
-    """Several what-ifs of one change; each shows itself, together they are a table."""
+    """List of what-ifs that were run several times with the same change, displayed as a table with one row each."""
 
     def __str__(self) -> str:
         rows = [_OF_EACH, *map(_row, self)]
@@ -502,22 +535,24 @@ def _row(what_if: WhatIf) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Plan:
-    """Plan of a what-if: what it would take from the log, and what would run, without a single call."""
+    """Plan of a what-if: the recorded results it would reuse, and the calls it would make. It is computed without
+    external calls.
+    """
 
     source: str
     at: int
     change: Change
     reused: int
-    """Operations whose recorded results hold, those before the change included."""
+    """Number of operations whose recorded results are reused, including the ones before the change."""
     live: tuple[Planned, ...]
-    """Calls that would be made for sure."""
+    """Calls that would certainly be made."""
     cost: float | None
-    """About what they would cost in dollars, and the items of `Each` behind them, as such calls of the source did; None
-    where it has none of a model, or another workflow is among them."""
+    """Estimated cost in dollars of these calls and of the items of `Each` after them, from the calls of the source.
+    None if the source has no call of one of the agents, or if a call starts a child execution."""
     unknown: tuple[str, ...]
-    """Steps behind these calls, and items of `Each`: what they would do depends on what those return."""
+    """Steps and items of `Each` after these calls. Their calls depend on the results."""
     blocked: int = 0
-    """Calls that would not be executed, up to there."""
+    """Number of calls up to this point that would not be executed."""
 
     def __str__(self) -> str:
         text = f"{plural(self.reused, 'operation')} reused, {len(self.live)} live"
@@ -532,32 +567,34 @@ class Plan:
 
 
 class Proposal(NamedTuple):
-    """Checked request for a what-if."""
+    """Checked request for a what-if: the source execution, the change, and the first event of the fork."""
 
     source: str
     events: Sequence[Event]
-    """Its whole log."""
+    """Whole log of the source."""
     state: ExecutionState
     workflow: Workflow
     change: Change
     forked: catalog.ExecutionForked
-    """How the what-if begins."""
+    """First own event of the what-if."""
 
 
 def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
-    """Return the bounds of a what-if beside what its source had spent: that is not its own."""
-    spent = before.usage
+    """Return the bounds of a what-if, increased by the amounts that its source had consumed before the fork, so that
+    these do not count against the what-if.
+    """
+    usage = before.usage
     return replace(
         bounds,
         max_llm_calls=None if bounds.max_llm_calls is None else bounds.max_llm_calls + before.ledger.llm_calls,
-        max_tokens=None if bounds.max_tokens is None else bounds.max_tokens + spent.input_tokens + spent.output_tokens,
-        max_cost=None if bounds.max_cost is None else bounds.max_cost + Decimal(spent.cost) / NANODOLLARS,
+        max_tokens=None if bounds.max_tokens is None else bounds.max_tokens + usage.input_tokens + usage.output_tokens,
+        max_cost=None if bounds.max_cost is None else bounds.max_cost + Decimal(usage.cost) / NANODOLLARS,
     )
 
 
-def planned(world: RehearsalHost, proposal: Proposal) -> Plan:
-    """Return the plan of a what-if, without a call."""
-    rehearsal = rehearsed(world, proposal.events, proposal.forked)
+def planned(host: RehearsalHost, proposal: Proposal) -> Plan:
+    """Return the plan of a what-if. It is computed by a rehearsal, which runs in memory without external calls."""
+    rehearsal = rehearsed(host, proposal.events, proposal.forked)
     at = proposal.forked.at
     counts = tally(proposal.events, rehearsal.events, forked_by(rehearsal.events))
     before = sum(isinstance(event.data, ENDS) for event in proposal.events[:at])
@@ -573,24 +610,26 @@ def planned(world: RehearsalHost, proposal: Proposal) -> Plan:
         None if None in costs else sum(cost or 0 for cost in costs),
         (
             *(f"{step} ({plural(count, 'more item')})" for step, count in items.items()),
-            *rehearsal.behind(proposal.workflow),
+            *rehearsal.steps_after(proposal.workflow),
         ),
         counts.blocked,
     )
 
 
 def result_of(execution: Execution, proposal: Proposal, unchecked: Sequence[str] = ()) -> WhatIf:
-    """Return the result of a what-if that has ended or waits."""
+    """Return the result of a what-if that has ended or waits for a person."""
     events_of_fork = execution.history()
-    counts, calls = _answered(execution.store, proposal.events, events_of_fork)
+    counts, calls = _counts_and_calls(execution.store, proposal.events, events_of_fork)
     compared = Comparison([proposal.events, events_of_fork])
     return WhatIf(execution, proposal.source, proposal.forked.at, proposal.change, counts, compared, calls, unchecked)
 
 
-def _answered(
+def _counts_and_calls(
     store: EventStore, source: Sequence[Event], events_of_fork: Sequence[Event]
-) -> tuple[Tally, tuple[Answered, ...]]:
-    """Return how a what-if was answered, and those of other workflows in it, and what was not from a log."""
+) -> tuple[Tally, tuple[UnreusedCall, ...]]:
+    """Return, for a what-if and its child executions together, the numbers of operations by the source of their
+    results, and the calls not answered from a log.
+    """
     forked = forked_by(events_of_fork)
     counts = tally(source, events_of_fork, forked)
     calls = [*not_served(events_of_fork, forked)]
@@ -601,7 +640,7 @@ def _answered(
             continue  # it has not begun, or was deleted
         fork = forked_by(inner).data
         assert isinstance(fork, catalog.ExecutionForked)  # noqa: S101 - that is what it looks for
-        more, more_children = _answered(store, store.read(fork.source), inner)
+        more, more_children = _counts_and_calls(store, store.read(fork.source), inner)
         counts += more
         calls += [call._replace(step=f"{call.step} of {child}") for call in more_children]
     return counts, tuple(calls)

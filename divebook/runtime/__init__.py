@@ -1,4 +1,4 @@
-"""Runtime: drivers carry out the decisions of the engine and record the results.
+"""Runtime: drivers and runners that execute the instructions of the engine rules and record the results.
 
 This file imports nothing, because a worker process that makes calls for another one needs only a few modules of it.
 """

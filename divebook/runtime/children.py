@@ -1,4 +1,4 @@
-"""Child executions: started once, resumed with their parent, result returned to it.
+"""Child executions: executions that a step starts and waits for, and that are resumed with their parent.
 
 A child is an execution with a log of its own. The parent records the id of a child before the child starts. Whichever
 process resumes the parent, and wherever the parent died, it finds that id and starts no second child
@@ -11,8 +11,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from divebook.engine.bounds import given_again, given_with, left_of, reserved_for, share_of
-from divebook.engine.changes import held_by
+from divebook.engine.bounds import (
+    bounds_for_resumption,
+    bounds_with_reservation,
+    remaining_bounds,
+    reserved_for,
+    share_of,
+)
+from divebook.engine.changes import reservations_to_restore
 from divebook.engine.lifecycle import TERMINAL
 from divebook.engine.operations import CHILD_WORKFLOW, CONTINUE_AS_NEW, Place, Reserved, operation_name
 from divebook.engine.retries import names_of
@@ -50,227 +56,9 @@ from divebook.store.append import Durability, ExecutionRecord
 from divebook.store.base import EventStore
 from divebook.workflow.definition import Workflow
 
-# --- parents and children in the store -------------------------------------------------------------------------------
-#
-# A child ends with its parent. When an execution is cancelled or fails, its children are cancelled next, level by
-# level. If a process dies in between, it leaves *abandoned* children: they wait or can be resumed, but their parent has
-# ended. A process that finds one cancels it instead of driving it (`tests/runtime/test_cancelled_trees.py`).
-
-
-ENDS = TERMINAL - {MOVED, PICTURE}
-"""Final statuses of a parent that end its children. A moved execution or a snapshot continues in another store."""
-
-
-class Abandoned(NamedTuple):
-    """An execution that has not ended, although its parent has."""
-
-    id: str
-    parent: str
-    status: str
-    """Status of the parent, or the status it is about to get."""
-
-    @property
-    def reason(self) -> str:
-        """Reason of its cancellation."""
-        return orphaned(self.parent, self.status)
-
-
-def orphaned(parent: str, status: str) -> str:
-    """Return the reason for cancelling an execution whose parent has ended."""
-    return f"its parent {parent} is {status}"
-
-
-def children_to_end(
-    store: EventStore, execution_id: str, status: str, is_ending: Callable[[str], bool]
-) -> list[Abandoned]:
-    """Return the executions below one that ends as `status` and whose end must be awaited.
-
-    These are its children that have not ended, which must be cancelled, and those that have ended but still cancel
-    their own children in this process (`is_ending`). For a child that is cancelled or failed already, its own children
-    are checked: another process that cancels the same tree may not have reached them yet, or may have died.
-    """
-    below: list[Abandoned] = []
-    for record in store.records(parent=execution_id, origin=CHILD):
-        if record.status not in TERMINAL or is_ending(record.execution_id):
-            below.append(Abandoned(record.execution_id, execution_id, status))
-        elif record.status in (CANCELLED, FAILED):
-            below += children_to_end(store, record.execution_id, record.status, is_ending)
-    return below
-
-
-def has_ended(store: EventStore, execution_id: str) -> bool:
-    """Return whether an execution has ended, so that its children must not continue."""
-    return any(record.status in ENDS for record in islice(ancestors(store, execution_id), 1))
-
-
-def ancestors(store: EventStore, execution_id: str) -> Iterator[ExecutionRecord]:
-    """Yield the record of an execution, of its parent, and so on, up to one that the store lacks."""
-    name: str | None = execution_id
-    while name is not None:
-        try:
-            record = store.record(name)
-        except ExecutionNotFoundError:
-            return
-        yield record
-        name = record.parent if record.origin == CHILD else None
-
-
-def abandoned(store: EventStore, execution_id: str) -> list[Abandoned]:
-    """Return the executions to cancel instead of resuming one, or an empty list if it may be resumed.
-
-    The list starts with the execution and its parent, up to the one whose parent has ended.
-    """
-    line: list[ExecutionRecord] = []
-    for record in ancestors(store, execution_id):
-        if line and record.status in ENDS and not _was_resumed_apart(store, line[-1], record):
-            # The others are cancelled because the one above each is cancelled.
-            below = [Abandoned(child.execution_id, child.parent or "", CANCELLED) for child in line[:-1]]
-            return [*below, Abandoned(line[-1].execution_id, record.execution_id, record.status)]
-        if record.status in TERMINAL:
-            return []
-        line.append(record)
-    return []
-
-
-def all_abandoned(store: EventStore) -> list[ExecutionRecord]:
-    """Return the executions that have not ended although an ancestor has, newest first."""
-    unended = store.unended()
-    ids = {record.execution_id for record in unended}
-    children = [record for record in unended if record.origin == CHILD]
-    names = {
-        record.execution_id for record in children if record.parent not in ids and abandoned(store, record.execution_id)
-    }
-    for record in reversed(children):  # parents are older than their children
-        if record.parent in names:
-            names.add(record.execution_id)
-    return [record for record in children if record.execution_id in names]
-
-
-def _was_resumed_apart(store: EventStore, child: ExecutionRecord, parent: ExecutionRecord) -> bool:
-    """Return whether a person resumed a child by itself after it had ended with its parent."""
-    if parent.ended_at is None:
-        return False
-    resumed = [
-        event.recorded_at
-        for event in store.read(child.execution_id)
-        if isinstance(event.data, ExecutionResumed) and event.data.previous_status in TERMINAL
-    ]
-    return bool(resumed) and resumed[-1] >= to_microseconds(parent.ended_at)
-
-
-Opened: TypeAlias = tuple[Workflow, ExecutionStarted | ExecutionForked, Durability | None]
-"""Workflow, first event and durability of a new execution."""
-Opening: TypeAlias = Callable[[], Opened]
-
-
-class Child(NamedTuple):
-    """Request of a step to run another workflow as an execution."""
-
-    id: str
-    parent: str
-    """Id of the parent."""
-    workflow: str
-    inputs: Mapping[str, Any]
-    bounds: Bounds
-    """The share of the parent's bounds."""
-    counted: Usage = NO_USAGE
-    """Consumption that the parent has counted already, for a child that is resumed."""
-    model: str | None = None
-    """Model that replaces the models of all agents, taken from the parent."""
-    variables: Mapping[str, Any] = EMPTY
-    """Initial variables of a successor."""
-    like: WhatIfSource | None = None
-    """Source execution, if the child is a what-if."""
-
-    def resumed(self, workflow: Workflow, state: ExecutionState) -> ExecutionResumed:
-        """Return the resumption event. A child that had ended may spend what its parent has left now."""
-        if not state.is_over:
-            return ExecutionResumed(state.status)
-        bounds_of_child = Bounds.from_dict(workflow.bounds or {})
-        bounds = given_again(state, bounds_of_child, self.bounds, self.counted)
-        return ExecutionResumed(state.status, None if bounds == state.bounds else bounds.to_dict())
-
-
-BeginSuccessor: TypeAlias = Callable[[Child], Awaitable[str]]
-"""Start the successor of an execution once, and return its id."""
-
-
-def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]) -> Child:
-    """Return the request for a successor. Raises StepError if a parent waits for the execution."""
-    if state.parent is not None:
-        raise StepError(
-            f"execution {state.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
-            "let the workflow that is started from outside do so"
-        )
-    remaining = left_of(state)
-    variables = dict(state.variables)
-    return Child("", state.execution_id, workflow, inputs, remaining, model=state.model, variables=variables)
-
-
-async def continue_as_successor(
-    operation: Callable[..., Awaitable[Any]],
-    successor: Child,
-    reason: str,
-    begin: BeginSuccessor,
-    other_paths: Callable[[], int],
-) -> NoReturn:
-    """Start the successor as a recorded operation of the present execution, then leave that by raising ContinuedAsNew.
-
-    The operation fails, also recorded, while `other_paths`, the number of other active paths, is not 0.
-    """
-
-    async def start() -> str:
-        if other_paths():
-            raise StepError(
-                "the execution cannot go on as a new one while other paths are on their way; join them before this step"
-            )
-        return await begin(successor)
-
-    parameters = {"inputs": successor.inputs, "reason": reason}
-    successor_id = await operation(CONTINUE_AS_NEW, parameters, start, key="continue-as-new", repeatable=True)
-    raise ContinuedAsNew(successor_id, reason, successor.inputs)
-
-
-def _ended_with(parent: str, child: ExecutionState) -> bool:
-    """Return whether a child was cancelled because its parent had ended. A parent that continues resumes such a child.
-
-    The notice of that end can be late, if the store is slow or another process sends it.
-    """
-    return child.lifecycle == CANCELLED and child.error in {orphaned(parent, status) for status in (FAILED, CANCELLED)}
-
-
-class DriveChild(Protocol):
-    """Protocol of the function that starts or resumes a child, and returns its state once it has ended or is parked."""
-
-    async def __call__(self, child: Child, *, again: bool) -> ExecutionState:
-        """Drive the child. With `again`, resume it even if it failed or was cancelled."""
-
-
-def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
-    """Return the unfinished child operations of an execution, by id of the child."""
-    open_steps = [path.open for path in state.paths.values() if path.open is not None]
-    records = [record for step in open_steps for record in step.operations.values()]
-    return {
-        record.signal: record
-        for record in records
-        if record.operation_type == CHILD_WORKFLOW and record.status == RUNNING and record.signal is not None
-    }
-
-
-def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str]:
-    """Yield the names of the workflows that an execution has requested as children and that have not started."""
-    for child, record in running_children(state).items():
-        try:
-            store.record(child)
-        except ExecutionNotFoundError:
-            (event,) = store.read(state.execution_id, record.started_sequence - 1, 1)
-            name = operation_name(CHILD_WORKFLOW, getattr(event.data, "parameters", None))
-            if name is not None:
-                yield name
-
 
 class Children:
-    """Runner of child executions for one execution.
+    """Child executions of one execution: starts and drives them, and records their results as operations of the parent.
 
     The id of a child is random and recorded before the child starts. The child is therefore started once, even if the
     process dies or the parent gets another id.
@@ -282,7 +70,8 @@ class Children:
         self._ids = Ids(operations.journal.clock, chance)
 
     async def run(self, place: Place, workflow: str, inputs: Mapping[str, Any], drive: DriveChild) -> Any:
-        """Run another workflow as a child execution that is started once, and return its result.
+        """Run another workflow as a child execution, and return the result of the child. The child is started only
+        once.
 
         Raises
         ------
@@ -297,15 +86,21 @@ class Children:
         async def carry_out(record: OperationRecord | None) -> Any:
             journal = self._operations.journal
             if record is None:
-                share = reserved_for(share_of(left_of(journal.state), self._spending_strands()))
+                share = reserved_for(share_of(remaining_bounds(journal.state), self._spending_tasks()))
                 reserved: Reserved | None = share.plus(self._restored_reservation(place, child_id))
                 started_record = self._operations.begin(request, reserved)
             else:
                 started_record = record
                 reserved = record.reserved
-            bounds = given_with(journal.state, reserved)
+            bounds = bounds_with_reservation(journal.state, reserved)
             child = Child(
-                child_id, journal.execution_id, workflow, inputs, bounds, self._counted(child_id), journal.state.model
+                child_id,
+                journal.execution_id,
+                workflow,
+                inputs,
+                bounds,
+                self._counted_usage(child_id),
+                journal.state.model,
             )
             if self._operations.miss_policy is not None:
                 child = child._replace(like=self._operations.miss_policy.child_like(request))
@@ -325,13 +120,15 @@ class Children:
         return await self._operations.run(request, carry_out)
 
     def _restored_reservation(self, place: Place, child: str) -> Reserved | None:
-        """Return the reservation that a resumed child had when it ended, which is restored."""
+        """Return the budget reserved for a child when its previous operation ended, or None. A child that is resumed
+        gets this budget again.
+        """
         earlier = self._operations.record_of(place, place.operation_id)
         return earlier.reserved if earlier is not None and earlier.signal == child else None
 
-    def _spending_strands(self) -> int:
-        """Return the number of strands that may spend the remaining budget, including the present one: those without a
-        child.
+    def _spending_tasks(self) -> int:
+        """Return the number of concurrent tasks that may spend the remaining budget, at least 1: the present task and
+        all tasks that do not wait for a child.
 
         Dividing by it keeps the sum of the shares of concurrent children within the remaining budget
         (test_children_side_by_side_never_overshoot).
@@ -341,8 +138,8 @@ class Children:
         return max(1, strands - len(running_children(state)))
 
     def _request(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
-        """Return the operation request with the id of its child: the recorded id, also of a failed child, else a new
-        one.
+        """Return the operation request of a child. It contains the child's id: the recorded id if the log has one (also
+        of a failed child), else a new id.
         """
         record = self._operations.known_at(place)
         recorded_id = None if record is None else record.signal
@@ -353,7 +150,7 @@ class Children:
         return OperationRequest.of(place, CHILD_WORKFLOW, {**request.parameters, "signal": self._ids.execution()})
 
     async def _run_to_end(self, path: str, child: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
-        """Return the last state of a child.
+        """Drive a child until it has ended, and return its last state. Meanwhile the parent may be parked.
 
         The process that drives the child to its end sends a signal to the parent.
         """
@@ -378,24 +175,264 @@ class Children:
         return state
 
     def _record_end(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
-        """Record how a child ended, and its consumption since the last count. Return its result, or raise its error."""
-        used = self._not_counted(child)
-        held = held_by(child).to_dict() or None
+        """Record the result or error of an ended child, and the part of its consumption that the parent has not counted
+        yet. Return the result, or raise the error.
+        """
+        usage = self._uncounted_usage(child)
+        reservation = reservations_to_restore(child).to_dict() or None
         if child.lifecycle == COMPLETED:
             result = {"execution_id": child.execution_id, "status": child.lifecycle, "outputs": child.outputs}
-            self._operations.complete(place, record, result, used, held=held)
+            self._operations.complete(place, record, result, usage, held=reservation)
             return result
         which = f"child execution {child.execution_id} of {child.workflow_name!r}"
-        failed = f"{child.error}, in {which}"
-        error = ExecutionError(failed if child.lifecycle == FAILED else f"{which} is {child.lifecycle}: {child.error}")
+        message = f"{child.error}, in {which}"
+        error = ExecutionError(message if child.lifecycle == FAILED else f"{which} is {child.lifecycle}: {child.error}")
         raise self._operations.fail(
-            place, record, str(error), names_of(error), used, held=held, final=child.is_final or None
+            place, record, str(error), names_of(error), usage, held=reservation, final=child.is_final or None
         )
 
-    def _not_counted(self, child: ExecutionState) -> dict[str, int] | None:
-        counted = self._counted(child.execution_id)
-        used = child.usage._replace(requests=child.ledger.llm_calls)
-        return Usage(*(max(0, now - before) for now, before in zip(used, counted, strict=True))).to_dict() or None
+    def _uncounted_usage(self, child: ExecutionState) -> dict[str, int] | None:
+        counted_usage = self._counted_usage(child.execution_id)
+        usage = child.usage._replace(requests=child.ledger.llm_calls)
+        return (
+            Usage(*(max(0, now - before) for now, before in zip(usage, counted_usage, strict=True))).to_dict() or None
+        )
 
-    def _counted(self, child: str) -> Usage:
+    def _counted_usage(self, child: str) -> Usage:
         return self._operations.journal.state.ledger.children.get(child, NO_USAGE)
+
+
+# --- parents and children in the store -------------------------------------------------------------------------------
+#
+# A child ends with its parent. When an execution is cancelled or fails, its children are cancelled next, level by
+# level. If a process dies in between, it leaves *abandoned* children: they wait or can be resumed, but their parent has
+# ended. A process that finds one cancels it instead of driving it (`tests/runtime/test_cancelled_trees.py`).
+
+
+ENDS = TERMINAL - {MOVED, PICTURE}
+"""Final statuses of a parent that end its children. A moved execution or a snapshot continues in another store."""
+
+
+class Abandoned(NamedTuple):
+    """An execution that has not ended, although its parent execution has ended."""
+
+    id: str
+    parent: str
+    status: str
+    """Status of the parent, or the status it is about to get."""
+
+    @property
+    def reason(self) -> str:
+        """Reason with which the execution is cancelled."""
+        return orphaned(self.parent, self.status)
+
+
+def orphaned(parent: str, status: str) -> str:
+    """Return the reason with which an execution is cancelled because its parent has ended with a status."""
+    return f"its parent {parent} is {status}"
+
+
+def children_to_end(
+    store: EventStore, execution_id: str, status: str, is_ending: Callable[[str], bool]
+) -> list[Abandoned]:
+    """Return the descendants of an execution that ends as `status`, which must be cancelled or awaited first.
+
+    These are its children that have not ended, which must be cancelled, and children that have ended but still cancel
+    their own children in this process (`is_ending`). For a child that is cancelled or failed already, its own children
+    are checked: another process that cancels the same tree may not have reached them yet, or may have died.
+    """
+    below: list[Abandoned] = []
+    for record in store.records(parent=execution_id, origin=CHILD):
+        if record.status not in TERMINAL or is_ending(record.execution_id):
+            below.append(Abandoned(record.execution_id, execution_id, status))
+        elif record.status in (CANCELLED, FAILED):
+            below += children_to_end(store, record.execution_id, record.status, is_ending)
+    return below
+
+
+def has_ended(store: EventStore, execution_id: str) -> bool:
+    """Return whether an execution has a final status with which its children must not continue (`ENDS`)."""
+    return any(record.status in ENDS for record in islice(ancestors(store, execution_id), 1))
+
+
+def ancestors(store: EventStore, execution_id: str) -> Iterator[ExecutionRecord]:
+    """Yield the record of an execution, then of its parent, and so on. Stop at an execution that is not in the
+    store.
+    """
+    name: str | None = execution_id
+    while name is not None:
+        try:
+            record = store.record(name)
+        except ExecutionNotFoundError:
+            return
+        yield record
+        name = record.parent if record.origin == CHILD else None
+
+
+def abandoned(store: EventStore, execution_id: str) -> list[Abandoned]:
+    """Return the executions that must be cancelled before an execution could be resumed, because an ancestor has ended.
+    Return an empty list if the execution may be resumed.
+
+    The list starts with the execution and its parent, and ends with the execution whose own parent has ended.
+    """
+    line: list[ExecutionRecord] = []
+    for record in ancestors(store, execution_id):
+        if line and record.status in ENDS and not _was_resumed_alone(store, line[-1], record):
+            # The others are cancelled because the one above each is cancelled.
+            below = [Abandoned(child.execution_id, child.parent or "", CANCELLED) for child in line[:-1]]
+            return [*below, Abandoned(line[-1].execution_id, record.execution_id, record.status)]
+        if record.status in TERMINAL:
+            return []
+        line.append(record)
+    return []
+
+
+def all_abandoned(store: EventStore) -> list[ExecutionRecord]:
+    """Return all executions of a store that have not ended although their parent or another ancestor has, newest
+    first.
+    """
+    records = store.unended()
+    ids = {record.execution_id for record in records}
+    children = [record for record in records if record.origin == CHILD]
+    names = {
+        record.execution_id for record in children if record.parent not in ids and abandoned(store, record.execution_id)
+    }
+    for record in reversed(children):  # parents are older than their children
+        if record.parent in names:
+            names.add(record.execution_id)
+    return [record for record in children if record.execution_id in names]
+
+
+def _was_resumed_alone(store: EventStore, child: ExecutionRecord, parent: ExecutionRecord) -> bool:
+    """Return whether a person resumed a child execution by itself after the child and its parent had ended."""
+    if parent.ended_at is None:
+        return False
+    resumption_times = [
+        event.recorded_at
+        for event in store.read(child.execution_id)
+        if isinstance(event.data, ExecutionResumed) and event.data.previous_status in TERMINAL
+    ]
+    return bool(resumption_times) and resumption_times[-1] >= to_microseconds(parent.ended_at)
+
+
+Opened: TypeAlias = tuple[Workflow, ExecutionStarted | ExecutionForked, Durability | None]
+"""Workflow, first event and durability of a new execution."""
+Opening: TypeAlias = Callable[[], Opened]
+
+
+class Child(NamedTuple):
+    """Request of a step to run another workflow as a child execution or as a successor."""
+
+    id: str
+    parent: str
+    """Id of the parent."""
+    workflow: str
+    inputs: Mapping[str, Any]
+    bounds: Bounds
+    """The share of the parent's bounds."""
+    counted: Usage = NO_USAGE
+    """Consumption that the parent has counted already, for a child that is resumed."""
+    model: str | None = None
+    """Model that replaces the models of all agents, taken from the parent."""
+    variables: Mapping[str, Any] = EMPTY
+    """Initial variables of a successor."""
+    like: WhatIfSource | None = None
+    """Source execution, if the child is a what-if."""
+
+    def resumed(self, workflow: Workflow, state: ExecutionState) -> ExecutionResumed:
+        """Return the event with which an existing child is resumed. If the child had ended, the event gives it new
+        bounds: the budget that its parent has left now.
+        """
+        if not state.is_over:
+            return ExecutionResumed(state.status)
+        bounds_of_child = Bounds.from_dict(workflow.bounds or {})
+        bounds = bounds_for_resumption(state, bounds_of_child, self.bounds, self.counted)
+        return ExecutionResumed(state.status, None if bounds == state.bounds else bounds.to_dict())
+
+
+BeginSuccessor: TypeAlias = Callable[[Child], Awaitable[str]]
+"""Start the successor of an execution once, and return its id."""
+
+
+def successor_of(state: ExecutionState, workflow: str, inputs: Mapping[str, Any]) -> Child:
+    """Return the request for a successor execution, which gets the variables and the remaining budget of this
+    execution.
+
+    Raises StepError if a parent waits for the execution.
+    """
+    if state.parent is not None:
+        raise StepError(
+            f"execution {state.execution_id} cannot go on as a new one, since {state.parent} waits for its end; "
+            "let the workflow that is started from outside do so"
+        )
+    remaining = remaining_bounds(state)
+    variables = dict(state.variables)
+    return Child("", state.execution_id, workflow, inputs, remaining, model=state.model, variables=variables)
+
+
+async def continue_as_successor(
+    operation: Callable[..., Awaitable[Any]],
+    successor: Child,
+    reason: str,
+    begin: BeginSuccessor,
+    other_paths: Callable[[], int],
+) -> NoReturn:
+    """Start the successor as a recorded operation of the present execution, then raise `ContinuedAsNew` to end the
+    present execution.
+
+    The operation fails, also recorded, while `other_paths`, the number of other active paths, is not 0.
+    """
+
+    async def start() -> str:
+        if other_paths():
+            raise StepError(
+                "the execution cannot go on as a new one while other paths are on their way; join them before this step"
+            )
+        return await begin(successor)
+
+    parameters = {"inputs": successor.inputs, "reason": reason}
+    successor_id = await operation(CONTINUE_AS_NEW, parameters, start, key="continue-as-new", repeatable=True)
+    raise ContinuedAsNew(successor_id, reason, successor.inputs)
+
+
+def _ended_with(parent: str, child: ExecutionState) -> bool:
+    """Return whether a child was cancelled only because its parent had ended. A parent that is resumed resumes such a
+    child.
+
+    The notice of that end can be late, if the store is slow or another process sends it.
+    """
+    return child.lifecycle == CANCELLED and child.error in {orphaned(parent, status) for status in (FAILED, CANCELLED)}
+
+
+class DriveChild(Protocol):
+    """Protocol of the function that starts or resumes a child execution, and returns the state of the child once it has
+    ended or is parked.
+    """
+
+    async def __call__(self, child: Child, *, again: bool) -> ExecutionState:
+        """Start or resume the child execution. With `again`, resume it even if it failed or was cancelled."""
+
+
+def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
+    """Return the records of the operations that wait for a child execution, by the id of the child."""
+    open_steps = [path.open for path in state.paths.values() if path.open is not None]
+    records = [record for step in open_steps for record in step.operations.values()]
+    return {
+        record.signal: record
+        for record in records
+        if record.operation_type == CHILD_WORKFLOW and record.status == RUNNING and record.signal is not None
+    }
+
+
+def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str]:
+    """Yield the names of the workflows that an execution has requested as child executions, but that have not started
+    yet.
+    """
+    for child, record in running_children(state).items():
+        try:
+            store.record(child)
+        except ExecutionNotFoundError:
+            (event,) = store.read(state.execution_id, record.started_sequence - 1, 1)
+            name = operation_name(CHILD_WORKFLOW, getattr(event.data, "parameters", None))
+            if name is not None:
+                yield name

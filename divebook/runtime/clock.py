@@ -1,6 +1,9 @@
-"""Clock, random bits and identifiers of the engine, the log protocol for step code, and lost results of calls.
+"""Sources of time and random bits, generator of identifiers, `StepLog` protocol, and descriptions of lost results.
 
-Nothing else in the engine reads time or random bits. Tests and simulations pass their own `Clock` and `Chance`.
+A lost result is the return value of a call that succeeded, but whose value the log cannot store. `StepLog` is the part
+of the journal that code of steps uses.
+
+Nothing else in the engine reads the time or random bits. Tests and simulations pass their own `Clock` and `Chance`.
 """
 
 from __future__ import annotations
@@ -46,14 +49,14 @@ class Chance(Protocol):
 
 
 class SystemClock:
-    """The system clock."""
+    """Clock that reads the time of the operating system and sleeps on the running event loop."""
 
     def now(self) -> int:
         """Return the time in microseconds since 1970, UTC."""
         return time.time_ns() // 1000
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep on the running event loop."""
+        """Sleep for some seconds on the running event loop."""
         await asyncio.sleep(seconds)
 
 
@@ -69,10 +72,10 @@ class SystemChance:
 
 
 class Ids:
-    """Generator of identifiers from a clock and random bits.
+    """Generator of execution ids and event ids, from a clock and random bits.
 
-    Event ids of one millisecond share their first 64 random bits, and the last ten bits count up. They therefore sort
-    in the order of creation, and only the first one has to be assembled in full.
+    Event ids of one millisecond share their first 64 random bits, and the last ten bits count up. The ids therefore
+    sort in the order of creation, and only the first id of a millisecond has to be assembled in full.
     """
 
     def __init__(self, clock: Clock, chance: Chance) -> None:
@@ -83,11 +86,11 @@ class Ids:
         self._count = 0
 
     def execution(self) -> str:
-        """Return a new execution id."""
+        """Return a new execution id: ``exec_`` and 26 characters."""
         return type_id("exec", self._clock.now() // 1000, self._chance.bits(RANDOM_BITS))
 
     def event(self, recorded_at: int) -> str:
-        """Return a new event id for a time in microseconds."""
+        """Return a new event id for an event that is recorded at `recorded_at`, in microseconds since 1970."""
         milliseconds = recorded_at // 1000
         count = self._count
         if milliseconds != self._milliseconds or count == len(PAIRS):
@@ -98,7 +101,9 @@ class Ids:
         return self._beginning + PAIRS[count]
 
     def follow(self) -> bool:
-        """Use up the id after the latest one, its `successor`. Return False if there is none."""
+        """Use up the id that directly follows the latest event id, for the next event of the same record. Return False
+        if the latest id has no successor.
+        """
         follows = 0 < self._count < len(PAIRS)
         self._count += follows
         return follows
@@ -110,7 +115,7 @@ class Ids:
 
 
 class StepLog(Protocol):
-    """Protocol of the log of one execution, for the code that runs its paths."""
+    """Protocol of the log of one execution, as seen by the code that runs the steps."""
 
     @property
     def execution_id(self) -> str:
@@ -122,38 +127,44 @@ class StepLog(Protocol):
 
     @property
     def error(self) -> Exception | None:
-        """Error that prevents further records, or None."""
+        """Error because of which nothing can be recorded any more, or None."""
 
     @property
     def recorded(self) -> int:
-        """Sequence number up to which events are recorded."""
+        """Sequence number of the last recorded event."""
 
     @property
     def state(self) -> ExecutionState:
-        """The fold of everything recorded so far."""
+        """State of the execution: the fold of all events recorded so far."""
 
     @property
     def present(self) -> ExecutionState:
-        """The current state, possibly still mutable: read it at once and do not keep it."""
+        """Current state of the execution, possibly still mutable. Read fields from it at once, and do not keep a
+        reference.
+        """
 
     @property
     def moment(self) -> int:
         """Time of the latest record, in microseconds since 1970."""
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Append a fact. One that `may_wait` need not be written at once."""
+        """Append an event, given by its payload, path and step. An event with `may_wait` may be written later, together
+        with the next event.
+        """
 
     def record_all(self, facts: Sequence[Fact]) -> None:
-        """Append several facts."""
+        """Append several events, each with its path and step."""
 
     async def durable(self) -> None:
-        """Wait until everything recorded so far is durable."""
+        """Wait until all events recorded so far are durable in the store."""
 
     async def event(self, sequence: int) -> Event:
-        """Return one event by its sequence number."""
+        """Return the event with a sequence number, even if it is not written yet."""
 
     def seconds_since(self, moment: int) -> float:
-        """Return the seconds since a moment, not counting the time before the last resumption."""
+        """Return the seconds since a time in microseconds. Time before the latest resumption of the execution is not
+        counted.
+        """
 
 
 # --- lost results ----------------------------------------------------------------------------------------------------
@@ -176,7 +187,10 @@ ADVICE = "The call itself returned: resuming asks what its result was, and does 
 
 
 def described(result: object) -> dict[str, str]:
-    """Return the description of a result: its ``type``, its ``text`` without secrets, and the SHA-256 of that text."""
+    """Return a description of the result of a call, which is recorded in place of a result that the log cannot store.
+
+    Its keys are ``type``, ``text`` (the `repr` without secrets, shortened), and ``digest`` (SHA-256 of the full text).
+    """
     kind = type(result)
     try:
         text = repr(result[:MOST_OF_LONG] if isinstance(result, str | bytes) else result)
@@ -189,12 +203,12 @@ def described(result: object) -> dict[str, str]:
 
 
 def mark_lost(error: BaseException, result: object) -> None:
-    """Add the description of a call's result to an error that was raised after the call had returned."""
+    """Add a description of a call's result to the error that was raised after the call had returned."""
     setattr(error, LOST, described(result))
 
 
 def lost_in(error: BaseException) -> Mapping[str, str] | None:
-    """Return the description attached by `mark_lost` to the error or one of its causes, or None.
+    """Return the description of a lost result that `mark_lost` attached to an error or to one of its causes, or None.
 
     An attribute that user code has set with other types is ignored.
     """
@@ -210,11 +224,11 @@ def lost_in(error: BaseException) -> Mapping[str, str] | None:
 
 
 def add_advice(error: BaseException) -> None:
-    """Append advice about resuming to the message of one of divebook's errors."""
+    """Append the advice that resuming asks a person for the result, to the message of a `DivebookError`."""
     if isinstance(error, DivebookError) and error.args and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]}. {ADVICE}", *error.args[1:])
 
 
 def told_of(lost: Mapping[str, Any]) -> str:
-    """Return the description of a lost result for the question to a person."""
+    """Return a phrase about the lost result, for the question that asks a person what to do about the call."""
     return f"it returned {lost.get('text')} ({lost.get('type')}), which could not be recorded"

@@ -34,278 +34,12 @@ from divebook.store.base import EventStore
 from divebook.text.format import in_parts
 from divebook.text.redaction import logger
 
-# --- shared disk syncs -----------------------------------------------------------------------------------------------
-#
-# A single execution waits for the disk on the loop: a thread would cost it more than it gains. As soon as a second
-# execution runs, a thread syncs the commits of the loop, one sync at a time. Everything committed during one sync
-# shares the next one (tests/runtime/test_syncs.py).
-
-
-_STOPPED = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
-
-
-class Durable(Protocol):
-    """The part of a journal that waits for durability."""
-
-    def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to `sequence` are durable, or why they are not."""
-
-
-J = TypeVar("J", bound=Durable)
-
-
-class _Round(Generic[J]):
-    """The journals that share one disk sync, and the futures that wait for it."""
-
-    def __init__(self) -> None:
-        self.reached: dict[J, int] = {}
-        self.waiting: list[asyncio.Future[None]] = []
-
-
-class Syncs(Generic[J]):
-    """Disk syncs of one store. Lives on the engine's event loop."""
-
-    def __init__(self, store: EventStore) -> None:
-        self._store = store
-        self._running: weakref.WeakSet[J] = weakref.WeakSet()
-        """Journals of running executions with full durability, if the store supports separate syncs."""
-        self._present: _Round[J] | None = None
-        self._next: _Round[J] = _Round()
-
-    @property
-    def are_shared(self) -> bool:
-        """True if several executions would wait for the disk."""
-        return len(self._running) > 1
-
-    def must_sync_later(self, batches: Mapping[J, Batch]) -> bool:
-        """Return whether these batches are written first and synced later by a thread.
-
-        That requires a store with separate syncs, a batch with full durability, and several running executions or a
-        sync in progress. Also updates the set of running journals.
-        """
-        if not self._store.syncs_apart:
-            return False
-        are_full = False
-        usual = self._store.durability
-        for journal, batch in batches.items():
-            if (batch.durability or usual) == FULL:
-                are_full = True
-                (self._running.add if batch.status == RUNNING else self._running.discard)(journal)
-        return are_full and (self.are_shared or self._present is not None)
-
-    def wait_for(self, written: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
-        """Add written events to the next disk sync, and wake the `waiting` futures after it."""
-        # Only the next round covers these events: a sync in progress may have begun before they were written.
-        self._next.reached |= written
-        self._next.waiting += waiting
-        if self._present is None:
-            self._begin()
-
-    def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
-        """Set the result of `done` once the written events of an execution are durable."""
-        present = self._next if self._present is None or journal in self._next.reached else self._present
-        present.waiting.append(done)
-
-    def _begin(self) -> None:
-        self._present = self._next
-        self._next = _Round()
-        task = asyncio.get_running_loop().create_task(run_engine_call(self._store.sync), name="divebook-sync")
-        task.add_done_callback(functools.partial(self._end, self._present))
-
-    def _end(self, ended: _Round[J], task: asyncio.Task[None]) -> None:
-        # The next sync starts before callbacks of this one run, so that the disk is not idle meanwhile.
-        self._present = None
-        if self._next.reached:
-            self._begin()
-        error = _STOPPED if task.cancelled() else task.exception()
-        failure = error if error is None or isinstance(error, Exception) else StoreError(repr(error))
-        for journal, sequence in ended.reached.items():
-            journal.synced(sequence, failure)
-        wake(ended.waiting)
-
-
-def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
-    """Set the result of futures that wait for a write.
-
-    Their code checks its condition again; some wait for the next write as well.
-    """
-    for done in waiting:
-        if not done.done():  # the future of a cancelled path is done already
-            done.set_result(None)
-
-
-# --- calls of the store from the event loop --------------------------------------------------------------------------
-#
-# A local store is called on the loop, any other in a thread. Nothing else in `divebook.runtime` calls a store on the
-# loop. A commit to SQLite takes less time than handing it to a thread (``benchmarks/floor.py``). A commit over a
-# network would block every other execution (``tests/runtime/test_remote_stores.py``).
-#
-# If a store cannot be written to at present (locked by another process, full disk, unreachable), the call is repeated:
-# no run fails because of it (``tests/runtime/test_held_up.py``). Pauses grow only to one second, because a lock is
-# often short.
-
-
-_log = logger(__name__)
-T = TypeVar("T")
-FIRST_PAUSE = 0.05
-"""Seconds between the first two attempts."""
-LONGEST_PAUSE = 1.0
-"""Maximum number of seconds between two attempts."""
-CALL_PATIENCE_SECONDS = 10.0
-"""Seconds after which a waiting call is logged, for example one that waits for a free session of a pool."""
-CALL_THREADS = 16
-"""Maximum number of threads for single calls."""
-WORK_THREADS = 64
-"""Maximum number of threads for work. Work asks the loop, which makes calls, so calls have their own threads and never
-wait for work."""
-
-_calls: RunVar[anyio.CapacityLimiter] = RunVar("divebook store calls")
-_works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
-
-
-def longer(pause: float) -> float:
-    """Return the next, longer pause."""
-    return min(LONGEST_PAUSE, pause * 2)
-
-
-class StoreCalls:
-    """Calls of one store for code on the engine's event loop."""
-
-    def __init__(self, store: EventStore) -> None:
-        self.store = store
-
-    @property
-    def are_direct(self) -> bool:
-        """True if calls run on the loop itself."""
-        return self.store.local
-
-    async def once(self, call: Callable[[], T]) -> T:
-        """Run a call of the store once and return its result."""
-        return call() if self.store.local else await self.in_thread(call)
-
-    async def in_thread(self, call: Callable[[], T]) -> T:
-        """Run a slow call in a thread, even if the store is local, and return its result.
-
-        The loop continues meanwhile.
-        """
-        return await _in_thread(call, _calls, CALL_THREADS)
-
-    def start(self, call: Callable[[], object]) -> ThreadCall:
-        """Start a call in a thread, even if the store is local. The loop can wait for it briefly, or await it."""
-        return start_engine_call(call)
-
-    async def patiently(self, call: Callable[[], T]) -> T:
-        """Repeat a call while the store is busy, and return its result. The loop continues meanwhile.
-
-        The call may run several times, so it must be repeatable.
-        """
-        return await _patiently(lambda: self.once(call))
-
-    async def work(self, function: Callable[[], T]) -> T:
-        """Run a function that makes several store calls and may ask the loop in between, and return its result.
-
-        Like the call of `patiently`, it may run several times.
-        """
-        if self.store.local:
-            return await self.patiently(function)
-        return await _patiently(lambda: _in_thread(function, _works, WORK_THREADS))
-
-
-async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
-    # One warning per call, and only after a while: short locks are normal where several processes share a file.
-    pause = FIRST_PAUSE
-    since = time.monotonic()
-    is_logged = False
-    while True:
-        try:
-            return await call()
-        except StoreBusyError as error:
-            if not is_logged and time.monotonic() - since >= CALL_PATIENCE_SECONDS:
-                is_logged = True
-                _log.warning("%s. An execution waits for it, and goes on by itself", error)
-            await asyncio.sleep(pause)
-            pause = longer(pause)
-
-
-async def _in_thread(function: Callable[[], T], limiter: RunVar[anyio.CapacityLimiter], limit: int) -> T:
-    # Limiters belong to one event loop, so they are created in it on first use instead of at import.
-    try:
-        places = limiter.get()
-    except LookupError:
-        places = anyio.CapacityLimiter(limit)
-        limiter.set(places)
-    return await anyio.to_thread.run_sync(function, limiter=places)
-
-
-PATIENCE_SECONDS = 2.0
-"""Seconds until a busy store is logged. `Execution.held_up` shows it at once."""
-MOST_IN_A_ROW = 16
-"""Maximum number of commits of a single path on the loop between two of its turns."""
-MOST_ELSEWHERE = 4
-"""Maximum number of commits of a single path through a thread between two turns of the loop."""
-MOMENT = 0.002
-"""Seconds that the loop waits at most for a commit in a thread."""
-LATEST = 0.01
-"""Seconds after which deferred records are written at the latest."""
-
-
-class Committing(Protocol):
-    """The part of a journal that group commit uses."""
-
-    is_heavy: bool
-    """True if a pending record takes long to write."""
-
-    def take_batch(self, *, is_heavy: bool = False) -> Batch:
-        """Return the pending records as a batch, and mark them as handed over."""
-
-    def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
-        """Handle the outcome of a batch. If it is not durable yet, `synced` follows."""
-
-    def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to `sequence` are durable, or why they are not."""
-
-    @property
-    def is_checkpoint_due(self) -> bool:
-        """True if a checkpoint should be stored now."""
-
-    def put_checkpoint(self) -> None:
-        """Store a checkpoint of the state after the latest batch."""
-
-
-class StoreUnavailable(NamedTuple):
-    """Description of a store that cannot be written to at present."""
-
-    reason: str
-    since: float
-    """Time at which it became unavailable, in seconds of the loop's clock (`time.monotonic`)."""
-    what: str = "disk"
-
-    def __str__(self) -> str:
-        """Return a description: ``waiting for the disk since 12 s: ...``, or for the server."""
-        return f"waiting for the {self.what} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
-
-
-class PendingCommit:
-    """Batches that a thread is writing or has written. Without a call they are already written.
-
-    `seconds_on_loop` is the time in seconds that the loop spent on them before the thread started.
-    """
-
-    def __init__(
-        self, batches: Mapping[Committing, Batch], call: ThreadCall | None, seconds_on_loop: float = 0.0
-    ) -> None:
-        self.batches = batches
-        self.call = call
-        self.seconds_on_loop = seconds_on_loop
-        self.is_over = call is None
-        """True once the journals have received the outcomes."""
-
 
 class GroupCommit:
-    """Writer of the records of all executions of one store, once per turn of the event loop it lives on.
+    """Writer of the records of all executions of one store. Writes at most once per turn of the engine's event loop.
 
-    A path that was alone in the last turn does not wait for the end of its turn: it commits at once. It does so only a
-    few times in a row, so that other tasks of the loop get their turn.
+    If only one path was active in the last turn, its records are written at once, not at the end of the turn. This
+    happens only a few times in a row, so that other tasks of the loop get their turn.
 
     While the store is busy (locked by another process, full disk, lost connection), pending records stay in memory and
     are written again after growing pauses. No run fails because of it, and no operation starts before its record is
@@ -326,8 +60,9 @@ class GroupCommit:
         """Journals whose records may wait for the records that follow; written with the next commit."""
         self._is_timed = False
         self._was_alone = self._was_quick = False
-        """True if a single path was running in the last turn; true if the last commit in a thread took less than
-        `MOMENT`."""
+        """`_was_alone` is True if a single path was running in the last turn. `_was_quick` is True if the last commit
+        in a thread took less than `MOMENT` seconds.
+        """
         self._in_a_row = 0
         self._pause = FIRST_PAUSE
         self._is_logged = False
@@ -335,14 +70,16 @@ class GroupCommit:
         """Why the store cannot be written to at present, or None if it can."""
 
     def schedule(self, journal: Committing) -> None:
-        """Write the journal's pending events at the end of this turn at the latest."""
+        """Write the pending records of a journal at the end of this turn of the event loop, or earlier."""
         self._dirty[journal] = None
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._end_turn)
 
     def schedule_later(self, journal: Committing) -> None:
-        """Write the journal's pending events together with the next ones, or after `LATEST` seconds."""
+        """Write the pending records of a journal together with its next records, after `LATEST` seconds at the
+        latest.
+        """
         self._later[journal] = None
         if not self._is_timed:
             self._is_timed = True
@@ -354,9 +91,9 @@ class GroupCommit:
             self.schedule(journal)
 
     def next_commit(self, journal: Committing, *, is_written: bool) -> asyncio.Future[None]:
-        """Return a future that is done when the events of the present turn have been written or refused.
+        """Return a future that is done when the records of the present turn have been written or refused.
 
-        If everything the journal has recorded `is_written` already, the future is done when that is durable.
+        With `is_written`, all records of the journal are in the store, and the future is done when they are durable.
         """
         done = asyncio.get_running_loop().create_future()
         if is_written:
@@ -367,7 +104,9 @@ class GroupCommit:
 
     @property
     def is_alone(self) -> bool:
-        """True if no other path is likely to join the commit at the end of the turn."""
+        """True if a record should be written at once, because no other path is likely to join the commit at the end of
+        the turn.
+        """
         # In these cases others may join the commit at the end of the turn, and one commit costs less than two.
         if not self._was_alone or self._waiting or self.held_up is not None or self._syncs.are_shared:
             return False
@@ -376,7 +115,9 @@ class GroupCommit:
         return self._was_quick and self._commit_task is None and self._in_a_row < MOST_ELSEWHERE
 
     def commit_now(self) -> None:
-        """Write pending events now on the loop, or start to, unless the store is busy."""
+        """Write all pending records now: on the loop for a local store, else start the write. Do nothing while the
+        store is busy.
+        """
         self._in_a_row += 1
         if self.held_up is None:
             self._join_later()
@@ -409,7 +150,7 @@ class GroupCommit:
             self._later = {}
 
     def _write(self) -> None:
-        """Write pending records on the loop, for a local store.
+        """Write all pending records of a local store on the loop.
 
         Large values are first moved to a thread. If the sync is separate, the waiting futures are completed after the
         sync, otherwise at once.
@@ -424,15 +165,20 @@ class GroupCommit:
                 if journal.is_checkpoint_due:
                     journal.put_checkpoint()
             if is_synced_later and any(outcome is None for outcome in outcomes):
-                written = zip(batches.items(), outcomes, strict=True)
-                reached = {journal: batch.last_sequence for (journal, batch), refusal in written if refusal is None}
+                outcomes_of_batches = zip(batches.items(), outcomes, strict=True)
+                sequences = {
+                    journal: batch.last_sequence for (journal, batch), refusal in outcomes_of_batches if refusal is None
+                }
                 waiting = self._waiting
                 self._waiting = []
-                self._syncs.wait_for(reached, waiting)
+                self._syncs.wait_for(sequences, waiting)
         self._wake()
 
     def _start_heavy_writes(self) -> None:
-        """Encode, hash, compress and write large values in a thread, so that the other executions continue."""
+        """Start a thread for each journal with large pending values, which encodes, hashes, compresses and writes them.
+
+        The other executions continue meanwhile.
+        """
         for journal in [journal for journal in self._dirty if journal.is_heavy and journal not in self._heavy_writes]:
             # Removed here, so that the commit on the loop does not write the same records.
             del self._dirty[journal]
@@ -440,13 +186,13 @@ class GroupCommit:
             self._heavy_writes[journal] = asyncio.get_running_loop().create_task(work, name="divebook-large-values")
 
     async def _write_heavy(self, journal: Committing) -> None:
-        """Write the pending records of one execution in a thread.
+        """Write the pending records of one journal in a thread.
 
-        Later records of it wait, so that the order is kept.
+        Later records of the same journal wait, so that the order is kept.
         """
         batches = {journal: journal.take_batch(is_heavy=True)}
         try:
-            self._end(batches, await self._appended(batches))
+            self._end(batches, await self._append_in_thread(batches))
         finally:
             del self._heavy_writes[journal]
             # Records that came during the write were held back by `_take`.
@@ -462,7 +208,9 @@ class GroupCommit:
         self._wake()
 
     def _append_briefly(self) -> PendingCommit:
-        """Write pending events: on the loop for at most `MOMENT` seconds, the rest in a thread."""
+        """Write all pending records to a remote store. The loop waits for at most `MOMENT` seconds; a thread waits for
+        the rest.
+        """
         batches = self._take()
         started_at = time.perf_counter()
         count = len(batches)
@@ -482,7 +230,7 @@ class GroupCommit:
         return pending
 
     async def _write_in_thread(self, pending: PendingCommit | None) -> None:
-        """Write the batches handed over, then pending events until none are left.
+        """Finish a pending commit, then write pending records in a thread until none are left.
 
         While the store is busy, it stops: `_try_later` has scheduled the next attempt. Checkpoints are written between
         commits.
@@ -540,7 +288,7 @@ class GroupCommit:
         append = self.store.append_unsynced if is_synced_later else self.store.append_all
         return _outcomes(lambda: append(batches), len(batches))
 
-    async def _appended(self, batches: Mapping[Committing, Batch]) -> Sequence[Exception | None]:
+    async def _append_in_thread(self, batches: Mapping[Committing, Batch]) -> Sequence[Exception | None]:
         try:
             return await self.calls.in_thread(lambda: self._append(batches.values()))
         except asyncio.CancelledError:
@@ -548,13 +296,13 @@ class GroupCommit:
             raise
 
     def _stop(self, batches: Mapping[Committing, Batch]) -> None:
-        stopped = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
-        self._end(batches, [stopped] * len(batches))
+        error = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
+        self._end(batches, [error] * len(batches))
 
     def _end(
         self, batches: Mapping[Committing, Batch], outcomes: Sequence[Exception | None], *, is_durable: bool = True
     ) -> None:
-        """Report the outcomes to the journals.
+        """Report the outcome of each batch to its journal. If the store was busy, schedule another attempt.
 
         Batches that the busy store refused are written again later, before all others.
         """
@@ -593,6 +341,292 @@ class GroupCommit:
         self.held_up = None
         self._pause = FIRST_PAUSE
         self._is_logged = False
+
+
+# --- shared disk syncs -----------------------------------------------------------------------------------------------
+#
+# A single execution waits for the disk on the loop: a thread would cost it more than it gains. As soon as a second
+# execution runs, a thread syncs the commits of the loop, one sync at a time. Everything committed during one sync
+# shares the next one (tests/runtime/test_syncs.py).
+
+
+_STOPPED = StoreError("the engine was stopped during a commit; what the store holds can be resumed")
+
+
+class Durable(Protocol):
+    """Protocol of a journal that is notified when its events are durable."""
+
+    def synced(self, sequence: int, error: Exception | None) -> None:
+        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
+        not.
+        """
+
+
+J = TypeVar("J", bound=Durable)
+
+
+class _Round(Generic[J]):
+    """The journals whose written events one disk sync makes durable, and the futures that wait for this sync."""
+
+    def __init__(self) -> None:
+        self.sequences: dict[J, int] = {}
+        self.waiting: list[asyncio.Future[None]] = []
+
+
+class Syncs(Generic[J]):
+    """Disk syncs of one store, each shared by the commits of several executions. Lives on the engine's event loop."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+        self._running: weakref.WeakSet[J] = weakref.WeakSet()
+        """Journals of running executions with full durability, if the store supports separate syncs."""
+        self._present: _Round[J] | None = None
+        self._next: _Round[J] = _Round()
+
+    @property
+    def are_shared(self) -> bool:
+        """True if several running executions would wait for the disk, so that a shared sync saves time."""
+        return len(self._running) > 1
+
+    def must_sync_later(self, batches: Mapping[J, Batch]) -> bool:
+        """Return whether some batches are committed without a disk sync, and a thread syncs them afterwards.
+
+        That requires a store with separate syncs, a batch with full durability, and several running executions or a
+        sync in progress. Also updates the set of running journals.
+        """
+        if not self._store.syncs_apart:
+            return False
+        are_full = False
+        usual = self._store.durability
+        for journal, batch in batches.items():
+            if (batch.durability or usual) == FULL:
+                are_full = True
+                if batch.status == RUNNING:
+                    self._running.add(journal)
+                else:
+                    self._running.discard(journal)
+        return are_full and (self.are_shared or self._present is not None)
+
+    def wait_for(self, sequences: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
+        """Add written events to the next disk sync. Complete the `waiting` futures after that sync."""
+        # Only the next round covers these events: a sync in progress may have begun before they were written.
+        self._next.sequences |= sequences
+        self._next.waiting += waiting
+        if self._present is None:
+            self._begin()
+
+    def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
+        """Set the result of the future `done` once all written events of a journal are durable."""
+        present = self._next if self._present is None or journal in self._next.sequences else self._present
+        present.waiting.append(done)
+
+    def _begin(self) -> None:
+        self._present = self._next
+        self._next = _Round()
+        task = asyncio.get_running_loop().create_task(run_engine_call(self._store.sync), name="divebook-sync")
+        task.add_done_callback(functools.partial(self._end, self._present))
+
+    def _end(self, disk_sync: _Round[J], task: asyncio.Task[None]) -> None:
+        # The next sync starts before callbacks of this one run, so that the disk is not idle meanwhile.
+        self._present = None
+        if self._next.sequences:
+            self._begin()
+        error = _STOPPED if task.cancelled() else task.exception()
+        failure = error if error is None or isinstance(error, Exception) else StoreError(repr(error))
+        for journal, sequence in disk_sync.sequences.items():
+            journal.synced(sequence, failure)
+        wake(disk_sync.waiting)
+
+
+def wake(waiting: Iterable[asyncio.Future[None]]) -> None:
+    """Set the result of all futures that wait for a write or a disk sync.
+
+    The code that awaits them checks its condition again; some of it then waits for the next write as well.
+    """
+    for done in waiting:
+        if not done.done():  # the future of a cancelled path is done already
+            done.set_result(None)
+
+
+# --- calls of the store from the event loop --------------------------------------------------------------------------
+#
+# A local store is called on the loop, any other in a thread. Nothing else in `divebook.runtime` calls a store on the
+# loop. A commit to SQLite takes less time than handing it to a thread (``benchmarks/floor.py``). A commit over a
+# network would block every other execution (``tests/runtime/test_remote_stores.py``).
+#
+# If a store cannot be written to at present (locked by another process, full disk, unreachable), the call is repeated:
+# no run fails because of it (``tests/runtime/test_held_up.py``). Pauses grow only to one second, because a lock is
+# often short.
+
+
+_log = logger(__name__)
+T = TypeVar("T")
+FIRST_PAUSE = 0.05
+"""Seconds between the first two attempts."""
+LONGEST_PAUSE = 1.0
+"""Maximum number of seconds between two attempts."""
+CALL_PATIENCE_SECONDS = 10.0
+"""Seconds after which a waiting call is logged, for example one that waits for a free session of a pool."""
+CALL_THREADS = 16
+"""Maximum number of threads for single calls."""
+WORK_THREADS = 64
+"""Maximum number of threads for functions passed to `StoreCalls.work`. Such a function waits for the loop, which makes
+single calls, so single calls have threads of their own and never wait for such a function.
+"""
+
+_calls: RunVar[anyio.CapacityLimiter] = RunVar("divebook store calls")
+_works: RunVar[anyio.CapacityLimiter] = RunVar("divebook work on stores")
+
+
+def longer(pause: float) -> float:
+    """Return the pause before the next attempt: twice the last pause, at most `LONGEST_PAUSE` seconds."""
+    return min(LONGEST_PAUSE, pause * 2)
+
+
+class StoreCalls:
+    """Access to one store for code on the engine's event loop, without blocking the loop.
+
+    A local store is called directly on the loop, any other store in a thread.
+    """
+
+    def __init__(self, store: EventStore) -> None:
+        self.store = store
+
+    @property
+    def are_direct(self) -> bool:
+        """True if functions that call the store run on the event loop itself, because the store is local."""
+        return self.store.local
+
+    async def once(self, call: Callable[[], T]) -> T:
+        """Run a function that calls the store, and return its result. A local store is called on the loop, any other in
+        a thread.
+        """
+        return call() if self.store.local else await self.in_thread(call)
+
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """Run a function that calls the store in a thread, even if the store is local, and return its result.
+
+        The loop continues meanwhile.
+        """
+        return await _in_thread(call, _calls, CALL_THREADS)
+
+    def start(self, call: Callable[[], object]) -> ThreadCall:
+        """Start a function in a thread, even if the store is local. Return a handle on which the loop can wait briefly,
+        or await.
+        """
+        return start_engine_call(call)
+
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Run a function that calls the store, and repeat it while the store is busy. Return its result. The loop
+        continues meanwhile.
+
+        The function may run several times, so it must be repeatable.
+        """
+        return await _patiently(lambda: self.once(call))
+
+    async def work(self, function: Callable[[], T]) -> T:
+        """Run a function that calls the store several times and may wait for the engine's loop in between. Return its
+        result.
+
+        Like the function of `patiently`, it may run several times.
+        """
+        if self.store.local:
+            return await self.patiently(function)
+        return await _patiently(lambda: _in_thread(function, _works, WORK_THREADS))
+
+
+async def _patiently(call: Callable[[], Awaitable[T]]) -> T:
+    # One warning per call, and only after a while: short locks are normal where several processes share a file.
+    pause = FIRST_PAUSE
+    since = time.monotonic()
+    is_logged = False
+    while True:
+        try:
+            return await call()
+        except StoreBusyError as error:
+            if not is_logged and time.monotonic() - since >= CALL_PATIENCE_SECONDS:
+                is_logged = True
+                _log.warning("%s. An execution waits for it, and goes on by itself", error)
+            await asyncio.sleep(pause)
+            pause = longer(pause)
+
+
+async def _in_thread(function: Callable[[], T], limiter: RunVar[anyio.CapacityLimiter], limit: int) -> T:
+    # Limiters belong to one event loop, so they are created in it on first use instead of at import.
+    try:
+        places = limiter.get()
+    except LookupError:
+        places = anyio.CapacityLimiter(limit)
+        limiter.set(places)
+    return await anyio.to_thread.run_sync(function, limiter=places)
+
+
+PATIENCE_SECONDS = 2.0
+"""Seconds until a busy store is logged. `Execution.held_up` shows it at once."""
+MOST_IN_A_ROW = 16
+"""Maximum number of commits of a single path on the loop between two of its turns."""
+MOST_ELSEWHERE = 4
+"""Maximum number of commits of a single path through a thread between two turns of the loop."""
+MOMENT = 0.002
+"""Seconds that the loop waits at most for a commit in a thread."""
+LATEST = 0.01
+"""Seconds after which deferred records are written at the latest."""
+
+
+class Committing(Protocol):
+    """Protocol of a journal whose records `GroupCommit` writes."""
+
+    is_heavy: bool
+    """True if a pending record takes long to write."""
+
+    def take_batch(self, *, is_heavy: bool = False) -> Batch:
+        """Return the pending records as a batch. From now on they count as passed to the store."""
+
+    def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
+        """Handle the outcome of a batch: None if it was written, else the error. If `is_durable` is False, a call of
+        `synced` follows.
+        """
+
+    def synced(self, sequence: int, error: Exception | None) -> None:
+        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
+        not.
+        """
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """True if a checkpoint of the state should be stored now."""
+
+    def put_checkpoint(self) -> None:
+        """Store a checkpoint of the execution's state after the latest batch."""
+
+
+class StoreUnavailable(NamedTuple):
+    """Reason why a store cannot be written to at present, and the time since when."""
+
+    reason: str
+    since: float
+    """Time at which the store became unavailable, in seconds of the loop's clock (`time.monotonic`)."""
+    resource: str = "disk"
+
+    def __str__(self) -> str:
+        """Return a text for people: ``waiting for the disk since 12 s: ...``, or ``waiting for the server ...``."""
+        return f"waiting for the {self.resource} since {in_parts(int(time.monotonic() - self.since))}: {self.reason}"
+
+
+class PendingCommit:
+    """Batches that a thread is writing or has written. If `call` is None, they were written on the loop already.
+
+    `seconds_on_loop` is the time in seconds that the loop spent on them before the thread started.
+    """
+
+    def __init__(
+        self, batches: Mapping[Committing, Batch], call: ThreadCall | None, seconds_on_loop: float = 0.0
+    ) -> None:
+        self.batches = batches
+        self.call = call
+        self.seconds_on_loop = seconds_on_loop
+        self.is_over = call is None
+        """True once the journals have received the outcomes."""
 
 
 def _outcomes(append: Callable[[], Sequence[Exception | None]], count: int) -> Sequence[Exception | None]:

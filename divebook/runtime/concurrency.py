@@ -1,12 +1,12 @@
-"""Concurrent strands of one path: items of a parallel `Each`, or calls of a `gather`.
+"""Concurrent tasks of one path (items of a parallel `Each`, or calls of a `gather`), and waiting for messages.
 
-A strand that waits for an answer parks in place, so the answer finds it there and nothing is unwound. If all strands
-are parked, nothing can happen. They then stay in memory, if `divebook.runtime.runner` has room, or are unwound with
-`Suspended` and later replayed when there is an answer
-(test_questions_asked_side_by_side_keep_their_answers_whatever_ended_first).
+Names in the code call such a task a strand. A task that waits for an answer parks: its coroutine stays in memory and
+continues there when the answer arrives. If all tasks of a path are parked, nothing can happen on the path. The tasks
+then stay in memory, if `divebook.runtime.runner` has room. Otherwise they are unwound with `Suspended`, and replayed
+from the log when there is an answer (test_questions_asked_side_by_side_keep_their_answers_whatever_ended_first).
 
-Example: `gather(ask("A"), ask("B"), model())` has three strands. Both `ask` strands park while the model call runs.
-When it ends, the count of running strands is 0 and the path is idle.
+Example: `gather(ask("A"), ask("B"), model())` has three tasks. Both `ask` tasks park while the model call runs. When it
+ends, the count of running tasks is 0 and the path is idle.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from divebook.runtime.clock import StepLog
 
 
 class Suspended(BaseException):
-    """Unwinds a step that cannot continue before a message from outside."""
+    """Exception that unwinds the code of a step that cannot continue before an answer or a signal arrives."""
 
 
 class ContinuedAsNew(Suspended):
-    """Unwinds a step whose execution continues as a successor."""
+    """Exception that unwinds the code of a step when its execution ends and continues as a successor execution."""
 
     def __init__(self, successor: str, reason: str, inputs: Mapping[str, Any]) -> None:
         super().__init__()
@@ -38,9 +38,10 @@ class ContinuedAsNew(Suspended):
 
 
 class CallCounter:
-    """Count of calls that one strand waits for while it does nothing else. The first call uses the strand's own place.
+    """Counter of the calls for which one concurrent task waits while it does nothing else.
 
-    Each further call counts as one more strand. A call that waits for calls of its own has its own `CallCounter`.
+    The first call counts in place of the task, and each further call counts as one more running task. A call that waits
+    for calls of its own has its own `CallCounter`.
     """
 
     def __init__(self, calls: ConcurrentCalls) -> None:
@@ -48,19 +49,19 @@ class CallCounter:
         self._count = 0
 
     def begin(self) -> None:
-        """Count one more call."""
+        """Note that one more call runs."""
         self._calls.running += self._count > 0
         self._count += 1
 
     def end(self) -> None:
-        """Count one call less. The last one returns the place to the strand."""
+        """Note that a call has ended. After the last call, the task itself counts as running again."""
         self._count -= 1
         if self._count:
             self._calls.leave()
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Count a call for the duration of the block."""
+        """Count one call as running inside the `with` block."""
         self.begin()
         try:
             yield
@@ -69,33 +70,35 @@ class CallCounter:
 
 
 class ConcurrentCalls:
-    """The strands of one path while its step runs. There is one at first, the step's own.
+    """Counter of the running and parked concurrent tasks of one path, while a step of the path runs.
+
+    At first there is one task, which runs the step's own code.
 
     Parameters
     ----------
     idle
-        Called when all strands are parked, to unwind them now or later.
+        Called when all tasks are parked, to unwind them now or later.
     changed
-        Called when the strands become blocked or unblocked; see `is_blocked`.
+        Called when the tasks become blocked or unblocked; see `is_blocked`.
     """
 
     def __init__(self, idle: Callable[[ConcurrentCalls], None], changed: Callable[[], None] = lambda: None) -> None:
         self.running = 1
         self.are_parked = False
-        """True while the execution is not driven. A strand that moves nevertheless is unwound."""
+        """True while the execution is not driven. A task that continues all the same is unwound."""
         self._idle = idle
         self._changed = changed
         self._may_park = True
         self._open_calls = 0
         self._parked: dict[asyncio.Future[bool], Callable[[], bool]] = {}
         self._waiting_alone: list[asyncio.Future[None]] = []
-        """Strands that wait until no other strand runs."""
+        """Tasks that wait until no other task runs."""
         self._pauses: set[anyio.CancelScope] = set()
         self._are_ending = False
 
     @contextmanager
     def before_attempt(self) -> Iterator[None]:
-        """Wrap the pause of a strand before a retry.
+        """Wrap the pause before a retry, so that `end` can interrupt the pause.
 
         Raises
         ------
@@ -114,7 +117,9 @@ class ConcurrentCalls:
             raise Suspended
 
     def end(self) -> None:
-        """Stop further retries, because the step has failed (test_a_path_whose_failure_is_caught_sleeps_no_longer).
+        """Stop further retries and interrupt the pauses before retries, because the step has failed.
+
+        (test_a_path_whose_failure_is_caught_sleeps_no_longer)
 
         Running calls finish.
         """
@@ -124,9 +129,9 @@ class ConcurrentCalls:
 
     @contextmanager
     def side_by_side(self, count: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Count `count` strands that run while the block only waits for them.
+        """Count `count` concurrent tasks as running inside the `with` block, whose own code only waits for them.
 
-        Yields a function that makes the context manager in which each strand runs.
+        Yields a function that makes the context manager in which each task runs.
         """
         remaining = count
 
@@ -148,10 +153,10 @@ class ConcurrentCalls:
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
-        """Wrap a question that is asked during a call, which stays open until the answer arrives.
+        """Wrap a question that is asked during a running call. The call stays open until the answer arrives.
 
-        The strand of the call parks for the answer. The call itself cannot be replayed, so no strand of the path is
-        unwound meanwhile. If all strands are parked, the path is blocked.
+        The task of the call parks for the answer. The call itself cannot be replayed, so no task of the path is unwound
+        meanwhile. If all tasks are parked, the path is blocked.
         """
         self._open_calls += 1
         try:
@@ -160,18 +165,19 @@ class ConcurrentCalls:
             self._open_calls -= 1
 
     async def alone(self) -> None:
-        """Wait until no other strand runs: each has ended, or is parked without an open call.
+        """Wait until each other concurrent task has ended, or is parked without an open call.
 
-        Used before unwinding the other strands, which would abort their running calls.
+        Used before unwinding the other tasks, which would abort their running calls.
         """
         never = asyncio.get_running_loop().create_future()
         await self.wait_beside_others(never)
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for a change that another strand makes. Return False once no other strand runs.
+        """Wait for a future that another concurrent task completes. Return False once no other task runs that could
+        complete it.
 
-        The strand does not count as running meanwhile. If two strands wait for each other, each in turn learns that no
-        change can come.
+        The waiting task does not count as running. If two tasks wait for each other, each in turn learns that nothing
+        can change.
         """
         if change.done():
             return True
@@ -189,12 +195,12 @@ class ConcurrentCalls:
         return change.done()
 
     async def park(self, is_ready: Callable[[], bool]) -> None:
-        """Wait until `is_ready` returns True.
+        """Wait until `is_ready` returns True. Meanwhile the present task is parked: it does not count as running.
 
         Raises
         ------
         Suspended
-            No strand of the path has anything left to do.
+            No task of the path has anything left to do, and the path is unwound.
         """
         if is_ready():
             return
@@ -213,13 +219,13 @@ class ConcurrentCalls:
             raise Suspended
 
     def wake(self) -> None:
-        """Resume the parked strands that are ready. Call this after a message from outside."""
+        """Wake the parked tasks whose `is_ready` returns True. Call this after an answer, a signal or a deadline."""
         for parked, is_ready in list(self._parked.items()):
             if is_ready():
                 self._release(parked, woken=True)
 
     def leave(self) -> None:
-        """Count a strand as ended or parked. If it was the last running one, handle the idle or blocked path."""
+        """Count one task as ended or parked. If no other task runs, report the path as idle or blocked."""
         self.running -= 1
         if self.is_blocked:
             self._changed()
@@ -235,7 +241,7 @@ class ConcurrentCalls:
                 self.unwind()
 
     def _continue(self) -> None:
-        """Count a parked strand as running again."""
+        """Count a parked task as running again."""
         was_blocked = self.is_blocked
         self.running += 1
         if was_blocked:
@@ -243,25 +249,27 @@ class ConcurrentCalls:
 
     @property
     def is_idle(self) -> bool:
-        """True if all strands are parked and can be unwound."""
+        """True if all tasks are parked, and no open call prevents unwinding them."""
         return self.running <= 0 and bool(self._parked) and not self._open_calls
 
     @property
     def is_blocked(self) -> bool:
-        """True if all strands are parked and cannot be unwound because a call is open."""
+        """True if all tasks are parked, and cannot be unwound because a call is open."""
         return self.running <= 0 and self._open_calls > 0
 
     @property
     def parked(self) -> int:
-        """Number of parked strands."""
+        """Number of parked tasks."""
         return len(self._parked)
 
     def forbid_parking(self) -> None:
-        """Make idle strands unwind instead of park, because code runs that is not counted among them."""
+        """End the tasks by unwinding, instead of keeping them in memory, when all are parked. Used for code that runs
+        without being counted among the tasks.
+        """
         self._may_park = False
 
     def unwind(self) -> None:
-        """End all parked strands by unwinding them. Later ones are unwound as well, because the step is replayed."""
+        """Raise `Suspended` in all parked tasks, and in each task that parks later. Replay runs the step again."""
         self._may_park = False
         for parked in list(self._parked):
             self._release(parked, woken=False)
@@ -285,7 +293,7 @@ STARTS_A_TURN = 32
 
 
 async def after_start(number: int) -> None:
-    """Yield to the event loop after every few started tasks; `number` counts them from 1.
+    """Yield to the event loop after every `STARTS_A_TURN` started tasks; `number` counts the started tasks from 1.
 
     The first calls are then running or done while the others start. This also spreads the ends of calls of equal
     duration.
@@ -295,7 +303,7 @@ async def after_start(number: int) -> None:
 
 
 class Group:
-    """A group of tasks, and the block that waits for them. Lives on one event loop."""
+    """Task group of asyncio tasks that end together. Lives on one event loop."""
 
     def __init__(self) -> None:
         self.is_open = False
@@ -307,16 +315,17 @@ class Group:
         """Tasks that the block does not wait for."""
         self._error: BaseException | None = None
         self._next_end_future: asyncio.Future[None] | None = None
-        """Done as soon as another task has ended."""
+        """Future that is done as soon as another task has ended."""
 
     @property
     def is_cancelled(self) -> bool:
-        """True if the group was cancelled."""
+        """True if the task group was cancelled."""
         return self._scope.cancel_called
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Wrap the code that starts the tasks. At its end, wait for them, then cancel the tasks that are aside.
+        """Wrap the code that starts the tasks. At the end of the block, wait for the tasks, then cancel the background
+        tasks.
 
         An error of a task or of the block cancels the others. The first error is raised.
         """
@@ -342,7 +351,7 @@ class Group:
                 del error  # its traceback holds this frame
 
     def start(self, work: Coroutine[Any, Any, object], *, is_background: bool = False) -> None:
-        """Run a coroutine as a task, or cancel it if the block has ended.
+        """Start a task that runs a coroutine. If the block has ended already, the task is cancelled at once.
 
         The block does not wait for tasks that are `is_background`.
         """
@@ -356,13 +365,13 @@ class Group:
             self._background.add(task)
 
     def cancel(self) -> None:
-        """Cancel the block and every task, even before the block starts."""
+        """Cancel the block and all tasks. May be called before the block starts."""
         self._scope.cancel()
         for scope, _ in self._tasks.values():
             scope.cancel()
 
     def cancel_background(self) -> None:
-        """Cancel the tasks that the block does not wait for, including those that have not started."""
+        """Cancel the background tasks, also if they have not started yet."""
         for task in self._background:
             self._tasks[task][0].cancel()
 
@@ -382,7 +391,7 @@ class Group:
 
 
 async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> None:
-    """Run the coroutine in its scope, unless the scope was cancelled before it started."""
+    """Await a coroutine inside a cancel scope, unless the scope was cancelled before."""
     with scope:
         if scope.cancel_called:
             work.close()
@@ -394,31 +403,31 @@ async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> N
 
 
 async def _nothing(_interrupt_id: str) -> None:
-    """Skip expiry: a log that is only replayed has all outcomes of its questions."""
+    """Skip the expiry of a question: the log is only replayed, and has the outcomes of all questions."""
 
 
 class Waits:
-    """The strands of all paths of one execution, and their deadlines."""
+    """Waiting for answers, signals and deadlines: the concurrent tasks of all paths of one execution."""
 
     def __init__(self, journal: StepLog) -> None:
         self.idle: Callable[[ConcurrentCalls], None] = ConcurrentCalls.unwind
-        """Called with the strands of a path that has nothing left to do."""
+        """Called with the `ConcurrentCalls` of a path whose tasks are all parked."""
         self.changed: Callable[[], None] = lambda: None
-        """Called when the strands of a path become blocked or unblocked."""
+        """Called when the tasks of a path become blocked or unblocked."""
         self.expire: Callable[[str], Awaitable[None]] = _nothing
-        """Expire an open question before its time."""
+        """Called with the id of an open question that shall expire now."""
         self._calls: dict[str, ConcurrentCalls] = {}
-        """By path: the strands of its present step, if they were requested."""
+        """Task counter of the present step of each path, by path id. Created when first used."""
         self.deadlines: Callable[[str, int], None] | None = None
         """Set a timer that checks a path again at a time, in microseconds."""
         self._journal = journal
 
     def enter(self, path: str) -> None:
-        """Forget the strands of the step that a path was in."""
+        """Forget the task counter of a path, because the path enters another step."""
         self._calls.pop(path, None)
 
     def concurrent_calls(self, path: str) -> ConcurrentCalls:
-        """Return the strands of the step that a path is in."""
+        """Return the counter of the concurrent tasks of a path's present step."""
         if path not in self._calls:
             self._calls[path] = ConcurrentCalls(self.idle, self._on_change)
         return self._calls[path]
@@ -427,29 +436,31 @@ class Waits:
         self.changed()
 
     def is_blocked(self, path: str) -> bool:
-        """Return whether the step of a path has an open call and can only continue with an answer."""
+        """Return whether a path can only continue with the answer to a question that an open call has asked."""
         calls = self._calls.get(path)
         return calls is not None and calls.is_blocked
 
     def count(self, path: str) -> int:
-        """Return the number of strands of a path; one if its step has not requested any."""
+        """Return the number of running and parked concurrent tasks of a path, at least 1."""
         calls = self._calls.get(path)
         return 1 if calls is None else calls.running + calls.parked
 
     async def until(self, path: str, is_ready: Callable[[], bool]) -> None:
-        """Wait until `is_ready` returns True.
+        """Wait until `is_ready` returns True. Meanwhile the present task of the path is parked.
 
-        It is checked at `look_again` and at each message; see `ConcurrentCalls.park`.
+        The condition is checked after each message and at the times passed to `look_again`; see `ConcurrentCalls.park`.
         """
         await self.concurrent_calls(path).park(is_ready)
 
     def look_again(self, path: str, at: int | None) -> None:
-        """Check a path again at a time, even without a message; None for never."""
+        """Set a timer that checks the parked tasks of a path at a time in microseconds, even without a message. None
+        sets no timer.
+        """
         if at is not None and self.deadlines is not None:
             self.deadlines(path, at)
 
     async def answer(self, path: str, interrupt_id: str) -> Question:
-        """Return a question once it is answered or expired.
+        """Wait until a question is answered or has expired, and return the question with its answer.
 
         Raises
         ------

@@ -1,4 +1,8 @@
-"""Step context: the variables of a step, and recorded operations for everything non-deterministic in its code."""
+"""Step context: the API of step handlers for the variables of a step and for recorded operations.
+
+Everything non-deterministic in the code of a step (calls, time, random bits, questions, sleeping) is an operation of
+the context. Also here: time limits of calls, and the retry loop.
+"""
 
 from __future__ import annotations
 
@@ -43,209 +47,6 @@ from divebook.runtime.waiting import engine_code
 from divebook.workflow.definition import Workflow
 from divebook.workflow.json_schemas import FITTING
 from divebook.workflow.step import Retry, Step
-
-# --- recorded time and random bits -----------------------------------------------------------------------------------
-
-
-Operation: TypeAlias = Callable[..., Awaitable[Any]]
-"""`StepContext.operation`."""
-
-
-async def recorded_now(operation: Operation, clock: Clock, key: str | None) -> datetime:
-    """Return the current time in UTC, recorded once."""
-
-    async def read() -> int:
-        return clock.now()
-
-    def extra_event(value: int) -> catalog.Payload:
-        return catalog.TimeAccessed(to_datetime(value).isoformat(), to_datetime(value).isoformat())
-
-    parameters = {"access_type": "now"}
-    value = await operation(TIME_ACCESS, parameters, read, key=key, repeatable=True, noted=extra_event)
-    return to_datetime(value)
-
-
-async def recorded_bits(operation: Operation, chance: Chance, count: int, method: str) -> int:
-    """Return `count` random bits, recorded once. `method` is their purpose: ``bits``, ``float`` or ``seed``."""
-
-    async def draw() -> int:
-        return chance.bits(count)
-
-    def extra_event(bits: int) -> catalog.Payload:
-        value = bits / float(2**count) if method == "float" else bits
-        return catalog.RandomGenerated(method, value, bits if method == "seed" else None)
-
-    parameters = {"type": "bits", "count": count}
-    return int(await operation(RANDOM_GENERATION, parameters, draw, repeatable=True, noted=extra_event))
-
-
-# --- time limits of steps and calls, measured with the clock of the execution ----------------------------------------
-
-
-T = TypeVar("T")
-
-
-async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]], error: TimedOutError) -> T:
-    """Await a call for at most `seconds`.
-
-    Raises
-    ------
-    TimedOutError
-        The given `error`, if the call took longer. It is a `TimeoutError`, so the outcome of a non-repeatable call is
-        then unknown.
-    """
-    with anyio.CancelScope() as scope:
-        alarm = asyncio.create_task(_ring(clock, seconds, scope))
-        try:
-            return await call()
-        finally:
-            alarm.cancel()
-    raise error
-
-
-async def _ring(clock: Clock, seconds: float, scope: anyio.CancelScope) -> None:
-    with engine_code():  # a clock may be user code
-        await clock.sleep(seconds)
-    scope.cancel()
-
-
-class TimeLimit:
-    """Time limits of the calls of a step: each call has its own, and all share that of the step."""
-
-    def __init__(self, step: Step, journal: StepLog) -> None:
-        self._whole = step.timeout
-        self._name = f"step {step.name!r}"
-        self._journal = journal
-        self._began_at = 0 if step.timeout is None else journal.clock.now()
-
-    def of(
-        self, call: Callable[..., Awaitable[T]], timeout: float | None, called: str | None = None
-    ) -> Callable[..., Awaitable[T]]:
-        """Return the call with a time limit. `called` is the name of the called function, for the error."""
-
-        async def limited(*arguments: Any) -> T:
-            seconds, error = self._left(timeout, called)
-            return await within(self._journal.clock, seconds, functools.partial(call, *arguments), error)
-
-        return limited
-
-    def _left(self, timeout: float | None, called: str | None) -> tuple[float, TimedOutError]:
-        """Return the seconds left for a call, and the error raised after them: that of the call or of the step."""
-        limit_of_step = self._whole
-        limit_of_call = math.inf if timeout is None else timeout
-        spent = self._journal.seconds_since(self._began_at)
-        remaining = math.inf if limit_of_step is None else max(0.0, limit_of_step - spent)
-        if limit_of_step is None or limit_of_call < remaining:
-            return limit_of_call, TimedOutError(
-                f"a call of {self._name if called is None else repr(called)}", limit_of_call
-            )
-        return remaining, TimedOutError(self._name, limit_of_step)
-
-
-# --- attempts --------------------------------------------------------------------------------------------------------
-#
-# `retried` is the only retry loop, for steps, their items and single calls. The log has the failures and the pause
-# before the next attempt, so a restart waits only for the remaining time.
-
-
-JITTER_BITS = 32
-
-
-def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool:
-    """Return whether `retried` would make a single attempt: no policy applies, and no attempt has failed so far.
-
-    This check runs for every step, because it is cheaper than `retried` and its arguments.
-    """
-    if policy is not None:
-        return False
-    if path in recorder.operations.fresh:
-        return True
-    opened = recorder.journal.present.paths[path].open
-    return opened is None or not opened.failures
-
-
-async def retried(
-    recorder: Recorder,
-    place: Place,
-    policy: Retry | None,
-    make: Callable[[int], Awaitable[T]],
-    *,
-    key: str | None = None,
-    within: str | None = None,
-    place_of: Callable[[int], Place] | None = None,
-) -> T:
-    """Make attempts until one succeeds or the policy has no further one. Return the result.
-
-    Parameters
-    ----------
-    place
-        Place of the step, item or call. The timers between the attempts use it as well.
-    policy
-        None for a single attempt.
-    make
-        Makes one attempt; receives the number of failed ones before it.
-    key
-        Name of the call within the step, if a single call is retried instead of the step or item.
-    within
-        Id of the operation that encloses the timers between the attempts, if any.
-    place_of
-        Returns the place of the operation of an attempt, if each attempt is an operation.
-
-    Raises
-    ------
-    Exception
-        The exception of the last attempt.
-    """
-    item = place.iteration_index if key is None else key
-    if place_of is not None:
-        _skip_attempts(recorder, place, key, _failures(recorder, place, item)[0], place_of)
-    while True:
-        failures, delay = _failures(recorder, place, item)
-        if failures:
-            with recorder.waits.concurrent_calls(place.path).before_attempt():
-                if delay > 0:
-                    await recorder.signals.sleep(place._replace(key=pause_key(key, failures)), delay, within)
-        try:
-            return await make(failures)
-        except Exception as error:
-            if not _will_try_again(recorder, place, policy, error, key):
-                raise
-
-
-def _skip_attempts(
-    recorder: Recorder, place: Place, key: str | None, failures: int, place_of: Callable[[int], Place]
-) -> None:
-    """Note that code does not request the failed attempts and the pauses between them again.
-
-    Their records therefore do not count as history ahead (test_attempts_that_failed_are_not_history_ahead).
-    """
-    for attempt in range(failures):
-        recorder.operations.skip(place_of(attempt).operation_id)
-        recorder.operations.skip(place._replace(key=pause_key(key, attempt)).operation_id)
-
-
-def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:
-    opened: OpenStep | None = recorder.journal.present.paths[place.path].open
-    return NO_FAILURE if opened is None else opened.failures.get(item, NO_FAILURE)
-
-
-def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, error: Exception, key: str | None) -> bool:
-    """Record another attempt, if the policy has one and the log can still be written. Return whether there is one."""
-    journal = recorder.journal
-    index = place.iteration_index
-    if policy is None or journal.error is not None or place.path in recorder.operations.diverged:
-        return False
-    failures = _failures(recorder, place, index if key is None else key)[0] + 1
-    failure = fault_of(error)
-    delay = retry_delay(policy, failures, failure, recorder.chance.bits(JITTER_BITS) / 2**JITTER_BITS)
-    if delay is not None:
-        event = catalog.StepRetried(failures, failure.message, delay, None if key else index, key)
-        journal.record(event, place.path, place.step)
-    return delay is not None
-
-
-STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
-"""Path of the concurrent calls to which the running code belongs, outermost first; empty if there are none."""
 
 
 class StepContext:
@@ -298,48 +99,52 @@ class StepContext:
 
     @property
     def execution_id(self) -> str:
-        """Id of the execution."""
+        """Id of the execution that runs the step."""
         return self._recorder.journal.execution_id
 
     @property
     def seed(self) -> str:
-        """String shared by the execution, its forks and copies of its log."""
+        """Random string of the execution. Its forks and copies of its log have the same string."""
         return self._recorder.journal.present.seed
 
     def is_given_up(self) -> bool:
-        """Return whether the execution was cancelled, so that results of running calls are not used."""
+        """Return whether the execution was cancelled, so that the results of its running calls are not used any
+        more.
+        """
         return self._recorder.is_given_up
 
     @property
     def started_at(self) -> datetime | None:
-        """Start time of the execution in UTC. Replay need not request it."""
+        """Start time of the execution in UTC, from the log."""
         return self._recorder.journal.present.started_at
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        """The inputs of the execution, including defaults."""
+        """The inputs of the execution, including default values."""
         return self._recorder.journal.present.inputs
 
     @property
     def model(self) -> str | None:
-        """Model that replaces the models of all agents in this execution, or None."""
+        """Name of a model that replaces the models of all agents in this execution, or None."""
         return self._recorder.journal.present.model
 
     @property
     def variables(self) -> Mapping[str, Any]:
-        """The variables at the start of the step, and the item under its name."""
+        """The variables at the start of the step. Inside `Each`, also the present item under its name."""
         variables = self._recorder.journal.present.paths[self.path].variables
         return {**variables, **self.local} if self.local else variables
 
     @property
     def names(self) -> dict[str, Any]:
-        """Names visible to templates and scripts: ``inputs``, ``state``, and the item under its own name."""
+        """Names visible to templates and scripts: ``inputs``, ``state`` (the variables), and the present item of `Each`
+        under its name.
+        """
         return {"inputs": self.inputs, "state": self.variables, **self.local}
 
     @property
     def usage(self) -> Usage:
-        """Consumption of this visit of the step so far."""
-        return self._opened.usage
+        """Consumption of model calls in this visit of the step so far."""
+        return self._open_step.usage
 
     def operation(
         self,
@@ -363,7 +168,8 @@ class StepContext:
         seen: Callable[[], str] | None = None,
         undone: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable that makes a non-deterministic call once, or replays its recorded result.
+        """Return an awaitable that makes a non-deterministic call and records its result, or replays the recorded
+        result.
 
         The awaitable always returns the recorded form of the result. Code that might modify the result must open it
         first with `divebook.events.recorded.opened`, which restores the original object.
@@ -439,7 +245,7 @@ class StepContext:
         setting: Setting | None = None,
         within: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable that runs a body of several calls as one operation.
+        """Return an awaitable that runs a function with several recorded calls as one operation.
 
         Once it has ended, its result is replayed. Until then, a process that resumes the execution runs the body again,
         and the recorded calls in it are replayed. The operation itself never counts as running. Its calls must be made
@@ -459,43 +265,49 @@ class StepContext:
         )
 
     def record_of(self, key: str | int, attempt: int | None = None) -> OperationRecord | None:
-        """Return the record of the operation named `key`, or of one of its attempts, or None."""
+        """Return the log's record of the operation named `key`, or of one attempt at the operation. None if there is
+        none.
+        """
         return self._recorder.operations.known_at(self.place(key, attempt))
 
     async def start_of(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return parameters and settings of the operation named `key`, which the log must have."""
+        """Return the recorded parameters and settings of the operation named `key`, which the log must have."""
         return await self._recorder.operations.start_of(self.place(key))
 
     def records_in(self, record: OperationRecord) -> list[OperationRecord]:
-        """Return the records of the operations inside one that has not completed."""
-        return [self._opened.operations[held] for held in record.holds]
+        """Return the records of the operations inside an enclosing operation that has not completed; see
+        `enclosing`.
+        """
+        return [self._open_step.operations[operation_id] for operation_id in record.holds]
 
     def question_of(self, key: str) -> Question | None:
-        """Return the question named `key`, or None if it was not asked."""
+        """Return the question named `key` of this step, with its answer if it has one, or None if it was not asked."""
         return self._recorder.operations.question_at(self.place(key))
 
     @property
     def items(self) -> Mapping[int, Any]:
-        """Recorded results of the items of `Each`, or of its rows, by number."""
-        return self._opened.iterations
+        """Recorded results of the items of `Each`, or of the rows of a frame, by number."""
+        return self._open_step.iterations
 
     def has_unknown(self) -> bool:
-        """Return whether started calls of the step have an unknown outcome that must be settled before the rollback."""
-        return bool(unknown(self._opened))
+        """Return whether calls of the step were started and have an unknown outcome, which must be settled before a
+        rollback.
+        """
+        return bool(unknown(self._open_step))
 
     def note(self, fact: catalog.Payload) -> None:
-        """Record an event that is not an operation, so that no replay requests it."""
+        """Record an event that no replay requests, because it is not an operation."""
         self._recorder.operations.record(self.place("note"), fact)
 
     def writing(self, write: Callable[[], None]) -> AbstractContextManager[None]:
-        """Return a context manager that registers `write`.
+        """Return a context manager during which `write` is registered.
 
-        It is called before the step is left, to record buffered facts.
+        The function `write` is called before the step ends, so that it can record buffered facts.
         """
         return self._recorder.writing(write)
 
     def has_history_ahead(self) -> bool:
-        """Return whether the log has operations of this step that its code has not requested again yet."""
+        """Return whether the log has operations of this step that the replayed code has not requested yet."""
         return self._recorder.operations.has_history_ahead(self.place("ahead"))
 
     def retried(
@@ -526,36 +338,40 @@ class StepContext:
         )
 
     def _attempts_of(self, name: str) -> str:
-        """Return the name under which the log counts the attempts of a call."""
+        """Return the key under which the log counts the failed attempts of a call, with item number and attempt of the
+        step.
+        """
         item = "" if self.iteration_index is None else f"{self.iteration_index}/"
         again = f"@{self.attempt}" if self.attempt else ""
         return f"{item}{name}{again}"
 
     def mutate(self, mutations: Sequence[catalog.Mutation]) -> None:
-        """Record changes of variables, if there are any."""
+        """Record changes of variables. Do nothing for an empty list."""
         if mutations:
             self._recorder.journal.record(catalog.StateMutated(tuple(mutations)), self.path, self.step.name)
 
     def emit(self, name: str, data: Any = None, *, key: str | None = None) -> None:
-        """Record a user-defined event. With a `key`, record it once for this place."""
+        """Record a user-defined event. With a `key`, the event is recorded only once at this place of the step."""
         self._recorder.operations.emit(self.place(key or "emit"), name, data, is_once=key is not None)
 
     def strands(self) -> ConcurrentCalls:
-        """Return the concurrent strands of the step, for code that makes calls concurrently."""
+        """Return the counter of the step's concurrent tasks, for code that makes calls concurrently."""
         return self._recorder.waits.concurrent_calls(self.path)
 
     @staticmethod
     def storable(value: Any, path: str) -> Any:
-        """Return the value as plain data for the log. Raises `UnstorableValueError`."""
+        """Convert a value to the plain data that the log stores. Raises `UnstorableValueError`."""
         return storable(value, path)
 
     @property
-    def _opened(self) -> OpenStep:
-        opened = self._recorder.journal.present.paths[self.path].open
-        return opened or OpenStep(self._recorder.journal.state.variables)
+    def _open_step(self) -> OpenStep:
+        open_step = self._recorder.journal.present.paths[self.path].open
+        return open_step or OpenStep(self._recorder.journal.state.variables)
 
     def place(self, key: str | int | None = None, attempt: int | None = None) -> Place:
-        """Return the place of the next operation, or of an attempt at it. It is named `key`, else numbered."""
+        """Return the place (path, step, visit, item, key, attempt) of the next operation. The key is `key`, or else the
+        next number.
+        """
         name = self.next_key() if key is None else key
         if attempt is None:
             attempt = self.attempt
@@ -565,13 +381,15 @@ class StepContext:
         return tuple.__new__(Place, parts)  # takes a third of the time of calling the class
 
     def next_key(self) -> str | int:
-        """Return the number of the next operation. Each strand counts its own, so that their speed does not matter."""
+        """Return the number of the next operation without a key. Each concurrent task counts its own operations, so
+        that the order in which tasks run does not change the numbers.
+        """
         strand = STRAND.get()
         number = self._calls[strand] = self._calls.get(strand, 0) + 1
         return f"{strand}{number}" if strand else number
 
     def idempotency_key(self, key: str = "step") -> str:
-        """Return a string that is the same for every retry of this step, item or call, and different elsewhere.
+        """Return a string that is equal for all retries of this step, item or call, and different for any other.
 
         It is the same in a copy of the log, so a call that was running when the log was copied is not made twice.
         """
@@ -579,7 +397,7 @@ class StepContext:
         return f"{self.seed}-{place.idempotency_key}"
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep durably: a restart waits only for the remaining time."""
+        """Sleep for some seconds. The end is recorded: after a restart, only the remaining time is waited for."""
         await self._recorder.signals.sleep(self.place(), seconds)
 
     async def interrupt(
@@ -597,7 +415,8 @@ class StepContext:
         key: str | None = None,
         within: str | None = None,
     ) -> Question:
-        """Ask a person, and return the question with its answer. A waiting step uses no resources.
+        """Ask a person a question, wait for the answer, and return the question with its answer. A waiting step uses no
+        resources.
 
         Parameters
         ----------
@@ -629,35 +448,262 @@ class StepContext:
         return await self._recorder.asking.ask(self.place(key), request, expires_in)
 
     async def withdraw(self, key: str) -> None:
-        """Withdraw an open question of the step now, so that its default applies."""
+        """Withdraw the open question named `key` now, so that its default answer applies."""
         question = self.question_of(key)
         if question is not None and question.is_open:
             await self._recorder.waits.expire(question.id)
 
     async def signal(self, name: str, within: float | None = None) -> Any:
-        """Wait for a signal and return its payload, each once, in the log's order.
+        """Wait for a signal and return its payload. Each call returns the next signal of that name, in the order of the
+        log.
 
-        Raises OperationError if none came in time.
+        Raises OperationError if no signal came within `within` seconds.
         """
         return await self._recorder.signals.take(self.place(), name, within)
 
     async def child(self, workflow: str, inputs: Mapping[str, Any], drive: DriveChild, *, key: str) -> Any:
-        """Run another workflow as a child execution. Return its recorded id, status and outputs.
+        """Run another workflow as a child execution. Return the id, status and outputs of the child.
 
-        Raises OperationError if it did not complete.
+        Raises OperationError if the child did not complete.
         """
         return await self._recorder.children.run(self.place(key), workflow, inputs, drive)
 
     async def go_on_as_new(self, inputs: Mapping[str, Any], reason: str, begin: BeginSuccessor) -> NoReturn:
-        """Start a successor execution of the same workflow. Raises StepError if a parent waits for this execution."""
+        """End this execution and start a successor execution of the same workflow. Raises StepError if a parent waits
+        for this execution.
+        """
         journal = self._recorder.journal
         successor = successor_of(journal.state, self.workflow.name, inputs)
         await continue_as_successor(self.operation, successor, reason, begin, lambda: journal.state.active - 1)
 
     async def now(self, key: str | None = None) -> datetime:
-        """Return the current time in UTC, recorded. `key` names the place of repeated or concurrent calls."""
+        """Return the current time in UTC, recorded for replay. `key` names the place of repeated or concurrent
+        calls.
+        """
         return await recorded_now(self.operation, self._recorder.journal.clock, key)
 
     async def random_bits(self, count: int, method: str = "bits") -> int:
-        """Return `count` random bits, recorded. `method` is their purpose: ``bits``, ``float`` or ``seed``."""
+        """Return `count` random bits, recorded for replay. `method` is their purpose: ``bits``, ``float`` or
+        ``seed``.
+        """
         return await recorded_bits(self.operation, self._recorder.chance, count, method)
+
+
+# --- recorded time and random bits -----------------------------------------------------------------------------------
+
+
+Operation: TypeAlias = Callable[..., Awaitable[Any]]
+"""Type of the method `StepContext.operation`."""
+
+
+async def recorded_now(operation: Operation, clock: Clock, key: str | None) -> datetime:
+    """Return the current time in UTC. The time is recorded, so that a replay returns the same time."""
+
+    async def read() -> int:
+        return clock.now()
+
+    def extra_event(value: int) -> catalog.Payload:
+        return catalog.TimeAccessed(to_datetime(value).isoformat(), to_datetime(value).isoformat())
+
+    parameters = {"access_type": "now"}
+    value = await operation(TIME_ACCESS, parameters, read, key=key, repeatable=True, noted=extra_event)
+    return to_datetime(value)
+
+
+async def recorded_bits(operation: Operation, chance: Chance, count: int, method: str) -> int:
+    """Return `count` random bits. They are recorded, so that a replay returns the same bits. `method` is their purpose:
+    ``bits``, ``float`` or ``seed``.
+    """
+
+    async def draw() -> int:
+        return chance.bits(count)
+
+    def extra_event(bits: int) -> catalog.Payload:
+        value = bits / float(2**count) if method == "float" else bits
+        return catalog.RandomGenerated(method, value, bits if method == "seed" else None)
+
+    parameters = {"type": "bits", "count": count}
+    return int(await operation(RANDOM_GENERATION, parameters, draw, repeatable=True, noted=extra_event))
+
+
+# --- time limits of steps and calls, measured with the clock of the execution ----------------------------------------
+
+
+T = TypeVar("T")
+
+
+async def within(clock: Clock, seconds: float, call: Callable[[], Awaitable[T]], error: TimedOutError) -> T:
+    """Await a call for at most `seconds`, measured with the clock of the execution.
+
+    Raises
+    ------
+    TimedOutError
+        The object `error`, if the call took longer. It is a `TimeoutError`, so the outcome of a non-repeatable call is
+        then unknown.
+    """
+    with anyio.CancelScope() as scope:
+        alarm = asyncio.create_task(_ring(clock, seconds, scope))
+        try:
+            return await call()
+        finally:
+            alarm.cancel()
+    raise error
+
+
+async def _ring(clock: Clock, seconds: float, scope: anyio.CancelScope) -> None:
+    with engine_code():  # a clock may be user code
+        await clock.sleep(seconds)
+    scope.cancel()
+
+
+class TimeLimit:
+    """Time limits of the calls of a step: each call may have its own limit, and all calls share the limit of the
+    step.
+    """
+
+    def __init__(self, step: Step, journal: StepLog) -> None:
+        self._whole = step.timeout
+        self._name = f"step {step.name!r}"
+        self._journal = journal
+        self._began_at = 0 if step.timeout is None else journal.clock.now()
+
+    def of(
+        self, call: Callable[..., Awaitable[T]], timeout: float | None, called: str | None = None
+    ) -> Callable[..., Awaitable[T]]:
+        """Return a function that makes a call with a time limit. `called` is the name of the called function in the
+        error.
+        """
+
+        async def limited(*arguments: Any) -> T:
+            seconds, error = self._left(timeout, called)
+            return await within(self._journal.clock, seconds, functools.partial(call, *arguments), error)
+
+        return limited
+
+    def _left(self, timeout: float | None, called: str | None) -> tuple[float, TimedOutError]:
+        """Return the seconds that a call may take, and the error to raise after them. The shorter limit applies: that
+        of the call, or the rest of the step's.
+        """
+        limit_of_step = self._whole
+        limit_of_call = math.inf if timeout is None else timeout
+        spent = self._journal.seconds_since(self._began_at)
+        remaining = math.inf if limit_of_step is None else max(0.0, limit_of_step - spent)
+        if limit_of_step is None or limit_of_call < remaining:
+            return limit_of_call, TimedOutError(
+                f"a call of {self._name if called is None else repr(called)}", limit_of_call
+            )
+        return remaining, TimedOutError(self._name, limit_of_step)
+
+
+# --- attempts --------------------------------------------------------------------------------------------------------
+#
+# `retried` is the only retry loop, for steps, their items and single calls. The log has the failures and the pause
+# before the next attempt, so a restart waits only for the remaining time.
+
+
+JITTER_BITS = 32
+
+
+def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool:
+    """Return whether a call needs no retry loop: no retry policy applies, and no attempt has failed so far.
+
+    This check runs for every step, because it is cheaper than `retried` and its arguments.
+    """
+    if policy is not None:
+        return False
+    if path in recorder.operations.fresh:
+        return True
+    open_step = recorder.journal.present.paths[path].open
+    return open_step is None or not open_step.failures
+
+
+async def retried(
+    recorder: Recorder,
+    place: Place,
+    policy: Retry | None,
+    make: Callable[[int], Awaitable[T]],
+    *,
+    key: str | None = None,
+    within: str | None = None,
+    place_of: Callable[[int], Place] | None = None,
+) -> T:
+    """Make attempts at a step, an item or a call until an attempt succeeds or the retry policy allows no further
+    attempt. Return the result.
+
+    Parameters
+    ----------
+    place
+        Place of the step, item or call. The timers between the attempts use it as well.
+    policy
+        None for a single attempt.
+    make
+        Makes one attempt; receives the number of failed ones before it.
+    key
+        Name of the call within the step, if a single call is retried instead of the step or item.
+    within
+        Id of the operation that encloses the timers between the attempts, if any.
+    place_of
+        Returns the place of the operation of an attempt, if each attempt is an operation.
+
+    Raises
+    ------
+    Exception
+        The exception of the last attempt.
+    """
+    item = place.iteration_index if key is None else key
+    if place_of is not None:
+        _skip_attempts(recorder, place, key, _failures(recorder, place, item)[0], place_of)
+    while True:
+        # Read from the log: after a restart, the attempts and the pause continue where they were.
+        failures, delay = _failures(recorder, place, item)
+        if failures:
+            with recorder.waits.concurrent_calls(place.path).before_attempt():
+                if delay > 0:
+                    await recorder.signals.sleep(place._replace(key=pause_key(key, failures)), delay, within)
+        try:
+            return await make(failures)
+        except Exception as error:
+            if not _will_try_again(recorder, place, policy, error, key):
+                raise
+
+
+def _skip_attempts(
+    recorder: Recorder, place: Place, key: str | None, failures: int, place_of: Callable[[int], Place]
+) -> None:
+    """Mark the operations of failed attempts, and the pauses between them, as operations that the code does not request
+    again.
+
+    Otherwise their records would count as history ahead: recorded operations that replayed code has not reached yet
+    (test_attempts_that_failed_are_not_history_ahead).
+    """
+    for attempt in range(failures):
+        recorder.operations.skip(place_of(attempt).operation_id)
+        recorder.operations.skip(place._replace(key=pause_key(key, attempt)).operation_id)
+
+
+def _failures(recorder: Recorder, place: Place, item: int | str | None) -> tuple[int, float]:
+    open_step: OpenStep | None = recorder.journal.present.paths[place.path].open
+    return NO_FAILURE if open_step is None else open_step.failures.get(item, NO_FAILURE)
+
+
+def _will_try_again(recorder: Recorder, place: Place, policy: Retry | None, error: Exception, key: str | None) -> bool:
+    """Record that another attempt follows, if the retry policy allows one and the log can still be written. Return
+    whether another attempt follows.
+    """
+    journal = recorder.journal
+    index = place.iteration_index
+    if policy is None or journal.error is not None or place.path in recorder.operations.diverged:
+        return False
+    failures = _failures(recorder, place, index if key is None else key)[0] + 1
+    failure = fault_of(error)
+    delay = retry_delay(policy, failures, failure, recorder.chance.bits(JITTER_BITS) / 2**JITTER_BITS)
+    if delay is not None:
+        event = catalog.StepRetried(failures, failure.message, delay, None if key else index, key)
+        journal.record(event, place.path, place.step)
+    return delay is not None
+
+
+STRAND: ContextVar[str] = ContextVar("divebook_strand", default="")
+"""Position of the running code among nested `gather` calls, such as ``gather-1.0-``; empty outside of any `gather`. It
+is part of the keys of operations.
+"""

@@ -1,8 +1,9 @@
 """Driver of one execution: its definition, its state, and the code that drives it on the engine's event loop.
 
-`divebook.runtime.manager` finds and creates drivers and decides which operations are allowed; a driver carries it out.
-Each change that starts or stops an execution happens in one step on the engine's thread. A Ctrl-C, which Python raises
-in the main thread, therefore comes before or after it (test_interrupts_at_any_moment_leave_nothing_stuck).
+`divebook.runtime.manager` finds and creates drivers, and decides which operations are allowed; a driver carries out the
+operation. Each change that starts or stops an execution happens in one step on the engine's thread. A Ctrl-C, which
+Python raises in the main thread, therefore comes before or after it
+(test_interrupts_at_any_moment_leave_nothing_stuck).
 
 A drive has these steps. A process that dies between two of them leaves a state from which another one continues:
 
@@ -77,11 +78,11 @@ from divebook.workflow.functions import CURRENT
 
 
 class WorkerRef(Protocol):
-    """The part of a worker that its executions use."""
+    """Protocol of a worker (a process that takes executions from queues), as seen by the executions that it drives."""
 
     @property
     def is_running(self) -> bool:
-        """True if the worker takes executions."""
+        """True if the worker takes further executions from its queues."""
 
 
 # --- log and state of one execution -----------------------------------------------------------------------------------
@@ -89,12 +90,12 @@ class WorkerRef(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """Definition and state read from the log of an execution."""
+    """Workflow definition and state of an execution, read from its log."""
 
     workflow: Workflow
     state: ExecutionState
     damage: StoreError | None = None
-    """Error in the first event after the readable ones, or None if the whole log can be read."""
+    """Error in the first unreadable event, or None if the whole log can be read."""
 
 
 # --- dependencies ----------------------------------------------------------------------------------------------------
@@ -110,13 +111,15 @@ class DriverDependencies:
     code_of: Callable[[Workflow], dict[str, str]]
     """Return the current digests of the functions that a workflow may call."""
     cancel_children: Callable[[Any], Awaitable[None]]
-    """Awaited with a driver before its execution is rolled back: the executions it started end first."""
+    """Awaited with a driver before its execution is rolled back, so that its child executions end first."""
     on_stopped: Callable[[Any], Awaitable[None]]
     """Awaited with a driver when its execution has ended or is parked, and this process no longer drives it."""
 
 
 class _Standstill:
-    """Future of one drive of an execution, for callers that wait until nothing more happens."""
+    """Holder of the future for callers that wait until an execution has ended, is parked or is blocked. One object per
+    drive.
+    """
 
     def __init__(self) -> None:
         self.future: Future[None] = Future()
@@ -125,13 +128,17 @@ class _Standstill:
 
 
 class CancelledMeanwhileError(ExecutionError):
-    """Another thread of this process cancelled the execution between the acquisition of its lease and its start."""
+    """Error: another thread of this process cancelled the execution after its lease was acquired and before it was
+    driven.
+    """
 
 
 class Driver:
-    """Driver of one execution, which may be pending, running, parked or ended.
+    """Driver of one execution: the object that holds its state in this process, and that starts, resumes, cancels and
+    pauses it.
 
-    The definition and the state are loaded when they are first used, once (tests/runtime/test_looked_up.py).
+    The execution may be pending, running, parked or ended. The definition and the state are loaded when they are first
+    used, once (tests/runtime/test_looked_up.py).
 
     Parameters
     ----------
@@ -171,21 +178,25 @@ class Driver:
         self._handover = threading.Lock()
         self._is_driving = False
         self._must_check_inbox = False
-        """True if it must check its inbox before it is parked."""
+        """True if the driver must check the inbox of its execution before the execution is parked."""
         self._process = os.getpid()
         self._cancel_reason: str | None = None
         self.may_have_children = False
-        """True if it may have started other executions. False only for one that started here and has no children."""
+        """True if the execution may have started other executions. False only if it started in this process and has no
+        children.
+        """
 
     # --- log and state -----------------------------------------------------------------------------------------------
 
     @property
     def is_read(self) -> bool:
-        """True if the log has been read."""
+        """True if the log of the execution has been read."""
         return isinstance(self._log, LoadedLog)
 
     def read(self) -> LoadedLog:
-        """Return the log as it was when it was first read."""
+        """Return definition and state as they were when the log was first read. Reads the log if that has not happened
+        yet.
+        """
         log = self._log
         if not isinstance(log, LoadedLog):
             log = log()
@@ -194,12 +205,12 @@ class Driver:
 
     @property
     def workflow(self) -> Workflow:
-        """The definition with which the execution was started."""
+        """The workflow definition with which the execution was started."""
         return self.read().workflow
 
     @property
     def damage(self) -> StoreError | None:
-        """Error in the first event after the readable ones, or None if the whole log can be read."""
+        """Error in the first unreadable event of the log, or None if the whole log can be read."""
         return self.read().damage
 
     @property
@@ -213,13 +224,13 @@ class Driver:
     # --- queue and worker --------------------------------------------------------------------------------------------
 
     def adopt_worker(self, other: Driver) -> None:
-        """Take over the worker of another execution, if it has one."""
+        """Set the worker to the worker of another execution, if that execution has one."""
         self.worker = other.worker or self.worker
 
     def inherit_queue(self, source: Driver) -> None:
-        """Take over queue and worker of the parent or predecessor; for a pending execution.
+        """Take over queue and worker from the parent or predecessor of this pending execution.
 
-        If that one is being returned to its queue, this execution starts nothing.
+        If the source is being returned to its queue, this execution starts nothing.
         """
         self.adopt_worker(source)
         self.predecessor = source.state
@@ -230,18 +241,18 @@ class Driver:
 
     @property
     def state(self) -> ExecutionState:
-        """The fold of the log so far, as an immutable snapshot."""
+        """State of the execution: the fold of its log so far, as an immutable snapshot."""
         journal = self._journal
         return journal.state if journal is not None else self._state
 
     @property
     def status(self) -> str:
-        """Status: pending, running, waiting ..."""
+        """Status of the execution: pending, running, waiting, completed ..."""
         return self.state.status
 
     @property
     def started_by(self) -> str | None:
-        """Id of the execution that started it and waits for its end."""
+        """Id of the parent execution that started this execution and waits for its end, or None."""
         opening = self.opening
         if opening is None:
             return self.state.parent
@@ -254,7 +265,7 @@ class Driver:
 
     @property
     def is_driving(self) -> bool:
-        """True if this process still drives it, or checks whether it must continue."""
+        """True if this process drives the execution, or still checks whether a message lets it continue."""
         return self._is_driving
 
     @property
@@ -264,7 +275,7 @@ class Driver:
 
     @property
     def was_forked(self) -> bool:
-        """True if this is a copy in a forked process, where the execution cannot continue."""
+        """True if the driver is a copy in a forked process, where the execution cannot continue."""
         return self._process != os.getpid()
 
     @property
@@ -274,7 +285,7 @@ class Driver:
 
     @property
     def written(self) -> int:
-        """Sequence number of the last event that is known to be in the store."""
+        """Sequence number of the last event that is certainly in the store."""
         journal = self._journal
         if journal is not None:
             return journal.written
@@ -282,12 +293,14 @@ class Driver:
 
     @property
     def interrupts(self) -> list[Question]:
-        """Open questions, oldest first. A question with an unread answer in the inbox is not open."""
+        """Open questions of the execution, oldest first. A question with an unread answer in the inbox is not open."""
         return [question for question in self.questions.values() if question.is_open]
 
     @property
     def questions(self) -> dict[str, Question]:
-        """All questions by id, oldest first. Answers in the inbox count even before the log has them."""
+        """All questions by id, oldest first. An answer that is stored in the inbox counts even before the log has
+        it.
+        """
         state = self.state
         is_open = any(question.is_open for question in state.interrupts.values()) and not self.store.closed
         return questions_of(state, self.store.inbox(self.id, state.taken) if is_open else ())
@@ -315,25 +328,28 @@ class Driver:
     def standstill(self) -> Future[None]:
         """Return a future that is done when the execution has ended, is parked, or is blocked while it is driven.
 
-        See `divebook.runtime.runner.Runner.is_blocked`.
+        Blocked means that only the answer to a question of a running call lets the execution continue; see
+        `divebook.runtime.runner.Runner.is_blocked`.
         """
         driving = self.driving()
         return driving if driving.done() else self._standstill.future
 
     @property
     def is_blocked(self) -> bool:
-        """True if this process drives it, and only the answer to the question of an open call lets it continue."""
+        """True if this process drives the execution, and the execution waits for an answer while a call that asked the
+        question is still open.
+        """
         return self.is_live and self._standstill.future.done()
 
     def refresh(self) -> Driver:
-        """Read new events if another process has written to the log."""
+        """Read the events that another process has appended to the log. Return this driver."""
         if self.is_read and not self.is_live:
             self._state = self.newest()
             self._is_stored = True
         return self
 
     def newest(self) -> ExecutionState:
-        """Return the state up to the last event in the store."""
+        """Return the state of the execution up to the last event in the store."""
         state = self._state if self._is_stored else ExecutionState(self.id)
         if self._is_stored and not state.last_sequence:
             return state
@@ -341,7 +357,7 @@ class Driver:
         return fold_records(self.id, later, state) if later else state
 
     def state_under(self, lease: Lease) -> ExecutionState:
-        """Return the state under a new lease, with which no other process can write.
+        """Return the state of the execution under a newly acquired lease, with which no other process can write events.
 
         If the lease directly follows the last one of this process, no one else has driven the execution and nothing is
         read.
@@ -353,18 +369,18 @@ class Driver:
         return self._state
 
     def require_log(self) -> None:
-        """Raise the error that permanently prevents writing events, if there is one."""
+        """Raise the error that permanently prevents writing events to the log, if there is one."""
         if self._journal is not None and self._journal.error is not None:
             raise self._journal.error
 
     async def durable(self) -> None:
-        """Wait until everything recorded so far is durable."""
+        """Wait until all recorded events are durable in the store."""
         if self._journal is not None:
             await self._journal.durable()
 
     @contextmanager
     def handover(self) -> Iterator[None]:
-        """Lock out other threads that begin to drive this execution or take its lease by force.
+        """Lock out other threads that are about to drive this execution or to take its lease by force.
 
         Without the lock, a worker could begin to drive the execution after `cancel` has found that this process does
         not drive it, and before `cancel` takes the lease (tests/runtime/cancelled_trees.py, seed 422). Code on the
@@ -381,7 +397,8 @@ class Driver:
     def begin(
         self, dependencies: DriverDependencies, first_commit: Future[None] | None = None, *, at_once: bool = False
     ) -> None:
-        """Start to drive a pending execution. `first_commit` is done once the store has its first events.
+        """Start to drive a pending execution. The future `first_commit` is completed when the store has the first
+        events.
 
         The first events are written together with its first call, or `at_once`
         (test_what_an_execution_begins_with_is_written_with_its_first_call_and_its_end_with_its_last).
@@ -406,9 +423,10 @@ class Driver:
         lease: Lease,
         state: ExecutionState,
         *,
-        anew: bool,
+        must_replay: bool,
     ) -> None:
-        """Resume the execution from the state that was read under the lease. `anew`: replay all its code.
+        """Resume the execution from a state that was read under the lease. With `must_replay`, replay all its code from
+        the log.
 
         Raises
         ------
@@ -420,7 +438,7 @@ class Driver:
         self._state = state
         self._is_stored = True
         self.may_have_children = True
-        if anew:
+        if must_replay:
             self.parked_run.unwind()
         journal, first = self._reopen_log(dependencies, lease, resumption)
         if is_counted := resumption.recovery is not None:  # before any code runs: it may kill this process again
@@ -430,9 +448,9 @@ class Driver:
     def _reopen_log(
         self, dependencies: DriverDependencies, lease: Lease, resumption: catalog.ExecutionResumed
     ) -> tuple[Journal, Sequence[Fact]]:
-        """Return the journal and the first facts to record.
+        """Return the journal for another drive, and the first events to record.
 
-        Reuse the parked code if it can continue, else open a log to replay.
+        Reuse the code parked in memory if it can continue, else open a new journal and replay.
         """
         code = dependencies.code_of(self.workflow)
         first = (Fact(resumption if code == dict(self._state.code) else replace(resumption, code=code)),)
@@ -446,7 +464,8 @@ class Driver:
     def begin_cancellation(
         self, dependencies: DriverDependencies, why: str, lease: Lease, state: ExecutionState, *, undoes: bool
     ) -> None:
-        """Record the cancellation of an execution that this process does not drive; `state` as for `resume`.
+        """Record the cancellation of an execution that this process does not drive, from a state that was read under
+        the lease.
 
         With `undoes`, its rollback runs here, if it has any; otherwise the process that resumes it runs it.
         """
@@ -458,9 +477,10 @@ class Driver:
         self._start_task(work, lease)
 
     def cancel_pending(self, dependencies: DriverDependencies, why: str) -> bool:
-        """Record the cancellation of a pending execution, of which no step runs.
+        """Record the cancellation of a pending execution, of which no step runs. Return False if it has started
+        meanwhile.
 
-        Return False if it has started meanwhile. Its start key stays free for another execution.
+        Its start key stays free for another execution.
         """
         if self.opening is None or self.was_driven:
             return False
@@ -484,7 +504,9 @@ class Driver:
         return self._future
 
     def cancel(self, reason: str) -> bool:
-        """Cancel the execution, unless it is being rolled back. Return False if this process no longer drives it."""
+        """Request the cancellation of the execution, unless it is being rolled back. Return False if this process no
+        longer drives it.
+        """
         if self._is_driving and not self.was_forked and self.state.rolling_back is None:
             self._cancel_reason = self._cancel_reason or reason
             # Also noted for the check at the end: the runner may have stopped already, and then ignores the request.
@@ -493,14 +515,18 @@ class Driver:
         return self._is_driving
 
     def pause(self, reason: str, *, gives_back: bool = False) -> bool:
-        """Start no further operations. Return False if this process no longer drives the execution."""
+        """Request that the execution starts no further operations. Return False if this process no longer drives the
+        execution.
+        """
         if self._is_driving:
             self._paused = self._paused or (reason, gives_back)
             self._forward_requests()
         return self._is_driving
 
     def leave(self) -> None:
-        """Stop at once, as if the process had ended. The execution can be resumed immediately."""
+        """Stop driving the execution at once, as if this process had ended. The execution can be resumed
+        immediately.
+        """
         if self._is_driving and self._task is not None:
             if self._runner is not None:
                 self._runner.abandon_calls()
@@ -508,15 +534,16 @@ class Driver:
             self._task.cancel()
 
     def request_check(self) -> bool:
-        """Request another check of the inbox.
+        """Request another check of the execution's inbox. Return False if this process no longer checks the inbox.
 
-        Return False if this process has stopped checking it. Call on the engine's loop.
+        Call on the engine's loop.
         """
         self._must_check_inbox = True
         return self._is_driving
 
     def _note_blocked(self) -> None:
-        """Set or renew the standstill future when the execution becomes blocked or unblocked.
+        """Set the result of the standstill future when the execution becomes blocked. Renew the future when it becomes
+        unblocked.
 
         Call on the engine's loop.
         """
@@ -528,7 +555,9 @@ class Driver:
             self._standstill.future = Future()
 
     async def _stand_still(self, runner: Runner) -> None:
-        """Publish that the execution is blocked, once its question is in the store, where other processes find it."""
+        """Set the result of the standstill future of a blocked execution, once its question is in the store for other
+        processes.
+        """
         with suppress(StoreError):  # an error of the journal ends the execution elsewhere
             await self.durable()
             # The write took time: the runner may have been replaced, or an answer may have arrived.
@@ -536,7 +565,9 @@ class Driver:
                 self._standstill.future.set_result(None)
 
     def _forward_requests(self) -> None:
-        """Pass a requested cancellation or pause to the runner. Between two runners it waits for the next one."""
+        """Pass a requested cancellation or pause to the present runner. Between two runners, the next runner gets the
+        request.
+        """
         if self._runner is not None:
             self._runner.blocked = self._note_blocked
         if self._runner is not None and self._cancel_reason is not None:
@@ -549,7 +580,7 @@ class Driver:
     ) -> None:
         """Drive the execution until it has ended or is parked.
 
-        Continue if a message arrives while it is being parked.
+        Drive it again if a message arrives while it is being parked.
         """
         STRAND.set("")  # another execution may have started this one inside one of its calls
         CURRENT.set(None)
@@ -616,7 +647,7 @@ class Driver:
     async def _roll_back(
         self, dependencies: DriverDependencies, journal: Journal, session: StoreSession, miss_policy: MissPolicy | None
     ) -> Runner:
-        """Return a new runner for the rollback, after the child executions have been stopped."""
+        """Cancel the child executions, and return a new runner that runs the rollback."""
         await dependencies.cancel_children(self)
         self._cancel_reason = None
         journal.is_stopping = False
@@ -626,7 +657,9 @@ class Driver:
         return runner
 
     def _keep_last_state(self, journal: Journal) -> None:
-        """Keep the last state after the last write. If the log could not be written, it may differ from the store."""
+        """Keep the last state of the journal, and park the code. If the log could not be written, the state may differ
+        from the store.
+        """
         self._state = journal.state
         # After an error of the journal the state in memory is ahead of the log, and `newest` folds the log from its
         # start.
@@ -642,7 +675,8 @@ class Driver:
         await session.lease_keeper.give_back(lease, is_gone=self._is_stored and self._state.is_over)
 
     async def _lease_for_more(self) -> Lease | None:
-        """Take the lease again if a message arrived after the last check.
+        """Check the inbox a last time. If a message has arrived, acquire the lease again and return it, else return
+        None.
 
         Nothing is awaited between the last check and the end. A sender that finds the execution driven can therefore
         rely on one more check (test_nothing_that_comes_at_the_end_is_forgotten).
@@ -703,7 +737,10 @@ class Driver:
                 self._keep_last_state(journal)
                 await self._give_back(self._present_session(), lease)
                 self._mark_stopped()
-        await (self._run(dependencies, journal, lease) if continues else dependencies.on_stopped(self))
+        if continues:
+            await self._run(dependencies, journal, lease)
+        else:
+            await dependencies.on_stopped(self)
 
     def _open_journal(self, dependencies: DriverDependencies, lease: Lease | None) -> Journal:
         token = None if lease is None else lease.token
@@ -724,7 +761,9 @@ _log = logger(__name__)
 
 
 class ExecutionRegistry:
-    """Registry of the executions of one store. Each execution is one object as long as it is referenced."""
+    """Registry of the drivers of one store. Each execution has one driver object as long as that object is
+    referenced.
+    """
 
     def __init__(self, store: EventStore) -> None:
         self.store = store
@@ -734,12 +773,12 @@ class ExecutionRegistry:
         """Lock around each lookup that enters a driver: `WeakValueDictionary.setdefault` is not atomic."""
 
     def enter(self, driver: Driver) -> None:
-        """Register a driver, so that later lookups return this object."""
+        """Register a driver, so that later lookups of its execution return this object."""
         with self._entering:
             self._drivers[driver.id] = driver
 
     def _register(self, driver: Driver) -> Driver:
-        """Return the registered driver of an execution. Register this one if there is none.
+        """Return the registered driver of an execution. If there is none, register and return the given driver.
 
         Two threads that load the same execution at the same time get the same object. With two objects, one would drive
         the execution while the other reported that nothing drives it
@@ -753,23 +792,27 @@ class ExecutionRegistry:
             return driver
 
     def withdraw(self, driver: Driver) -> None:
-        """Forget a pending driver that is about to be stored, so that later lookups load the execution."""
+        """Remove a pending driver from the registry before its execution is stored, so that later lookups load the
+        execution.
+        """
         with self._entering:
             if self._drivers.get(driver.id) is driver:
                 del self._drivers[driver.id]
 
     def find(self, execution_id: str) -> Driver:
-        """Return an execution in its present state. A unique prefix of its id is enough."""
+        """Return the driver of an execution, with its log read. A unique prefix of the execution id is enough."""
         driver = self.look_up(execution_id)
         driver.read()
         return driver
 
     def present(self, execution_id: str) -> Driver | None:
-        """Return a registered execution by its full id, or None."""
+        """Return the registered driver of an execution, by its full id, or None."""
         return self._drivers.get(execution_id)
 
     def look_up(self, execution_id: str) -> Driver:
-        """Return an execution like `find`, but read only its first event if it is not registered yet."""
+        """Return the driver of an execution like `find`, but read only the first event of an execution that is not
+        registered yet.
+        """
         ENGINE.refuse_waiting(self.store)
         execution_id = id_of(execution_id)
         driver = self._drivers.get(execution_id)
@@ -785,7 +828,7 @@ class ExecutionRegistry:
             return Driver(execution_id, log.state.inputs, self.store, log)
 
     def load(self, execution_id: str) -> Driver:
-        """Return a stored execution, whose log is read when first used."""
+        """Return a new driver of a stored execution. It reads the log when it is first used."""
         opening = recorded_opening(execution_id, self.store)
         driver = Driver(execution_id, opening.inputs, self.store, lambda: self._load_log(execution_id, opening))
         driver.durability = self.store.record(execution_id).durability
@@ -800,7 +843,7 @@ class ExecutionRegistry:
             return self._readable_log(execution_id, damage)
 
     def _readable_log(self, execution_id: str, damage: StoreError) -> LoadedLog:
-        """Return the definition and state in the readable beginning of a damaged log."""
+        """Return the definition and state of an execution from the readable beginning of a damaged log."""
         events, damage_in_log = self.store.read_sound(execution_id)
         damage = damage_in_log or damage
         state = ExecutionState(execution_id)
@@ -816,24 +859,26 @@ class ExecutionRegistry:
         return LoadedLog(_readable_workflow(execution_id, events), state, damage)
 
     def read_all(self) -> None:
-        """Read executions that were looked up but not read, before the store is closed.
+        """Read the logs of executions that were looked up but not read, before the store is closed.
 
-        Unreadable ones raise when used.
+        Unreadable logs raise when they are used.
         """
         for driver in list(self._drivers.values()):
             with suppress(StoreError):
                 driver.read()
 
     def registered(self) -> list[Driver]:
-        """Return the registered executions."""
+        """Return the registered drivers."""
         return list(self._drivers.values())
 
     def live(self) -> list[Driver]:
-        """Return the executions that this process drives now."""
+        """Return the drivers of the executions that this process drives now."""
         return [driver for driver in self.registered() if driver.is_live]
 
     def open_questions(self, execution_ids: Iterable[str]) -> Iterable[tuple[str, Question]]:
-        """Yield the open questions of executions, without their definitions. Log and skip damaged executions."""
+        """Yield the open questions of some executions, as pairs of execution id and question, without reading their
+        definitions. Log and skip damaged executions.
+        """
         ENGINE.refuse_waiting(self.store)
         for execution_id in execution_ids:
             try:
@@ -844,7 +889,7 @@ class ExecutionRegistry:
                 yield from ((execution_id, question) for question in questions if question.is_open)
 
     def sound_states(self, execution_ids: Iterable[str]) -> Iterable[ExecutionState]:
-        """Yield the states of executions. Log and skip damaged executions."""
+        """Yield the states of some executions. Log and skip executions whose log is damaged."""
         for execution_id in execution_ids:
             try:
                 yield self.find(execution_id).state
@@ -861,14 +906,16 @@ class ExecutionRegistry:
 
 
 def folded(store: EventStore, execution_id: str) -> ExecutionState:
-    """Return the state of an execution, folded from its newest checkpoint."""
+    """Return the state of an execution: the newest checkpoint, with the later events folded into it."""
     state = _checkpointed_state(store, execution_id)
     later = store.read_records(execution_id, after=0 if state is None else state.last_sequence)
     return fold_records(execution_id, later, state)
 
 
 def _checkpointed_state(store: EventStore, execution_id: str) -> ExecutionState | None:
-    """Return the state of the newest checkpoint, or None if none matches the log."""
+    """Return the state in the newest checkpoint. Return None if the log has no checkpoint, or the checkpoint does not
+    match it.
+    """
     checkpoint = store.checkpoint(execution_id)
     if checkpoint is None:
         return None
@@ -880,7 +927,9 @@ def _checkpointed_state(store: EventStore, execution_id: str) -> ExecutionState 
 
 
 def _readable_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
-    """Return the workflow of a damaged log. If the definition itself is damaged, use the steps that were entered."""
+    """Return the workflow definition from the readable events of a damaged log. If the definition itself is damaged,
+    return a sketch of the steps that were entered.
+    """
     opening = opening_in(execution_id, events)
     try:
         return workflow_in(execution_id, opening, events)
@@ -898,7 +947,7 @@ MOST_LINES = 20
 
 
 class Driven(Protocol):
-    """The attributes of an execution that the exit notice uses."""
+    """Protocol of a driver, as seen by the exit notice."""
 
     @property
     def id(self) -> str:
@@ -906,15 +955,15 @@ class Driven(Protocol):
 
     @property
     def status(self) -> str:
-        """Status: running, waiting ..."""
+        """Status of the execution: running, waiting ..."""
 
     @property
     def started_by(self) -> str | None:
-        """Id of the execution that waits for its end, if any."""
+        """Id of the parent execution that waits for its end, or None."""
 
     @property
     def is_live(self) -> bool:
-        """True if this process drives it."""
+        """True if this process drives the execution."""
 
     def driving(self) -> Future[None]:
         """Return a future that is done when the execution has ended or is parked in this process."""
@@ -923,14 +972,14 @@ class Driven(Protocol):
 
 
 class ExitNotice:
-    """Notice printed at exit about executions that this process still drives."""
+    """Notice printed when the process ends, about executions that it still drives and how to resume them."""
 
     def __init__(self) -> None:
         self._executions: weakref.WeakSet[Driven] = weakref.WeakSet()
         self._pid = 0
 
     def add(self, execution: Driven) -> None:
-        """Add an execution to the notice, which lists it if it still runs when the process ends."""
+        """Register an execution, which the notice lists if it still runs when the process ends."""
         if self._pid != os.getpid():  # a forked child process drives no execution of its parent
             self._executions = weakref.WeakSet()
             self._pid = os.getpid()
@@ -938,9 +987,9 @@ class ExitNotice:
         self._executions.add(execution)
 
     def print_running(self) -> None:
-        """Print a line on stderr for each running execution that was not started by another running one.
+        """Print a line on stderr for each execution that still runs. Children have no line of their own.
 
-        Children are counted in the line of their topmost running ancestor. At most `MOST_LINES` lines are printed.
+        They are counted in the line of their topmost running ancestor. At most `MOST_LINES` lines are printed.
         """
         if self._pid != os.getpid():
             return
@@ -959,7 +1008,9 @@ class ExitNotice:
 
 
 def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
-    """Return the topmost execution in `parents` above one."""
+    """Return the topmost running ancestor of an execution, or the execution itself. `parents` has the parent of each
+    running execution.
+    """
     parent = parents[execution_id]
     while parent is not None and parent in parents:
         execution_id = parent
@@ -968,7 +1019,9 @@ def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
 
 
 def _is_running(execution: Driven) -> bool:
-    """Return whether an execution is still running. One that has just ended gets a moment to write its end."""
+    """Return whether an execution still runs. An execution that has just ended gets `MOMENT_SECONDS` to write its last
+    events.
+    """
     if execution.is_live and execution.status in TERMINAL:
         with suppress(DivebookError, TimeoutError):  # the line shows the status in any case
             execution.driving().result(MOMENT_SECONDS)

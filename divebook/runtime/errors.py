@@ -1,4 +1,5 @@
-"""Recorded errors of calls: conversion to plain data for the log, and back to exceptions.
+"""Errors of calls: converted to plain data for the log, and recreated from the log as exceptions; also the places of
+errors.
 
 Code that makes a call through the log must get the same error live and on replay, and ``except ValueError`` must catch
 it as usual. Both times the error is therefore created from its record: an `OperationError` that also derives from the
@@ -36,12 +37,14 @@ from divebook.text.redaction import shared
 
 
 def clean_text(error: BaseException) -> str:
-    """Return an error's message without secrets, in a form that a log can hold."""
+    """Return the message of an error without secrets, as a string that a log can store."""
     return text_of(error, shared().text)
 
 
 def clean_failure(error: BaseException) -> str:
-    """Return the message of `clean_text`, with the class of an error that is not from divebook."""
+    """Return the message of an error like `clean_text`, preceded by the class name if the error is not from
+    divebook.
+    """
     return failure_text(error, shared().text)
 
 
@@ -54,12 +57,12 @@ def clean_failure(error: BaseException) -> str:
 
 
 ELSEWHERE = "__divebook_frames__"
-"""Attribute of an error that was raised in another process: its frames there."""
+"""Attribute of an error that was raised in another process: its stack frames in that process."""
 MOST_FRAMES = 10
 MOST_TRACE = 4_000
 MOST_CAUSES = 3
 LINES_AROUND = 2
-"""Lines before and after the one that raised."""
+"""Number of recorded source lines before and after the line that raised."""
 MOST_LINE = 200
 """Maximum number of characters of a line."""
 _OURS = str(Path(__file__).parents[1])
@@ -70,7 +73,7 @@ _MEANWHILE = "\nDuring handling of the above exception, another exception occurr
 
 
 class Frame(NamedTuple):
-    """One call on the stack of an error."""
+    """One stack frame of an error: file, line, function and source line."""
 
     file: str
     line: int
@@ -80,7 +83,7 @@ class Frame(NamedTuple):
 
 
 def frames_of(error: BaseException) -> list[Frame]:
-    """Return the stack of an error from the first frame of user code on, innermost frame last.
+    """Return the stack frames of an error, from the first frame of user code on, innermost frame last.
 
     Frames recorded in another process take precedence. The frames of an error that divebook raised from another one are
     those of its cause.
@@ -105,7 +108,7 @@ def _frame(code: CodeType, line: int) -> Frame:
 
 
 def trace_of(error: BaseException) -> str | None:
-    """Return the stack of an error and of its causes as text, without secrets, or None if there are no frames."""
+    """Return the traceback of an error and of its causes as text without secrets, or None if there are no frames."""
     frames = frames_of(error)
     if not frames:
         return None
@@ -113,7 +116,7 @@ def trace_of(error: BaseException) -> str | None:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return the exception of user code inside the errors with which divebook wrapped it."""
+    """Return the exception of user code that divebook has wrapped in its own errors, or the error itself."""
     while isinstance(error, DivebookError) and error.__cause__ is not None:
         error = error.__cause__
     return error
@@ -139,14 +142,16 @@ def _lines(frames: list[Frame]) -> Iterator[str]:
 
 
 def _shown_frames(frames: list[Frame]) -> list[Frame]:
-    """Return the last frames. If none of them is user code, put the innermost frame of user code before them."""
+    """Return the last `MOST_FRAMES` frames of a traceback. If none of them is user code, put the innermost frame of
+    user code before them.
+    """
     user_frames = [frame for frame in frames[:-MOST_FRAMES] if is_user_code(frame.file)]
     is_among = any(is_user_code(frame.file) for frame in frames[-MOST_FRAMES:])
     return [*([] if is_among else user_frames[-1:]), *frames[-MOST_FRAMES:]]
 
 
 def place_of(error: BaseException) -> Mapping[str, Any] | None:
-    """Return the line of user code that raised an error, with the lines around it.
+    """Return the place of an error: the line of user code that raised it, with the lines around it.
 
     Return None if all frames are from libraries. ``label`` describes the place, such as ``Cell [5], line 4``; ``line``
     is the line number, ``first`` the number of the first of ``lines``.
@@ -162,14 +167,14 @@ def place_of(error: BaseException) -> Mapping[str, Any] | None:
 
 
 def present_place() -> Mapping[str, Any] | None:
-    """Return the innermost line of user code on the present stack, like `place_of`, or None."""
+    """Return the innermost line of user code on the present call stack, in the form of `place_of`, or None."""
     stack = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
     user_code = ((code, line) for code, line in stack if _is_shown(code.co_filename) and is_user_code(code.co_filename))
     return next((_place(Frame(code.co_filename, line, code.co_name, "")) for code, line in user_code), None)
 
 
 def line_of(function: Callable[..., Any]) -> Mapping[str, Any]:
-    """Return the first line of a function, like `place_of`."""
+    """Return the first line of a function, in the form of `place_of`."""
     code = function.__code__
     return _place(Frame(code.co_filename, code.co_firstlineno, code.co_name, ""))
 
@@ -184,7 +189,9 @@ def _place(frame: Frame) -> Mapping[str, Any]:
 
 
 def source_place(label: str, lines: list[str], line: int, *, above: int = 0) -> dict[str, Any]:
-    """Return a place in a text; `above` lines precede the first of `lines`."""
+    """Return a line of a source text in the form of `place_of`. In the file, `above` more lines precede the first of
+    `lines`.
+    """
     first = max(1, line - LINES_AROUND)
     shown_lines = [shared().text(text.rstrip("\n")[:MOST_LINE]) for text in lines[first - 1 : line + LINES_AROUND]]
     return {"label": label, "line": line + above, "first": first + above, "lines": shown_lines}
@@ -194,22 +201,24 @@ def source_place(label: str, lines: list[str], line: int, *, above: int = 0) -> 
 
 
 class CodeCell(NamedTuple):
-    """A notebook cell that contains some code."""
+    """Notebook cell that contains the code of a stack frame."""
 
     label: str
     """Label: ``Cell [5]``."""
     above: int = 0
-    """Empty lines at its top, which Python does not count."""
+    """Number of empty lines at the top of the cell, which Python does not count."""
     id: str = ""
     """Cell id of the front end, if known."""
 
     def line(self, frame: Frame) -> int:
-        """Return the line number of a frame as shown in the cell."""
+        """Return the line number of a frame as the notebook shows it in the cell."""
         return frame.line + self.above
 
 
 def _cell_of(file: str) -> CodeCell | None:
-    """Return the cell of a file name of compiled code, if this process is a kernel that has it."""
+    """Return the notebook cell from which code with this file name was compiled, or None if this process is not a
+    kernel with that cell.
+    """
     if "IPython" not in sys.modules:
         return None
     from divebook.notebook.shell_state import cell_of
@@ -229,12 +238,14 @@ def _libraries() -> tuple[str, ...]:
 
 
 def is_user_code(file: str) -> bool:
-    """Return whether a file is user code and not part of a library."""
+    """Return whether a file is user code: not in the standard library and not in an installed package."""
     return not file.startswith((*_libraries(), "<frozen"))
 
 
 def _short(file: str) -> str:
-    """Return the path of a file relative to the current folder or the folder of the libraries."""
+    """Return the path of a file relative to the current folder or to the folder of installed packages, if it is in one
+    of them.
+    """
     for folder in (_folder(), *_libraries()):
         if folder and file.startswith(folder + os.sep):
             return file[len(folder) + 1 :]
@@ -257,7 +268,9 @@ _OUR_ATTRIBUTES = (ELSEWHERE, LOST, "raised_at")
 
 
 def facts_of(error: BaseException) -> dict[str, Any] | None:
-    """Return the data to recreate an error: classes as ``module:name``, arguments, fields, and its place."""
+    """Return the data from which an error can be recreated: classes as ``module:name``, arguments, fields and place.
+    None for an error that comes from the log or the engine.
+    """
     if isinstance(error, OperationError):
         return None  # it comes from a log, or is the engine's own
     facts: dict[str, Any] = {"types": [f"{cls.__module__}:{cls.__qualname__}" for cls in _classes(type(error))]}
@@ -275,12 +288,12 @@ def _fields(error: BaseException) -> dict[str, Any]:
 
 
 def _classes(cls: type) -> list[type]:
-    """Return a class and its bases below `Exception`."""
+    """Return the classes of an error, from its own class to the last base class below `Exception`."""
     return [base for base in cls.__mro__ if issubclass(base, Exception) and base is not Exception]
 
 
 def _storable(value: Any) -> Any:
-    """Return a value in recorded form without secrets, or None if that is impossible or too large."""
+    """Return a value in recorded form without secrets. Return None if it cannot be recorded or is too large."""
     try:
         recorded = shared().value(storable(value, "error"))
         written = encode(recorded)
@@ -292,14 +305,14 @@ def _storable(value: Any) -> Any:
 
 
 def as_recorded(error: Exception) -> OperationError:
-    """Return an error that was just raised in the form in which the log returns it."""
+    """Convert an error that was just raised to the error that a replay would raise."""
     if isinstance(error, OperationError):
         return error
     return _error_like(clean_text(error), names_of(error), facts_of(error) or {})
 
 
 def error_from(record: OperationRecord) -> OperationError:
-    """Return the error of a failed operation."""
+    """Create the exception of a failed operation from its record."""
     names = record.error_names
     error = _error_like(record.error or "failed", names, record.raised or {})
     error.operation_id = record.operation_id
@@ -308,7 +321,8 @@ def error_from(record: OperationRecord) -> OperationError:
 
 
 def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) -> OperationError:
-    """Return an error of the recorded class. Built-in classes are found by their names alone.
+    """Create an exception of the recorded class, from its message and the data of `facts_of`. Built-in classes are
+    found by their names alone.
 
     Uses the first recorded class that this process has loaded. If there is none, or if it cannot be created, the result
     is a plain OperationError.
@@ -328,7 +342,7 @@ def _error_like(message: str, names: tuple[str, ...], facts: Mapping[str, Any]) 
 
 
 def _new_error(kind: type[OperationError], cls: type, message: str, facts: Mapping[str, Any]) -> OperationError | None:
-    """Create the error without running a constructor, except that of its built-in base class.
+    """Create an exception without running a constructor, except the constructor of its built-in base class.
 
     Return None if the base class does not accept the arguments, for example a group without its members.
     """
@@ -353,14 +367,14 @@ def _is_text(name: object) -> bool:
 
 
 def _of(kind: type[T], recorded: Any) -> T:
-    """Return a recorded value, opened; raise TypeError if a manipulated log has another type."""
+    """Restore a recorded value. Raise TypeError if it is not of type `kind`, because the log was manipulated."""
     if not isinstance(recorded, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(recorded).__name__}")
     return cast("T", opened(recorded))
 
 
 def _loaded_class(name: str) -> type[Exception] | None:
-    """Return the exception class of that name, if this process has loaded it."""
+    """Return the exception class with a name ``module:name``, if this process has loaded it, else None."""
     module, _, path = name.partition(":")
     target: Any = builtins if module == "builtins" else sys.modules.get(module)
     for part in path.split("."):
@@ -371,7 +385,8 @@ def _loaded_class(name: str) -> type[Exception] | None:
 
 
 def _derived(cls: Any) -> type[OperationError]:
-    """Return a subclass of OperationError that is also caught as `cls`, or `OperationError` if that is impossible.
+    """Return a subclass of `OperationError` that ``except cls`` also catches, or `OperationError` if that is
+    impossible.
 
     It is impossible for classes that run code when subclassed, and for classes with an incompatible memory layout.
     """
@@ -388,7 +403,7 @@ _caught_as: Callable[[Any], type[OperationError]] = functools.lru_cache(maxsize=
 
 
 class ErrorDetails(NamedTuple):
-    """Recorded details of an error that no recorded call raised."""
+    """Traceback, class names and place of an error of a step's own code, for the log."""
 
     trace: str | None = None
     error_names: tuple[str, ...] | None = None
@@ -396,7 +411,7 @@ class ErrorDetails(NamedTuple):
 
 
 def error_details(error: BaseException, place: Mapping[str, Any] | None = None) -> ErrorDetails:
-    """Return class and place of an error of a step's own code.
+    """Return traceback, class names and place of an error of a step's own code.
 
     For an error of a recorded call the log has them already. `place` is the line of the definition that caused it, if
     any.
@@ -409,13 +424,15 @@ def error_details(error: BaseException, place: Mapping[str, Any] | None = None) 
 
 
 def fault_of(error: BaseException, place: Mapping[str, Any] | None = None, message: str | None = None) -> Fault:
-    """Return an error in the form that policies and messages use, without secrets. `message` replaces its text."""
+    """Return an error as a `Fault`, the form that retry policies and messages use, without secrets. `message` replaces
+    its text.
+    """
     error_place = place or (None if isinstance(telling(error), OperationError) else place_of(telling(error)))
     return Fault.of(error, clean_failure(error) if message is None else message, shared().text, error_place)
 
 
 def links_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, its causes and contexts, and the members of groups, each once.
+    """Yield an error, its causes and contexts, and the members of exception groups, each once.
 
     If items failed concurrently, the errors of all of them are included.
     """

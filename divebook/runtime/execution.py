@@ -1,4 +1,4 @@
-"""Public handle of one run of a workflow, live or past: its state, its results, and the operations on it."""
+"""`Execution`: the public handle of one run of a workflow, live or past, with its state, results and operations."""
 
 from __future__ import annotations
 
@@ -55,17 +55,19 @@ if TYPE_CHECKING:
 
 
 class ReadExecution(FramedLog):
-    """State and results of an execution, read from the fold of its log."""
+    """State and results of an execution, computed from its log. Base class of `Execution` and of the notebook's run."""
 
     @property
     @abstractmethod
     def state(self) -> ExecutionState:
-        """The fold of the log so far, as an immutable snapshot."""
+        """State of the execution: the fold of its log so far, as an immutable snapshot."""
 
     @property
     @abstractmethod
     def asked(self) -> dict[str, Question]:
-        """All questions by id, oldest first. Unread answers in the inbox count even before the log has them."""
+        """All questions by id, oldest first. An answer that is stored in the inbox counts even before the log has
+        it.
+        """
 
     @property
     def id(self) -> str:
@@ -74,7 +76,7 @@ class ReadExecution(FramedLog):
 
     @property
     def status(self) -> str:
-        """The status: pending, running, waiting, completed, failed, cancelled ...
+        """The status of the execution: pending, running, waiting, completed, failed, cancelled ...
 
         `divebook.engine.lifecycle` lists all.
         """
@@ -82,7 +84,9 @@ class ReadExecution(FramedLog):
 
     @property
     def error(self) -> str | None:
-        """Why it failed or was cancelled: ``KeyError: 'b' (step parse, rows[3], Cell [5], line 4)``; see `failure`."""
+        """Why the execution failed or was cancelled: ``KeyError: 'b' (step parse, rows[3], Cell [5], line 4)``, or
+        None. See `failure`.
+        """
         return self.state.error
 
     @property
@@ -92,41 +96,43 @@ class ReadExecution(FramedLog):
 
     @property
     def failure(self) -> Failure | None:
-        """Why it failed: type and message, step, item, arguments, line and stack. Reads the log.
-
-        None if it has not failed.
+        """Details of why the execution failed, or None: type and message, step, item, arguments, line, stack. Reads the
+        log.
         """
         return self.failure_in(ReadLog.of(self._log())) if self.status == catalog.FAILED else None
 
     def failure_in(self, log: Sequence[Event]) -> Failure | None:
-        """Return the same as `failure`, read from a log that is already loaded."""
+        """Return the failure like `failure`, from a log that is already loaded."""
         return failure_in(log, self.error or "") if self.status == catalog.FAILED else None
 
     @property
     def continued_as(self) -> str | None:
-        """Id of its successor, or None."""
+        """Id of the successor execution, or None."""
         return self.state.continued_as
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """The inputs, including defaults. A new copy for each access."""
-        return _opened(self.state.inputs)
+        """The inputs of the execution, including default values. Each access returns a new copy."""
+        return _restored(self.state.inputs)
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """The declared outputs. A new copy for each access; empty until the execution has completed.
+        """The declared outputs of the workflow; empty until the execution has completed. Each access returns a new
+        copy.
 
         A value whose class is not allowed in this process stays in its recorded form.
         """
-        return _opened(self.state.outputs)
+        return _restored(self.state.outputs)
 
     @property
     def variables(self) -> dict[str, Any]:
-        """The present values of the workflow's variables, sorted by name.
+        """The present values of the workflow's variables, sorted by name. Each access returns a new copy.
+
+        A value whose class is not allowed in this process stays in its recorded form.
 
         A new copy for each access, like `outputs`.
         """
-        return _opened(dict(sorted(self.state.variables.items())))
+        return _restored(dict(sorted(self.state.variables.items())))
 
     @property
     def paths(self) -> dict[str, PathState]:
@@ -135,21 +141,23 @@ class ReadExecution(FramedLog):
 
     @property
     def usage(self) -> Usage:
-        """Consumption of model calls. Its `cost` is in nanodollars; DataFrames have costs in US dollars."""
+        """Consumption of the execution's model calls. Its `cost` is in nanodollars; DataFrames have costs in US
+        dollars.
+        """
         return self.state.own_usage
 
     @property
     def started_at(self) -> datetime | None:
-        """Start time in UTC, or None."""
+        """Start time of the execution in UTC, or None."""
         return self.state.started_at
 
     @property
     def ended_at(self) -> datetime | None:
-        """End time in UTC, or None."""
+        """End time of the execution in UTC, or None."""
         return self.state.ended_at
 
     def inspect(self) -> Any:
-        """Return its waiting times, retries and costs, as a `divebook.replay.inspect.Inspection`."""
+        """Return the waiting times, retries and costs of the execution, as a `divebook.replay.inspect.Inspection`."""
         from divebook.replay.inspect import Inspection
 
         return Inspection(self._log())
@@ -162,16 +170,9 @@ class ReadExecution(FramedLog):
         return frame_of("questions", ((self.id, question) for question in self.asked.values()))
 
 
-def _opened(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: opened(value, lenient=True) for name, value in values.items()}
-
-
-MOST_STANDING = 140
-"""Maximum number of characters of `standing`."""
-
-
 class Execution(ReadExecution):
-    """One run of a workflow.
+    """One run of a workflow, live or past: its state and results, and methods to wait for it, answer, resume or cancel
+    it.
 
     `divebook.Environment.start` returns live executions; `Environment.execution` looks up past ones. All properties are
     read from the fold of the log, so a live and a past execution give equal results.
@@ -203,22 +204,22 @@ class Execution(ReadExecution):
 
     @property
     def workflow(self) -> Workflow:
-        """The definition with which it was started."""
+        """The workflow definition with which the execution was started."""
         return self._driver.workflow
 
     @property
     def store(self) -> EventStore:
-        """The store that holds its log."""
+        """The store that holds the log of the execution."""
         return self._driver.store
 
     @property
     def state(self) -> ExecutionState:
-        """The fold of the log so far, as an immutable snapshot."""
+        """State of the execution: the fold of its log so far, as an immutable snapshot."""
         return self._driver.state
 
     @property
     def chain(self) -> list[str]:
-        """Ids of the chain of successors (`continued_as`) that it belongs to, oldest first; usually one.
+        """Ids of all executions in its chain of successors (`continued_as`), oldest first; usually one id.
 
         ``divebook.frames(store, where={"chain": execution.id})`` reads them as one.
         """
@@ -226,12 +227,14 @@ class Execution(ReadExecution):
 
     @property
     def successor(self) -> Execution | None:
-        """The execution as which this one continues, or None. Wait for the end of the successor separately."""
+        """The execution as which this execution continues, or None. `wait` does not wait for the end of the
+        successor.
+        """
         return None if self.continued_as is None else Execution(self._control, self._control.look_up(self.continued_as))
 
     @property
     def children(self) -> list[Execution]:
-        """The running child executions for which its steps wait."""
+        """The running child executions for which steps of this execution wait."""
         children = []
         for name in () if self.state.is_over else running_children(self.state):
             with suppress(ExecutionNotFoundError):  # it is about to start
@@ -241,12 +244,12 @@ class Execution(ReadExecution):
 
     @property
     def durability(self) -> Durability | None:
-        """Durability of its writes; None for the default of the store."""
+        """Durability with which its events are written; None for the default of the store."""
         return self._driver.durability
 
     @property
     def damage(self) -> StoreError | None:
-        """Error in the first event after the readable ones, or None if the whole log can be read."""
+        """Error in the first unreadable event of the log, or None if the whole log can be read."""
         return self._driver.damage
 
     @property
@@ -256,8 +259,8 @@ class Execution(ReadExecution):
 
     @property
     def envelope(self) -> Any:
-        """The request in its present state, as `divebook.Envelope`: identity, bounds, consumption,
-        history, questions.
+        """The present state of a pipeline request, as `divebook.Envelope`: identity, bounds, consumption, history,
+        questions.
         """
         from divebook.pipeline.progress import envelope_of
 
@@ -266,16 +269,18 @@ class Execution(ReadExecution):
     def to_html(
         self, file: str | Path, *, log: bool = True, overwrite: bool = False, known_secrets: Iterable[str] = ()
     ) -> Path:
-        """Write the run as one HTML page that shows it without divebook and can be opened as a run again.
+        """Write the run as one HTML page, and return its path. The page can be read without divebook, and opened as a
+        run again.
 
-        Return its path. `divebook.export.page.write_page` documents the content.
+        `divebook.export.page.write_page` documents the content.
         """
         from divebook.export.page import write_page
 
         return write_page(self, file, log=log, overwrite=overwrite, known_secrets=known_secrets)
 
     def to_notebook(self, file: str | Path, *, overwrite: bool = False, known_secrets: Iterable[str] = ()) -> Path:
-        """Write the run as a notebook that describes it and can be opened as a run again. Return its path.
+        """Write the run as a notebook that describes it, and return its path. The notebook can be opened as a run
+        again.
 
         `divebook.export.pytest.write_notebook` documents the content.
         """
@@ -285,12 +290,13 @@ class Execution(ReadExecution):
 
     @property
     def is_live(self) -> bool:
-        """True if this process drives it now."""
+        """True if this process drives the execution now."""
         return self._driver.is_live
 
     @property
     def is_blocked(self) -> bool:
-        """True if an open call waits for an answer and nothing else can happen.
+        """True if the execution waits for the answer to a question that a running call has asked, and nothing else can
+        happen.
 
         A tool of an MCP server can ask a question while it is called. `wait` then returns as for any other question,
         but the execution stays live: if this process ends, the call is aborted.
@@ -299,12 +305,12 @@ class Execution(ReadExecution):
 
     @property
     def was_driven(self) -> bool:
-        """True if this process drives it or has driven it. `wait` then reports how that ended."""
+        """True if this process drives the execution or has driven it. `wait` then reports how the drive ended."""
         return self._driver.was_driven
 
     @property
     def driven_by(self) -> str | None:
-        """Description of another driver, as known to the store: another process or environment.
+        """Description of another process or environment that drives the execution, as recorded in the store, or None.
 
         None if there is none.
         """
@@ -318,8 +324,8 @@ class Execution(ReadExecution):
 
     @property
     def goes_on_elsewhere(self) -> bool:
-        """True if it continues without this process: another process drives it, or a worker will take it from its
-        queue.
+        """True if the execution continues without this process: another process drives it, or a worker will take it
+        from its queue.
         """
         return self.status == catalog.ENQUEUED or self.driven_by is not None
 
@@ -330,16 +336,18 @@ class Execution(ReadExecution):
 
     @property
     def asked(self) -> dict[str, Question]:
-        """All questions by id, oldest first. Unread answers in the inbox count even before the log has them."""
+        """All questions by id, oldest first. An answer that is stored in the inbox counts even before the log has
+        it.
+        """
         return self._driver.questions
 
     def _log(self) -> History:
         return self.history() if self._driver.is_read else self.store.history(self.id)
 
     def failure_in(self, log: Sequence[Event]) -> Failure | None:
-        """Return why it failed, read from a loaded log.
+        """Return why the execution failed, from a log that is already loaded.
 
-        If a child execution caused it, return the failure inside the child.
+        If a child execution caused the failure, return the failure inside the child.
         """
         failure = super().failure_in(log)
         if failure is None or not failure.child:
@@ -358,7 +366,9 @@ class Execution(ReadExecution):
         return super()._frame(kind)
 
     def history(self, after: int = 0) -> History:
-        """Return its events with sequence numbers above `after`, oldest first. They are read when accessed."""
+        """Return the events of the execution with sequence numbers above `after`, oldest first. The events are read
+        when accessed.
+        """
         written = self._driver.written
         if written and self.damage is None:
             return self.store.history(self.id, after)
@@ -374,18 +384,22 @@ class Execution(ReadExecution):
         return replayer_of(self)
 
     def verify(self, definition: Workflow | None = None) -> Any:
-        """Replay its definition, or another one, against its log without calls; see `divebook.Environment.verify`."""
+        """Replay the workflow definition, or another one, against the log without external calls; see
+        `divebook.Environment.verify`.
+        """
         from divebook.replay.verify import verified
 
         return verified(self, self._control, definition)
 
     def refresh(self) -> Execution:
-        """Read new events that another process has written. Return this execution."""
+        """Read the events that another process has appended to the log. Return this execution."""
         self._driver.refresh()
         return self
 
     def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-        """Call `listener` with new events after each commit, on the engine's thread. Call the result to stop."""
+        """Call `listener` with the new events after each commit, on the engine's thread. Returns a function that ends
+        the subscription.
+        """
 
         def only_mine(execution_id: str, events: Sequence[Event]) -> None:
             if execution_id == self.id:
@@ -394,7 +408,7 @@ class Execution(ReadExecution):
         return self.store.subscribe(only_mine)
 
     def subscribe_text(self, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
-        """Call `listener` with pieces of model text as they arrive. Call the result to stop.
+        """Call `listener` with pieces of model text as they arrive. Returns a function that ends the subscription.
 
         With `parts`, the listener also gets model thoughts, arguments of tool calls, and output of commands in
         workspaces: see `TextDelta.part`. A listener that subscribes later gets the last million characters of each
@@ -419,7 +433,7 @@ class Execution(ReadExecution):
 
     @property
     def standing(self) -> str:
-        """The status with the reason for waiting, without secrets: ``waiting for the signal 'go'``."""
+        """The status, with the reason for waiting and without secrets: ``waiting for the signal 'go'``."""
         if (held_up := self.held_up) is not None:
             return f"{self.state.shown_status}, {held_up}"
         if self.state.shown_status != catalog.WAITING:
@@ -446,7 +460,7 @@ class Execution(ReadExecution):
     # --- operations --------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> Execution:
-        """Wait until it has ended, or can only continue with an answer or a signal. Return this execution.
+        """Wait until the execution has ended, or can only continue with an answer or a signal. Return this execution.
 
         A question asked during a call counts like any other, although that call stays open: see `is_blocked`.
 
@@ -487,7 +501,7 @@ class Execution(ReadExecution):
         return self.checked() if check else self
 
     def __await__(self) -> Generator[Any, None, Execution]:
-        """Wait on any event loop. Cancelling the await does not stop the execution.
+        """Wait like `wait`, on any event loop. Cancelling the await does not stop the execution.
 
         A pending execution is started: ``await environment.create(workflow)`` never blocks the event loop.
         """
@@ -505,22 +519,22 @@ class Execution(ReadExecution):
         return self
 
     def resume(self) -> Execution:
-        """Resume it at the end of its log. Returns this execution at once. See `Environment.resume`."""
+        """Resume the execution at the end of its log. Returns this execution at once. See `Environment.resume`."""
         self._control.resume(self.id)
         return self
 
     def answer(self, interrupt_id: str, response: Any, by: str | None = None) -> Execution:
-        """Answer one of its questions. The execution continues at once. See `Environment.answer`."""
+        """Answer an open question of the execution, which continues at once. See `Environment.answer`."""
         self._control.answering.answer(interrupt_id, response, self.id, by)
         return self
 
     def signal(self, name: str, payload: Any = None, by: str | None = None) -> Execution:
-        """Send it a signal; see `Environment.signal`."""
+        """Send the execution a signal (a message from outside without a question); see `Environment.signal`."""
         self._control.answering.signal(self.id, name, payload, by)
         return self
 
     def cancel(self, reason: str = "") -> Execution:
-        """Cancel it: stop and await its paths, roll back its effects, then end it as cancelled.
+        """Cancel the execution: stop its paths and wait for them, roll back its effects, then end it as cancelled.
 
         Its child executions are cancelled with it, and `wait` waits for them too. A pending execution ends as cancelled
         without starting; its start key stays free. A cancelled execution can be resumed, unless all its effects were
@@ -531,7 +545,7 @@ class Execution(ReadExecution):
         return self
 
     def leave(self) -> Execution:
-        """Stop driving it here, as if this process had ended. Return this execution.
+        """Stop driving the execution in this process, as if the process had ended. Return this execution.
 
         Running calls are aborted. After `resume`, a person is asked about those that must not be repeated. An execution
         that this process does not drive is not changed.
@@ -540,7 +554,8 @@ class Execution(ReadExecution):
         return self
 
     def pause(self, reason: str = "") -> Execution:
-        """Start no further operations until it is resumed. Returns this execution at once; `wait` until it has stopped.
+        """Start no further operations until the execution is resumed. Returns this execution at once; `wait` until it
+        has stopped.
 
         Calls that must not be repeated are awaited. Other calls are aborted and repeated later. An execution in a queue
         that is not driven at present is paused as well: workers ignore it.
@@ -549,7 +564,7 @@ class Execution(ReadExecution):
         return self
 
     def checked(self) -> Execution:
-        """Return this execution.
+        """Return this execution if it neither failed nor was cancelled.
 
         Raises ExecutionFailedError or ExecutionCancelledError if it failed or was cancelled.
         """
@@ -558,3 +573,11 @@ class Execution(ReadExecution):
         if self.status == catalog.CANCELLED:
             raise ExecutionCancelledError(self.id)
         return self
+
+
+def _restored(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: opened(value, lenient=True) for name, value in values.items()}
+
+
+MOST_STANDING = 140
+"""Maximum number of characters of `standing`."""

@@ -1,7 +1,8 @@
-"""Forks: executions that share the first events of another one, and run live from there.
+"""Forks: fork points, the shared first events of a fork, recorded definitions, and recorded calls of changed functions.
 
-A fork copies no events. Operations that started in the source and have no end are dropped (`divebook.engine.forks`), so
-no call has an unknown outcome (`tests/runtime/test_forks.py`).
+A fork is an execution that shares the first events of another execution and runs live after them. It copies no events.
+Operations that started in the source and have no end are dropped (`divebook.engine.forks`), so no call has an unknown
+outcome (`tests/runtime/test_forks.py`).
 
 The default fork point is the latest event at which the requested change still takes effect (`point_of`). Example: event
 7 completes call ``a``, and its result is to change. The fork shares events 1 to 6, so that ``a`` can end differently.
@@ -47,7 +48,8 @@ _FROM_EARLIER = frozenset({"inputs", "prompts", "model", "definition"})
 
 
 def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:
-    """Return the fork point like `point_of`, for a fork that makes calls after it. A rollback is then not shared.
+    """Return the fork point like `point_of`, for a fork that makes external calls. A fork point inside or after a
+    rollback is moved before it.
 
     Raises
     ------
@@ -64,7 +66,7 @@ def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, re
 
 
 def point_before(events: Sequence[Event], end: int) -> int:
-    """Return the last fork point at or before event `end`."""
+    """Return the last possible fork point at or before event `end`. Events recorded together cannot be separated."""
     at = end
     while (point := snapped(events, at)) > end and at > 1:
         at -= 1
@@ -72,7 +74,7 @@ def point_before(events: Sequence[Event], end: int) -> int:
 
 
 def point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:
-    """Return the sequence number of the event after which an execution is forked.
+    """Return the fork point: the sequence number of the last event that a fork shares with its source.
 
     With `at`, that is event `at`, moved to the end of the events recorded together with it. Otherwise it is the last
     event before the first changed result or answer. If the change has none, it is the end of the log. With
@@ -105,7 +107,10 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
 
 
 def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
-    """Return, for each changed operation and question, the last event before it first ended or was answered."""
+    """Return the last event before each changed operation first ended and each changed question was first answered.
+
+    The keys are the ids of operations and questions, the values sequence numbers.
+    """
     ends: dict[str, int] = {}
     results = change.results
     answers = change.answers
@@ -119,7 +124,8 @@ def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
 
 
 def _before_effects(events: Sequence[Event], change: Change, ended: Container[str]) -> Iterator[int]:
-    """Yield, for each part of a change, the latest event after which it still takes full effect.
+    """Yield, for each part of a change, the sequence number of the latest event after which the part still takes full
+    effect.
 
     For inputs, model and definition that is event 1. For a prompt, it is the event before its step first starts. For a
     variable, an unfinished call or an open question, it is the event that last set or started it. Raises SetupError for
@@ -132,7 +138,8 @@ def _before_effects(events: Sequence[Event], change: Change, ended: Container[st
     parts = [("variable", name) for name in change.variables]
     parts += [("operation", name) for name in change.results if name not in ended]
     parts += [("question", name) for name in change.answers if name not in ended]
-    last = {part: event.sequence for event in events for part in _named(event.data)} if parts else {}
+    # The last event that set or started each part, because later entries replace earlier ones.
+    last = {part: event.sequence for event in events for part in _introduced_parts(event.data)} if parts else {}
     for kind, name in parts:
         if (kind, name) not in last:
             raise SetupError(
@@ -145,7 +152,7 @@ def _before_effects(events: Sequence[Event], change: Change, ended: Container[st
 def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None:
     """Raise `SetupError` if a variable is set again after event `at`, so that its change would have no effect."""
     for event in events[at:] if change.variables else ():
-        for kind, name in _named(event.data):
+        for kind, name in _introduced_parts(event.data):
             if kind == "variable" and name in change.variables:
                 raise SetupError(
                     f"variable {name!r} is set at event {event.sequence}, behind event {at}, from which on the rest "
@@ -153,9 +160,9 @@ def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None
                 )
 
 
-def _named(data: catalog.Payload) -> Iterator[tuple[str, str]]:
-    """Yield the changeable parts that an event introduces: variables that it sets, the call or
-    question that it starts.
+def _introduced_parts(data: catalog.Payload) -> Iterator[tuple[str, str]]:
+    """Yield kind and name of the parts of a log that a change can name and that an event introduces: variables that it
+    sets, the call or question that it starts.
     """
     match data:
         case catalog.StateMutated():
@@ -172,7 +179,7 @@ def _named(data: catalog.Payload) -> Iterator[tuple[str, str]]:
 
 
 def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionStarted:
-    """Return the start event of an execution, with the changes of its newest fork applied.
+    """Return the start event of an execution from the store, with the changes of its newest fork applied.
 
     Reads the opening events only.
 
@@ -183,6 +190,7 @@ def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionS
     CorruptStoreError
         The log does not begin or continue correctly.
     """
+    # Each fork event names the opening event before it, so the openings are read from the newest to the oldest.
     openings: list[Event] = []
     number = store.record(execution_id).opened
     while not openings or (isinstance(openings[0].data, catalog.ExecutionForked) and number < openings[0].sequence):
@@ -192,18 +200,22 @@ def recorded_opening(execution_id: str, store: EventStore) -> catalog.ExecutionS
 
 
 def opening_in(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStarted:
-    """Return the start event of an execution, with the changes of the forks among some first events applied."""
+    """Return the start event among the first events of a log, with the changes of the forks among them applied."""
     forks = (event.data for event in events if isinstance(event.data, catalog.ExecutionForked))
     return opened_as(_first(execution_id, events), forks)
 
 
 def recorded_workflow(execution_id: str, store: EventStore, opening: catalog.ExecutionStarted) -> Workflow:
-    """Return the workflow of an execution. More than the opening is read only if the log has no definition."""
+    """Return the workflow definition of an execution from its start event, or a sketch from its log if the start event
+    has no definition.
+    """
     return workflow_in(execution_id, opening, () if opening.definition is not None else store.read(execution_id))
 
 
 def workflow_in(execution_id: str, opening: catalog.ExecutionStarted, events: Sequence[Event]) -> Workflow:
-    """Return the workflow in an opening, or a sketch from events if the opening has no definition."""
+    """Return the workflow definition in a start event, or a sketch made from `events` if the start event has no
+    definition.
+    """
     if opening.definition is None:
         return entered_workflow(opening.workflow_name, events)
     try:
@@ -226,12 +238,12 @@ def _first(execution_id: str, events: Sequence[Event]) -> catalog.ExecutionStart
 
 
 def entered_workflow(name: str, events: Sequence[Event]) -> Sketch:
-    """Return a sketch of a workflow from the steps that some events entered."""
+    """Return a sketch (name and steps, not executable) of a workflow, made from the steps that some events entered."""
     return sketch_of(name, ((e.step, e.data.step_type) for e in events if isinstance(e.data, catalog.StepStarted)))
 
 
 def require_definition(workflow: Workflow) -> None:
-    """Raise `ExecutionError` for a workflow of which only a sketch is known."""
+    """Raise `ExecutionError` if a workflow is only a sketch, so that its executions cannot continue."""
     if isinstance(workflow, Sketch):
         raise ExecutionError(
             f"an execution of {workflow.name!r} cannot be carried on: no definition is recorded in its log, as in "
@@ -246,7 +258,7 @@ _ENDS = catalog.OperationCompleted | catalog.OperationFailed
 
 
 class Epoch(NamedTuple):
-    """A part of a log in which the functions were the same."""
+    """Part of a log between two starts or resumptions, in which the code of the user's functions did not change."""
 
     begins: int
     """Sequence number of its first event."""
@@ -254,7 +266,7 @@ class Epoch(NamedTuple):
 
 
 def epochs_of(events: Iterable[Event]) -> list[Epoch]:
-    """Return the epochs of a log, oldest first.
+    """Return the epochs of a log, oldest first: the parts in which the code of the user's functions did not change.
 
     A new epoch starts with each resumption, because functions may have changed. A person who resumes an ended execution
     accepts its past results. They count from then on as results of the functions at that time
@@ -271,6 +283,7 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
             epochs = [epoch._replace(code=first_code) for epoch in epochs]
         elif isinstance(event.data, catalog.ExecutionResumed):
             code = first_code if event.data.code is None else event.data.code
+            # Who resumes an ended execution accepts its results, as if the present functions had returned them.
             if event.data.previous_status in TERMINAL:
                 epochs = [epoch._replace(code=code) for epoch in epochs]
             epochs.append(Epoch(event.sequence, code))
@@ -278,20 +291,22 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
 
 
 def first_reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> int | None:
-    """Return the sequence number of the start of the first call that `reached` yields, or None."""
+    """Return the sequence number at which the first call that `reached` yields was started, or None."""
     return next((sequence for sequence, _ in reached(events, labels)), None)
 
 
 def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> Iterator[tuple[int, str]]:
-    """Yield the recorded calls of some functions whose results count, as sequence number of the start and operation id.
+    """Yield the recorded calls of some functions whose results count, as pairs of sequence number of the start and
+    operation id.
 
-    `labels` returns the labels of these functions for each epoch.
+    `labels` returns the labels of these functions for an epoch.
 
     A call without an end, or whose failure ended an execution, is not yielded: resuming repeats it anyway.
     """
     repeated = made_again(events)
     counts = {data.operation_id for data in _payloads(events) if isinstance(data, _ENDS)} - repeated
     starts = [(event.sequence, event.data) for event in events if isinstance(event.data, catalog.OperationStarted)]
+    # A call may have started several times. Only the result of its latest start counts.
     latest = {data.operation_id: sequence for sequence, data in starts}
     epochs = epochs_of(events)
     labels_of = {epoch.begins: labels(epoch) for epoch in epochs}
@@ -303,12 +318,12 @@ def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) 
 
 
 def calls_in(events: Iterable[Event]) -> int:
-    """Return the number of completed calls."""
+    """Return the number of completed operations among some events."""
     return sum(isinstance(data, catalog.OperationCompleted) for data in _payloads(events))
 
 
 class Prefix(NamedTuple):
-    """The part of a log that a fork shares with its source."""
+    """The first events of a log that a fork shares with its source, and the source's state after them."""
 
     source: str
     at: int
@@ -330,7 +345,7 @@ def prefix_of(
     reaching_back: bool = False,
     is_live: bool = False,
 ) -> Prefix:
-    """Return the part of a log that a fork shares with its source.
+    """Return the first events of a log that a fork shares with its source, as a `Prefix`.
 
     If the log is damaged, events before the damage count.
 
@@ -349,6 +364,7 @@ def prefix_of(
         The log is damaged before the event.
     """
     events, damage = store.read_sound(source)
+    # A fork before the damage is possible, because it needs only the events before its fork point.
     if damage is not None and (not events or (at is not None and at > len(events))):
         raise damage
     at = (live_point_of if is_live else point_of)(events, at, change, reaching_back=reaching_back)
@@ -360,7 +376,7 @@ def prefix_of(
 
 
 def fitting(change: Change, state: ExecutionState, now: int) -> Change:
-    """Return a change with its answers and results in complete form.
+    """Return a change whose answers and results have the form in which the log stores them.
 
     Raises
     ------
@@ -374,20 +390,20 @@ def fitting(change: Change, state: ExecutionState, now: int) -> Change:
         for name, response in change.answers.items()
         if name in state.interrupts
     }
-    types = {key: record.operation_type for step in _opened(state) for key, record in step.operations.items()}
+    types = {key: record.operation_type for step in _open_steps(state) for key, record in step.operations.items()}
     results = {name: _as_recorded(types.get(name), name, result) for name, result in change.results.items()}
     return replace(change, answers={**change.answers, **answers}, results=results)
 
 
-def _opened(state: ExecutionState) -> Iterator[OpenStep]:
+def _open_steps(state: ExecutionState) -> Iterator[OpenStep]:
     yield from (path.open for path in state.paths.values() if path.open is not None)
 
 
 def _as_recorded(operation_type: str | None, name: str, result: Any) -> Any:
-    """Return a result in the form in which the log stores it. A model response contains more than its text.
+    """Return the result that a user gives for a call, in the form in which the log stores results of such a call.
 
-    The result of a tool is wrapped in ``result``. A string for a model call becomes a response with one text part and
-    no cost.
+    A response of a model contains more than its text. The result of a tool is wrapped in ``result``. A string for a
+    model call becomes a response with one text part and no cost.
     """
     if operation_type == TOOL_CALL and not (isinstance(result, Mapping) and "result" in result):
         return {"result": result}
@@ -402,12 +418,12 @@ def _as_recorded(operation_type: str | None, name: str, result: Any) -> Any:
 
 
 def fitting_inputs(change: Change, workflow: Workflow, *, coerce_text: bool = False) -> Change:
-    """Return a change whose inputs are checked and converted like the inputs of a start."""
+    """Return a change whose inputs are checked and converted like the inputs of a new execution."""
     return replace(change, inputs=bind_changed(workflow, change.inputs, coerce_text=coerce_text))
 
 
 def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, durability: Durability | None) -> Batch:
-    """Return the first batch of an execution that shares the events of another one before `forked`.
+    """Return the first batch to write for a fork, which shares the events of its source before the event `forked`.
 
     Logs share whole records. If a record continues after that event, its beginning is copied
     (test_a_fork_inside_a_record_has_a_copy_of_its_beginning).
@@ -416,6 +432,7 @@ def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, dur
     last = store.read_records(source, at - 1, at)[0]
     shared = last.last_sequence
     rows = [Record.of(forked)]
+    # The record goes on after the fork point. Records are shared as a whole, so its beginning is copied.
     if shared >= forked.sequence:
         shared = last.sequence - 1
         facts = last.facts[: forked.sequence - last.sequence]
@@ -436,7 +453,7 @@ def _payloads(events: Iterable[Event]) -> Iterable[catalog.Payload]:
 
 
 def made_again(events: Iterable[Event]) -> set[str]:
-    """Return the ids of failed operations that resuming the failed execution repeats.
+    """Return the ids of the failed operations that are repeated when the failed execution is resumed.
 
     Follows the log: failures of a path are candidates until its step fails, which names those that caused it. A later
     resumption or completion clears them.

@@ -1,4 +1,4 @@
-"""Event log of one execution and its single writer, the `Journal`.
+"""`Journal`: the event log of one running execution, and the only code that appends events to it.
 
 `Journal.record` takes an event payload (a fact). Facts that follow each other at once on the same path share one
 record, which is a row of the store (`RecordBuilder`). The records are folded into a mutable draft of the state when the
@@ -27,11 +27,10 @@ from typing import Any
 
 import anyio.lowlevel
 
-from divebook.engine.changes import Draft
 from divebook.engine.checkpoint import dump_state
 from divebook.engine.evolve import evolve_records, follow
 from divebook.engine.instructions import Fact
-from divebook.engine.state import ExecutionState
+from divebook.engine.state import Draft, ExecutionState
 from divebook.errors import ConnectionLostError, DivebookError, StoreBusyError, StoreClosedError
 from divebook.events import Event, catalog
 from divebook.events.catalog import WAITING, Payload
@@ -44,188 +43,10 @@ from divebook.store.append import FIRST_TOKEN, Batch, Durability
 from divebook.store.leases import Owner
 from divebook.text.redaction import logger
 
-# --- grouping of facts into records ----------------------------------------------------------------------------------
-#
-# Facts that follow each other at once form one record: one row of the store and one change of the state.
-#
-# The grouping depends only on order, place and time of the facts, not on when the state is read in between. Readers of
-# the log see single events (tests/runtime/test_gathering.py).
-
-
-SAME_MOMENT = 1000
-"""Microseconds within which consecutive facts count as simultaneous."""
-MAY_FOLLOW: Mapping[type[Payload], frozenset[type[Payload]]] = {
-    catalog.PathStarted: frozenset({catalog.StepStarted}),
-    catalog.StepStarted: frozenset({catalog.OperationStarted, catalog.IterationStarted}),
-    catalog.IterationStarted: frozenset({catalog.StateMutated, catalog.OperationStarted}),
-    catalog.OperationCompleted: frozenset(
-        {
-            catalog.StateMutated,
-            catalog.RollbackAdded,
-            catalog.StepCompleted,
-            catalog.IterationCompleted,
-            catalog.OperationStarted,
-        }
-    ),
-    catalog.StateMutated: frozenset({catalog.StepCompleted, catalog.OperationStarted, catalog.RollbackAdded}),
-    catalog.RollbackAdded: frozenset({catalog.StepCompleted, catalog.IterationCompleted}),
-    catalog.IterationCompleted: frozenset({catalog.IterationStarted, catalog.StepCompleted}),
-    catalog.StepCompleted: frozenset({catalog.PathCompleted}),
-}
-"""For each type of fact, the types that may directly follow it on the same path within one record."""
-_NOTHING: frozenset[type[Payload]] = frozenset()
-
-
-class RecordBuilder:
-    """Builder of the latest record of a log, which the next fact may join.
-
-    The journal reuses one object for all records.
-
-    Attributes
-    ----------
-    facts
-        The facts of the record so far; empty once no fact may join any more.
-    folded
-        Number of these facts that are folded into the state.
-    recorded_at
-        Time of the record, in microseconds since 1970.
-    """
-
-    __slots__ = (
-        "_execution_id",
-        "_id",
-        "_ids",
-        "_may_follow",
-        "_path",
-        "_record",
-        "_sequence",
-        "_step",
-        "facts",
-        "folded",
-        "recorded_at",
-    )
-
-    def __init__(self, execution_id: str, ids: Ids, recorded_at: int) -> None:
-        self._execution_id = execution_id
-        self._ids = ids
-        self.recorded_at = recorded_at
-        self._path = self._step = self._id = ""
-        self._sequence = 0
-        self.folded = 0
-        self._record: Record | None = None
-        self.facts: list[Payload] = []
-        self._may_follow = _NOTHING
-
-    def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
-        """Start a new record with its first fact."""
-        self._id = self._ids.event(now)
-        self._sequence = sequence
-        self.recorded_at = now
-        self._path = path
-        self._step = step
-        self._record = None
-        self.facts = [data]
-        self.folded = 0
-        self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
-
-    def join(self, data: Payload, path: str, step: str, now: int) -> bool:
-        """Add a fact if it may join the record, and return whether it did."""
-        if (
-            type(data) not in self._may_follow
-            or path != self._path
-            or not 0 <= now - self.recorded_at < SAME_MOMENT
-            or (step != self._step and step and self._step)
-            or not self._ids.follow()
-        ):
-            return False
-        self.facts.append(data)
-        self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
-        self._record = None
-        if step:
-            self._step = step
-        return True
-
-    def record(self) -> Record:
-        """Return the record with the facts so far."""
-        record = self._record
-        if record is None:
-            facts = tuple(self.facts)
-            record = self._record = Record(
-                self._id, self._execution_id, self._sequence, self.recorded_at, facts, self._path, self._step
-            )
-        return record
-
-    def end(self) -> None:
-        """Close the record, so that no fact joins it any more."""
-        self.facts = []
-        self._may_follow = _NOTHING
-
-
-# --- detection of large facts ----------------------------------------------------------------------------------------
-#
-# Large values take long to write. The check is an estimate that looks at few parts of a value, because it runs for
-# every fact.
-
-
-HEAVY = 1024 * 1024
-"""Characters or bytes above which handing a commit to a thread pays off."""
-_MANY = 16 * 1024
-"""Number of parts of a list or mapping that counts as large."""
-_FEW = 16
-"""Number of parts up to which each part is inspected."""
-_LEVELS = 3
-_LIGHT = ATOMS - {str}
-_HELD = {
-    catalog.ExecutionStarted: attrgetter("inputs"),
-    catalog.ExecutionCompleted: attrgetter("outputs"),
-    catalog.OperationStarted: attrgetter("parameters"),
-    catalog.OperationCompleted: attrgetter("result"),
-    catalog.StepCompleted: attrgetter("output"),
-    catalog.IterationStarted: attrgetter("item"),
-    catalog.EventEmitted: attrgetter("data"),
-}
-"""The field of each type of fact that may be large. A variable needs no entry: its value was the result of a call
-before."""
-
-
-def is_heavy(fact: catalog.Payload) -> bool:
-    """Return whether a fact holds a value that looks large."""
-    held = _HELD.get(type(fact))
-    if held is None:
-        return False
-    value = held(fact)
-    return type(value) not in _LIGHT and _is_heavy(value, _LEVELS)
-
-
-def _is_heavy(value: Any, levels: int) -> bool:
-    # An estimate that must be cheap: it runs for each record. It looks only a few levels deep, and does not look into
-    # long containers, whose length decides.
-    kind = type(value)
-    if kind is str or kind is bytes:
-        return len(value) > HEAVY
-    if kind is dict or kind is list:
-        if len(value) > _FEW or not levels:
-            return len(value) > _MANY
-        for part in value.values() if kind is dict else value:  # noqa: SIM110 - a generator takes twice as long
-            if _is_heavy(part, levels - 1):
-                return True
-        return False
-    return kind not in _LIGHT and isinstance(value, Recorded) and value.least_bytes() > HEAVY
-
-
-CHECKPOINT_EVENTS = 500
-"""Events after which a checkpoint of the state is stored, so that a reader need not fold the whole log."""
-CHECKPOINT_BYTES = 50
-"""Bytes of a checkpoint that take as long to write as one event takes to read and fold, with a safety factor of ten."""
-
-MOST_UNSEALED = 64
-"""Records kept for a second folding attempt, in case one of them does not follow from the state."""
-
-_log = logger(__name__)
-
 
 class Journal:
-    """The log of one execution while it runs.
+    """Event log of one execution while it runs: records events, folds them into the state, and passes them to
+    `GroupCommit`.
 
     Parameters
     ----------
@@ -297,9 +118,10 @@ class Journal:
 
     @property
     def state(self) -> ExecutionState:
-        """The fold of everything recorded so far. In a thread other than the journal's own, the fold of the last read.
+        """State of the execution: the fold of all events recorded so far, immutable.
 
-        Records are folded when the state is read, and before they are written.
+        Records are folded when the state is read, and before they are written. In a thread other than the journal's
+        own, this is the state at the last read.
         """
         if not self._is_folded and get_ident() == self._thread_id:
             self._fold()
@@ -308,7 +130,8 @@ class Journal:
 
     @property
     def present(self) -> ExecutionState:
-        """The current state, possibly still mutable: read it at once and do not keep it.
+        """Current state of the execution, possibly still mutable. Read fields from it at once, and do not keep a
+        reference.
 
         For the journal's own thread only. It costs less than `state`, which is immutable.
         """
@@ -317,7 +140,8 @@ class Journal:
         return self._draft or self._state
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Append a fact. It is part of the state at once, and is written at the end of this turn of the event loop.
+        """Append an event, given by its payload, path and step. It changes the state at once, and is written at the end
+        of this turn of the event loop.
 
         A fact that `may_wait` is written together with the next one, if that follows soon.
 
@@ -341,7 +165,10 @@ class Journal:
             latest.begin(data, path, step, self.recorded + 1, now)
             if not self._pending and not self._is_delayed:
                 self._is_waiting = may_wait
-                (self._commit.schedule_later if may_wait else self._commit.schedule)(self)
+                if may_wait:
+                    self._commit.schedule_later(self)
+                else:
+                    self._commit.schedule(self)
         if self._is_waiting and not may_wait:
             self._end_wait()
         self.recorded += 1
@@ -356,11 +183,10 @@ class Journal:
 
     @contextmanager
     def delayed_writes(self) -> Iterator[None]:
-        """Hold back the write of the block's records until the code that they resume had its turn.
+        """Hold back the write of events recorded in the `with` block until the code that they resume had its turn.
 
-        Both then share one commit.
-
-        (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it)
+        The facts of the block and of that code then share one commit
+        (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it).
         """
         self._is_delayed = True
         try:
@@ -371,25 +197,27 @@ class Journal:
                 self._commit.schedule(self)
 
     def seconds_since(self, moment: int) -> float:
-        """Return the seconds since a moment, not counting the time before the last resumption, which replay does not
-        repeat.
+        """Return the seconds since a time in microseconds. Time before the latest resumption is not counted, because
+        replay does not repeat it.
         """
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 
     def park(self) -> None:
-        """Refuse all further records. Earlier ones are still written."""
+        """Refuse all further events, because this process no longer drives the execution. Events recorded so far are
+        still written.
+        """
         self._close()
         self.is_parked = True
 
     def reopen(self, commit: GroupCommit, token: int) -> None:
-        """Accept records again under a new lease. No other process may have written since `park`."""
+        """Accept events again under a new lease. No other process may have written to the log since `park`."""
         self._commit = commit
         self._token = token
         self.is_parked = False
         self._resumed_at = self.clock.now()
 
     def _close(self) -> None:
-        """Close the latest record, so that it waits for the next write."""
+        """Close the latest record and add it to the pending records, which the next commit writes."""
         latest = self._latest
         if latest.facts:
             record = latest.record()
@@ -399,7 +227,9 @@ class Journal:
             latest.end()
 
     def _seal(self) -> ExecutionState:
-        """Convert the draft to the immutable state. The caller holds the lock."""
+        """Convert the mutable draft of the state to the immutable state, and return the state. The caller holds the
+        lock.
+        """
         if self._draft is not None:
             self._state = self._draft.sealed()
             self._draft = None
@@ -407,7 +237,7 @@ class Journal:
         return self._state
 
     def _fold(self) -> None:
-        """Fold all recorded facts into the draft."""
+        """Fold all events recorded so far into the mutable draft of the state."""
         unfolded = self._unfolded
         latest = self._latest
         if latest.folded < len(latest.facts):
@@ -427,7 +257,8 @@ class Journal:
                 self._refuse()
 
     def _refuse(self) -> None:
-        """Discard the first record that does not follow from the state and all later ones: a fault of the engine.
+        """Discard the first record that contradicts the state, and all later records. Such a record is a fault of the
+        engine.
 
         The draft may be half changed, so this folds the unsealed records again, one by one, to find the faulty one.
         """
@@ -444,7 +275,7 @@ class Journal:
                 return
 
     async def event(self, sequence: int) -> Event:
-        """Return one event of the log, even if it is not written yet.
+        """Return the event with a sequence number, even if it is not written yet.
 
         Searches the batch being written, the pending records and the latest record first, then reads the store.
         """
@@ -458,12 +289,12 @@ class Journal:
         return event
 
     def record_all(self, facts: Sequence[Fact]) -> None:
-        """Append several facts."""
+        """Append several events, each with its path and step."""
         for fact in facts:
             self.record(fact.data, fact.path, fact.step)
 
     async def durable(self) -> None:
-        """Wait until everything recorded so far is durable.
+        """Wait until all events recorded so far are durable in the store.
 
         Raises
         ------
@@ -485,14 +316,14 @@ class Journal:
             raise self.error
 
     def _end_wait(self) -> None:
-        """Write deferred records at the end of this turn, because another record follows them or
-        code waits for them.
+        """Write events recorded with `may_wait` at the end of this turn, because another event follows or code waits
+        for the write.
         """
         self._is_waiting = False
         self._commit.schedule(self)
 
     def take_batch(self, *, is_heavy: bool = False) -> Batch:
-        """Return the pending records as a batch. Called by `GroupCommit`."""
+        """Return the pending records as a batch for the store. Called by `GroupCommit`."""
         self._close()
         present = self.present
         owner = Owner.current() if self._token is None and self.written == 0 else None
@@ -520,7 +351,10 @@ class Journal:
         return batch
 
     def committed(self, batch: Batch, outcome: Exception | None, *, is_durable: bool = True) -> None:
-        """Handle the outcome of a batch; more may have been recorded since it was taken. Called by `GroupCommit`."""
+        """Handle the outcome of a batch: None if it was written, else the error. Called by `GroupCommit`.
+
+        More facts may have been recorded since the batch was taken.
+        """
         if outcome is None:
             self.written = batch.last_sequence
             self._is_in_doubt = False
@@ -538,7 +372,9 @@ class Journal:
             self.error = outcome
 
     def synced(self, sequence: int, error: Exception | None) -> None:
-        """Note that the events up to `sequence` are durable, or why they are not. Called by `GroupCommit`."""
+        """Note that the events up to sequence number `sequence` are durable, or the error because of which they are
+        not. Called by `GroupCommit`.
+        """
         if error is not None:
             self.error = error
             return
@@ -550,11 +386,11 @@ class Journal:
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """True if a checkpoint should be stored now."""
+        """True if a checkpoint of the state should be stored now."""
         return self.written >= self._next_checkpoint
 
     def put_checkpoint(self) -> None:
-        """Store a checkpoint of the state after the latest batch.
+        """Store a checkpoint: the state after the latest batch, from which readers can start to fold.
 
         Checkpoints are optional, so a failure is only logged.
         """
@@ -563,9 +399,9 @@ class Journal:
         if state is None:
             return
         try:
-            dumped = dump_state(state)
-            size = len(dumped)
-            self._commit.store.put_checkpoint(self.execution_id, state.last_sequence, dumped)
+            data = dump_state(state)
+            size = len(data)
+            self._commit.store.put_checkpoint(self.execution_id, state.last_sequence, data)
         except StoreClosedError:
             return  # the run has just ended and its store was closed
         except DivebookError as error:
@@ -574,8 +410,188 @@ class Journal:
         self._next_checkpoint = _checkpoint_after(state.last_sequence, size)
 
 
+# --- grouping of facts into records ----------------------------------------------------------------------------------
+#
+# Facts that follow each other at once form one record: one row of the store and one change of the state.
+#
+# The grouping depends only on order, place and time of the facts, not on when the state is read in between. Readers of
+# the log see single events (tests/runtime/test_gathering.py).
+
+
+SAME_MOMENT = 1000
+"""Microseconds within which consecutive facts count as simultaneous."""
+MAY_FOLLOW: Mapping[type[Payload], frozenset[type[Payload]]] = {
+    catalog.PathStarted: frozenset({catalog.StepStarted}),
+    catalog.StepStarted: frozenset({catalog.OperationStarted, catalog.IterationStarted}),
+    catalog.IterationStarted: frozenset({catalog.StateMutated, catalog.OperationStarted}),
+    catalog.OperationCompleted: frozenset(
+        {
+            catalog.StateMutated,
+            catalog.RollbackAdded,
+            catalog.StepCompleted,
+            catalog.IterationCompleted,
+            catalog.OperationStarted,
+        }
+    ),
+    catalog.StateMutated: frozenset({catalog.StepCompleted, catalog.OperationStarted, catalog.RollbackAdded}),
+    catalog.RollbackAdded: frozenset({catalog.StepCompleted, catalog.IterationCompleted}),
+    catalog.IterationCompleted: frozenset({catalog.IterationStarted, catalog.StepCompleted}),
+    catalog.StepCompleted: frozenset({catalog.PathCompleted}),
+}
+"""For each type of fact, the types that may directly follow it on the same path within one record."""
+_NOTHING: frozenset[type[Payload]] = frozenset()
+
+
+class RecordBuilder:
+    """Builder of the latest record of a log. A record is one row of the store, and holds events that follow each other
+    at once.
+
+    The journal reuses one object for all records.
+
+    Attributes
+    ----------
+    facts
+        The facts of the record so far; empty once no fact may join any more.
+    folded
+        Number of these facts that are folded into the state.
+    recorded_at
+        Time of the record, in microseconds since 1970.
+    """
+
+    __slots__ = (
+        "_execution_id",
+        "_id",
+        "_ids",
+        "_may_follow",
+        "_path",
+        "_record",
+        "_sequence",
+        "_step",
+        "facts",
+        "folded",
+        "recorded_at",
+    )
+
+    def __init__(self, execution_id: str, ids: Ids, recorded_at: int) -> None:
+        self._execution_id = execution_id
+        self._ids = ids
+        self.recorded_at = recorded_at
+        self._path = self._step = self._id = ""
+        self._sequence = 0
+        self.folded = 0
+        self._record: Record | None = None
+        self.facts: list[Payload] = []
+        self._may_follow = _NOTHING
+
+    def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
+        """Start a new record with its first event."""
+        self._id = self._ids.event(now)
+        self._sequence = sequence
+        self.recorded_at = now
+        self._path = path
+        self._step = step
+        self._record = None
+        self.facts = [data]
+        self.folded = 0
+        self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
+
+    def join(self, data: Payload, path: str, step: str, now: int) -> bool:
+        """Add an event to the record, if it follows at once on the same path. Return whether it was added."""
+        if type(data) not in self._may_follow or path != self._path:
+            return False
+        if step and self._step and step != self._step:  # a record belongs to one step
+            return False
+        # The last condition uses up an id, so it comes after all others.
+        if not 0 <= now - self.recorded_at < SAME_MOMENT or not self._ids.follow():
+            return False
+        self.facts.append(data)
+        self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
+        self._record = None
+        if step:
+            self._step = step
+        return True
+
+    def record(self) -> Record:
+        """Return a `Record` with the events added so far."""
+        record = self._record
+        if record is None:
+            facts = tuple(self.facts)
+            record = self._record = Record(
+                self._id, self._execution_id, self._sequence, self.recorded_at, facts, self._path, self._step
+            )
+        return record
+
+    def end(self) -> None:
+        """Close the record, so that no further event joins it."""
+        self.facts = []
+        self._may_follow = _NOTHING
+
+
+# --- detection of large facts ----------------------------------------------------------------------------------------
+#
+# Large values take long to write. The check is an estimate that looks at few parts of a value, because it runs for
+# every fact.
+
+
+HEAVY = 1024 * 1024
+"""Characters or bytes above which handing a commit to a thread pays off."""
+_MANY = 16 * 1024
+"""Number of parts of a list or mapping that counts as large."""
+_FEW = 16
+"""Number of parts up to which each part is inspected."""
+_LEVELS = 3
+_LIGHT = ATOMS - {str}
+_LARGE_FIELDS = {
+    catalog.ExecutionStarted: attrgetter("inputs"),
+    catalog.ExecutionCompleted: attrgetter("outputs"),
+    catalog.OperationStarted: attrgetter("parameters"),
+    catalog.OperationCompleted: attrgetter("result"),
+    catalog.StepCompleted: attrgetter("output"),
+    catalog.IterationStarted: attrgetter("item"),
+    catalog.EventEmitted: attrgetter("data"),
+}
+"""The field of each type of fact that may be large. A variable needs no entry: its value was the result of a call
+before."""
+
+
+def is_heavy(fact: catalog.Payload) -> bool:
+    """Return whether an event holds a value so large that it should be encoded and written in a thread. An estimate."""
+    get_value = _LARGE_FIELDS.get(type(fact))
+    if get_value is None:
+        return False
+    value = get_value(fact)
+    return type(value) not in _LIGHT and _is_heavy(value, _LEVELS)
+
+
+def _is_heavy(value: Any, levels: int) -> bool:
+    # An estimate that must be cheap: it runs for each record. It looks only a few levels deep, and does not look into
+    # long containers, whose length decides.
+    kind = type(value)
+    if kind is str or kind is bytes:
+        return len(value) > HEAVY
+    if kind is dict or kind is list:
+        if len(value) > _FEW or not levels:
+            return len(value) > _MANY
+        for part in value.values() if kind is dict else value:  # noqa: SIM110 - a generator takes twice as long
+            if _is_heavy(part, levels - 1):
+                return True
+        return False
+    return kind not in _LIGHT and isinstance(value, Recorded) and value.least_bytes() > HEAVY
+
+
+CHECKPOINT_EVENTS = 500
+"""Events after which a checkpoint of the state is stored, so that a reader need not fold the whole log."""
+CHECKPOINT_BYTES = 50
+"""Bytes of a checkpoint that take as long to write as one event takes to read and fold, with a safety factor of ten."""
+
+MOST_UNSEALED = 64
+"""Records kept for a second folding attempt, in case one of them does not follow from the state."""
+
+_log = logger(__name__)
+
+
 def _checkpoint_after(sequence: int, size: int = 0) -> int:
-    """Return the sequence number at which the next checkpoint is due, after one of `size` bytes.
+    """Return the sequence number at which the next checkpoint is due, after a checkpoint of `size` bytes at `sequence`.
 
     The distance grows with the log and the state, so that all checkpoints together cost a constant part of the run.
     """

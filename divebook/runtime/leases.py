@@ -1,4 +1,7 @@
-"""Leases of the executions that this process drives: acquired, renewed in time, released at the end."""
+"""Leases of the executions that this process drives: acquired before the drive, renewed in time, released at its end.
+
+A lease is the right to drive an execution and to append to its log. It is stored in the event store and expires.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _log = logger(__name__)
 
 
 def key_of(store: EventStore) -> StoreKey:
-    """Return a key that is equal for all store objects with the same content.
+    """Return a key for a store that is equal for all store objects with the same content.
 
     That is the location of a file or server, and the object's identity for a store in memory.
     """
@@ -30,7 +33,7 @@ def key_of(store: EventStore) -> StoreKey:
 
 
 class DrivenLeases:
-    """Registry of the leases that this process really uses.
+    """Registry of the leases that the engine of this process uses, and of the threads that are about to use one.
 
     A lease in the store names the process that holds it and its start time, but not the thread. Only this registry
     knows which executions the engine drives and which thread is about to hand one to the engine. A thread that has
@@ -41,7 +44,7 @@ class DrivenLeases:
     """
 
     def __init__(self) -> None:
-        self._driven: Counter[tuple[StoreKey, str, int]] = Counter()
+        self._driver_counts: Counter[tuple[StoreKey, str, int]] = Counter()
         """Number of drivers by store, execution id and token. A store and a copy of it have equal ids and tokens
         (test_a_copy_of_a_store_does_not_free_the_leases_of_its_source)."""
         self._taking: dict[tuple[StoreKey, str], set[int]] = {}
@@ -53,38 +56,39 @@ class DrivenLeases:
 
     @property
     def is_any_driven(self) -> bool:
-        """True if this process drives any execution."""
-        return bool(self._driven)
+        """True if this process drives at least one execution."""
+        return bool(self._driver_counts)
 
     def drives(self, store: EventStore, execution_id: str) -> bool:
-        """Return whether the engine drives an execution of a store. Callable from any thread."""
+        """Return whether the engine of this process drives an execution of a store. Callable from any thread."""
         place = (key_of(store), execution_id)
-        return any((key, driven) == place for key, driven, _ in list(self._driven))
+        return any((key, driven_id) == place for key, driven_id, _ in list(self._driver_counts))
 
     def drive(self, store: EventStore, lease: Lease) -> None:
         """Note that the engine drives an execution under a lease."""
         # Counted before the mark is removed, so that the lease counts as in use at every moment.
         key = key_of(store)
-        self._driven[key, lease.execution_id, lease.token] += 1
+        self._driver_counts[key, lease.execution_id, lease.token] += 1
         with self._marking:
             self._taking.pop((key, lease.execution_id), None)
 
     def rest(self, store: EventStore, lease: Lease) -> None:
         """Note that the engine no longer drives the execution under this lease."""
         key = (key_of(store), lease.execution_id, lease.token)
-        self._driven[key] -= 1
-        if self._driven[key] <= 0:
-            del self._driven[key]
+        self._driver_counts[key] -= 1
+        if self._driver_counts[key] <= 0:
+            del self._driver_counts[key]
 
     def clear(self) -> None:
-        """Forget all leases, because the loop that drove them is gone."""
-        self._driven.clear()
+        """Forget all registered leases, because the event loop that drove their executions is gone."""
+        self._driver_counts.clear()
         self._taking.clear()
         self._claims = threading.Lock()  # this process may be a fork of one that held the locks
         self._marking = threading.Lock()
 
     def claim(self, store: EventStore, claim: Callable[[], list[Lease]]) -> list[Lease]:
-        """Acquire leases of a store with `claim` and note that this thread is about to drive their executions.
+        """Acquire several leases of a store with the function `claim`, and note that this thread is about to drive
+        their executions.
 
         The lock keeps other threads from mistaking them for left leases in between
         (test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody).
@@ -95,13 +99,20 @@ class DrivenLeases:
                 self._mark(key_of(store), lease.execution_id)
         return leases
 
-    def take(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Lease:
-        """Acquire the lease of an execution. With `by_force`, take it even from a process that drives the execution.
+    def take(self, store: EventStore, execution_id: str, *, may_force: Callable[[], bool] | None = None) -> Lease:
+        """Acquire the lease of an execution.
+
+        Parameters
+        ----------
+        may_force
+            Called if the execution is being driven, after its present lease has been read. Return True to take the
+            lease even so. Without this function, the lease of a driven execution is never taken.
 
         Raises
         ------
         LeaseHeldError
-            The execution is being driven, perhaps by this process.
+            The execution is being driven, perhaps by this process, or another thread or process has acquired the lease
+            at this moment.
         """
         owner = Owner.current()
         try:
@@ -109,22 +120,26 @@ class DrivenLeases:
         except LeaseHeldError:
             # A thread in `claim` has leases that are not marked yet. The lock waits until they are.
             with self._claims:
-                held = store.lease_of(execution_id)
-                is_free = held is None or by_force or self.is_unused(store, held)
-            if not is_free:
+                present_lease = store.lease_of(execution_id)
+                is_free = present_lease is None or self.is_unused(store, present_lease)
+            if not is_free and not (may_force is not None and may_force()):
                 raise
             # `instead_of` makes this fail if anyone else has acquired the lease since it was read.
-            lease = store.acquire(execution_id, owner, instead_of=held)
+            lease = store.acquire(execution_id, owner, instead_of=present_lease)
         self._mark(key_of(store), execution_id)
         return lease
 
     @contextmanager
-    def taking(self, store: EventStore, execution_id: str, *, by_force: bool = False) -> Iterator[Lease]:
-        """Acquire an execution for a block that hands it to the engine. If the block raises, release the lease."""
+    def taking(
+        self, store: EventStore, execution_id: str, *, may_force: Callable[[], bool] | None = None
+    ) -> Iterator[Lease]:
+        """Acquire the lease of an execution, for a `with` block that hands the execution to the engine. If the block
+        raises, release the lease.
+        """
         lease: Lease | None = None
         with self.about_to_drive(store, execution_id):
             try:
-                lease = self.take(store, execution_id, by_force=by_force)
+                lease = self.take(store, execution_id, may_force=may_force)
                 yield lease
             except BaseException:
                 if lease is not None and not self._drives(store, lease):
@@ -134,7 +149,7 @@ class DrivenLeases:
 
     @contextmanager
     def about_to_drive(self, store: EventStore, execution_id: str) -> Iterator[None]:
-        """Mark this thread as about to drive an execution, so that its lease does not count as left."""
+        """Note that this thread is about to drive an execution, so that its lease does not count as unused."""
         key = key_of(store)
         self._mark(key, execution_id)
         try:
@@ -154,20 +169,28 @@ class DrivenLeases:
                 self._taking.pop((key, execution_id), None)
 
     def _drives(self, store: EventStore, lease: Lease) -> bool:
-        return (key_of(store), lease.execution_id, lease.token) in self._driven
+        return (key_of(store), lease.execution_id, lease.token) in self._driver_counts
 
     def is_unused(self, store: EventStore, lease: Lease) -> bool:
-        """Return whether a lease belongs to this process and nothing here drives or is about to drive its execution."""
+        """Return whether this process holds a lease, but neither drives its execution nor has a thread that is about to
+        drive it.
+        """
         if self._drives(store, lease) or not lease.owner.is_same_process(Owner.current()):
             return False
-        # The calling thread does not count: it asks before it takes the lease. Marks of dead threads do not count
-        # either.
+        return not self.is_being_taken(store, lease.execution_id)
+
+    def is_being_taken(self, store: EventStore, execution_id: str) -> bool:
+        """Return whether another thread of this process is about to drive an execution.
+
+        The calling thread does not count, since it asks before it takes the lease. Marks of dead threads do not count
+        either.
+        """
         with self._marking:
-            threads = self._taking.get((key_of(store), lease.execution_id), set()) - {threading.get_ident()}
-        return not any(map(_is_alive, threads))
+            threads = self._taking.get((key_of(store), execution_id), set()) - {threading.get_ident()}
+        return any(map(_is_alive, threads))
 
     def unused(self, store: EventStore) -> list[str]:
-        """Return the ids of executions with a lease of this process that nothing drives."""
+        """Return the ids of executions whose lease this process holds without driving them."""
         return [lease.execution_id for lease in store.live_leases() if self.is_unused(store, lease)]
 
 
@@ -176,11 +199,11 @@ def _is_alive(ident: int) -> bool:
 
 
 DRIVEN_LEASES = DrivenLeases()
-"""The registry of this process."""
+"""The registry of leases of this process."""
 
 
 class LeaseKeeper:
-    """Renewal of the leases that this process holds on one store. Lives on the engine's event loop.
+    """Regular renewal of the leases that this process holds on one store. Lives on the engine's event loop.
 
     A lease can be lost all the same, for example while the machine sleeps. This class need not handle that: the store
     refuses the next events, and the execution ends with that error in this process.
@@ -189,29 +212,32 @@ class LeaseKeeper:
     def __init__(self, calls: StoreCalls) -> None:
         self._calls = calls
         self._store = calls.store
-        self._held: dict[str, Lease] = {}
+        self._leases: dict[str, Lease] = {}
         self._heartbeat: asyncio.TimerHandle | None = None
         self._renewal: asyncio.Task[None] | None = None
 
     def keep(self, lease: Lease) -> None:
-        """Renew a lease from now on."""
-        self._held[lease.execution_id] = lease
+        """Renew a lease regularly from now on, until it is released or forgotten."""
+        self._leases[lease.execution_id] = lease
         if self._heartbeat is None:
             self._wait_for_beat()
 
     async def release(self, lease: Lease) -> None:
-        """Release a lease, so that others need not wait until it expires. It is renewed until the release succeeds."""
+        """Release a lease in the store, so that others need not wait until it expires. The lease is renewed until the
+        release succeeds.
+        """
 
         def give_back() -> None:
             # The call may be repeated: the lease may have been lost, or the store closed, since the last attempt.
-            if lease.execution_id in self._held and not self._store.closed:
+            if lease.execution_id in self._leases and not self._store.closed:
                 self._store.release(lease)
 
         await self._calls.patiently(give_back)
         self.forget(lease)
 
     async def give_back(self, lease: Lease, *, is_gone: bool = False) -> None:
-        """Stop driving an execution and release its lease. With `is_gone`, its last event has already released it.
+        """Note that the engine no longer drives an execution, and release its lease. With `is_gone`, the last event has
+        already released it.
 
         If the lease cannot be released, it expires, and this process can take it again at once. The error is only
         logged, because raising it would hide why the execution ended here
@@ -228,8 +254,8 @@ class LeaseKeeper:
 
     def forget(self, lease: Lease) -> None:
         """Stop renewing a lease."""
-        self._held.pop(lease.execution_id, None)
-        if not self._held and self._heartbeat is not None:
+        self._leases.pop(lease.execution_id, None)
+        if not self._leases and self._heartbeat is not None:
             self._heartbeat.cancel()
             self._heartbeat = None
 
@@ -238,16 +264,16 @@ class LeaseKeeper:
 
     def _beat(self) -> None:
         self._heartbeat = None
-        if self._held and not self._store.closed:
+        if self._leases and not self._store.closed:
             self._wait_for_beat()
             # A renewal that waits for a slow store covers this beat as well.
             if self._renewal is None:
-                renewing = self._renew(list(self._held.values()))
+                renewing = self._renew(list(self._leases.values()))
                 self._renewal = asyncio.get_running_loop().create_task(renewing, name="divebook-leases")
 
-    async def _renew(self, held: list[Lease]) -> None:
+    async def _renew(self, leases: list[Lease]) -> None:
         try:
-            renewed = await self._calls.once(lambda: self._store.renew(held))
+            results = await self._calls.once(lambda: self._store.renew(leases))
         except StoreError as error:
             # If the store is busy, other processes cannot write either, so none can take the leases yet. For other
             # errors the next commit raises, and a lease that another process has taken meanwhile fences it
@@ -256,7 +282,7 @@ class LeaseKeeper:
             return
         finally:
             self._renewal = None
-        for lease, is_held in zip(held, renewed, strict=True):
+        for lease, is_held in zip(leases, results, strict=True):
             # The same execution may have a newer lease by now, which must stay.
-            if not is_held and self._held.get(lease.execution_id) is lease:
-                del self._held[lease.execution_id]
+            if not is_held and self._leases.get(lease.execution_id) is lease:
+                del self._leases[lease.execution_id]

@@ -1,4 +1,5 @@
-"""Engine thread: the thread and event loop on which executions run, separate from the kernel's and the caller's.
+"""Engine thread: the thread with the event loop on which all executions run, separate from the kernel's and the
+caller's loop.
 
 A cell that blocks the kernel's loop would block every execution, and an interrupt of the kernel would hit an arbitrary
 one. The thread survives user code that stops its loop. If the loop dies, all waiting callers get an error instead of
@@ -27,129 +28,12 @@ from divebook.runtime.waiting import guard
 from divebook.store.base import EventStore
 from divebook.store.registry import leave_open
 
-# --- delivery of messages --------------------------------------------------------------------------------------------
-#
-# `InboxDelivery` passes on messages from the store to the executions that this process drives. There is one per
-# store, on the engine's loop. Messages from this process are delivered at once. The store notifies about messages from
-# other processes while an execution runs.
-
-
-INTERVAL = 0.05
-"""Seconds until the inbox delivery subscribes to the store's news. Most executions are parked before that."""
-
-
-class InboxDelivery:
-    """The runners of one store, and the task that reads the inbox when there is news."""
-
-    def __init__(self, calls: StoreCalls) -> None:
-        self._calls = calls
-        self._store = calls.store
-        self._runners: dict[str, Runner] = {}
-        self._last_number: int | None = None
-        """Number of the last message that was read, or None before the first read."""
-        self._task: asyncio.Task[None] | None = None
-        self._has_news = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._unsubscribe: Callable[[], None] | None = None
-        """Ends the subscription to the store's news, if there is one."""
-
-    def add(self, execution_id: str, runner: Runner) -> None:
-        """Deliver messages to a runner from now on. The runner reads earlier messages itself when it starts."""
-        if not self._runners:
-            self._last_number = None
-        self._runners[execution_id] = runner
-        if self._unsubscribe is None and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
-
-    def remove(self, execution_id: str) -> None:
-        """Stop delivering messages to an execution."""
-        self._runners.pop(execution_id, None)
-        if self._runners:
-            return
-        if self._unsubscribe is not None:
-            self._unsubscribe()
-            self._unsubscribe = None
-        if self._timer is not None:  # the pending timer would keep this object alive
-            self._timer.cancel()
-            self._timer = None
-
-    def has(self, execution_id: str) -> bool:
-        """Return whether an execution is registered. Callable from any thread."""
-        return execution_id in self._runners
-
-    async def deliver(self, execution_id: str) -> bool:
-        """Deliver the messages of one execution. Return False if no runner of this process takes them."""
-        runner = self._runners.get(execution_id)
-        if runner is None:
-            return False
-        try:
-            return await runner.take()
-        except FencedError:  # another process drives it and reads its inbox; the local driver raises
-            return False
-
-    def _listen(self) -> None:
-        self._timer = None
-        if not self._runners or self._unsubscribe is not None:
-            return
-        loop = asyncio.get_running_loop()
-
-        def hear() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self._start_reading)
-
-        self._unsubscribe = self._store.on_news(hear)
-
-    def _start_reading(self) -> None:
-        self._has_news = True
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._read_news(), name="divebook-inbox")
-
-    async def _read_news(self) -> None:
-        try:
-            while self._has_news and self._runners:
-                self._has_news = False
-                self._last_number, addressed = await self._calls.patiently(self._news)
-                for execution_id in addressed:
-                    await self.deliver(execution_id)
-        except StoreError:  # the store is gone or damaged: the code that uses it raises
-            return
-        finally:
-            self._task = None
-
-    def _news(self) -> tuple[int, set[str]]:
-        """Return the number of the last message, and the executions that may have unread messages.
-
-        The first read names all runners, because a message may have arrived after its runner started
-        (test_a_signal_from_elsewhere_before_the_first_look_is_found).
-        """
-        if self._last_number is None:
-            return self._store.last_message(), set(self._runners)
-        messages = self._store.new_messages(self._last_number)
-        last = max((message.number for message in messages), default=self._last_number)
-        return last, {message.execution_id for message in messages}
-
-
-T = TypeVar("T")
-PATIENCE = 1.0
-"""Seconds for which a short wait, such as that for the start of a run, ignores a keyboard interrupt."""
-LEFT = "it was left as it was when its environment was closed; resume it, in an environment that is open"
-STOP_SECONDS = 5.0
-"""Seconds that the tasks of the loop have to end when the loop is stopped."""
-
-
-class StoreSession:
-    """Objects on the loop that the executions of one store share. It is freed with the last of them."""
-
-    def __init__(self, store: EventStore) -> None:
-        self.store = store
-        self.calls = StoreCalls(store)
-        self.commit = GroupCommit(self.calls)
-        self.lease_keeper = LeaseKeeper(self.calls)
-        self.inbox = InboxDelivery(self.calls)
-
 
 class EngineThread:
-    """Daemon thread with one asyncio event loop. It starts when first needed, and again after the loop has died."""
+    """Daemon thread with one asyncio event loop, on which the executions of this process run.
+
+    It starts when first needed, and again after the loop has died.
+    """
 
     def __init__(self) -> None:
         self._forget()
@@ -159,9 +43,9 @@ class EngineThread:
     def _forget(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._promised: set[Future[Any]] = set()
+        self._futures: set[Future[Any]] = set()
         self._thread: threading.Thread | None = None
-        self._stopped: asyncio.AbstractEventLoop | None = None
+        self._stopped_loop: asyncio.AbstractEventLoop | None = None
         self._sessions: weakref.WeakValueDictionary[int, StoreSession] = weakref.WeakValueDictionary()
         self._background: set[asyncio.Task[Any]] = set()
         DRIVEN_LEASES.clear()
@@ -169,7 +53,7 @@ class EngineThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The running event loop; starts it if necessary."""
+        """The running event loop. It is started if necessary."""
         with self._lock:
             return self._running_loop()
 
@@ -188,13 +72,13 @@ class EngineThread:
         return self._loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the loop until it is stopped by the engine or broken.
+        """Run the event loop until the engine stops it, or until it fails.
 
         Tasks that user code starts can raise SystemExit or stop the loop. Neither is meant for the engine, so the loop
         is run again. Any other exception is a fault of the loop itself, which is then closed.
         """
         try:
-            while not loop.is_closed() and loop is not self._stopped:
+            while not loop.is_closed() and loop is not self._stopped_loop:
                 with contextlib.suppress(SystemExit, KeyboardInterrupt):
                     loop.run_forever()
         except Exception as error:  # noqa: BLE001 - logged, and raised for every waiting caller
@@ -206,18 +90,22 @@ class EngineThread:
             self._fail_waiters(loop, "it was closed")
 
     def _fail_waiters(self, loop: asyncio.AbstractEventLoop, cause: str) -> None:
-        """Raise an error for every waiting caller, because the loop is gone. The next caller gets a new loop."""
+        """Set an error on the future of every waiting caller, because the event loop is gone. The next caller gets a
+        new loop.
+        """
         with self._lock:
             if self._loop is loop:
                 self._loop = None
-            abandoned = list(self._promised)
-        died = f"the engine's event loop has died ({cause}), and every execution with it; resume what the store holds"
-        for promised in abandoned:
+            futures = list(self._futures)
+        message = (
+            f"the engine's event loop has died ({cause}), and every execution with it; resume what the store holds"
+        )
+        for future in futures:
             with contextlib.suppress(InvalidStateError):  # done at this moment
-                promised.set_exception(ExecutionError(died))
+                future.set_exception(ExecutionError(message))
 
     def stop(self) -> None:
-        """Stop the thread and all tasks of its loop. The next caller gets a new thread.
+        """Stop the thread and cancel all tasks of its event loop. The next caller gets a new thread.
 
         Unwinds parked code first, then cancels all tasks. Each of the two steps takes at most `STOP_SECONDS`.
         """
@@ -239,14 +127,14 @@ class EngineThread:
             if tasks:
                 await asyncio.wait(tasks, timeout=STOP_SECONDS)
             await loop.shutdown_asyncgens()
-            self._stopped = loop
+            self._stopped_loop = loop
             loop.stop()
 
         asyncio.run_coroutine_threadsafe(wind_up(), loop)
         thread.join(2 * STOP_SECONDS)
 
     def stop_if_idle(self) -> None:
-        """Stop the thread unless it drives an execution. While the thread lives, stores stay open."""
+        """Stop the thread, unless it drives an execution. If the thread lives on, the stores are not closed at exit."""
         thread = self._thread
         if not DRIVEN_LEASES.is_any_driven:
             self.stop()
@@ -254,12 +142,12 @@ class EngineThread:
             leave_open()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine on the loop. Callable from any thread."""
+        """Run a coroutine on the event loop and return a concurrent future of its result. Callable from any thread."""
         with self._lock:
-            promised = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
-            self._promised.add(promised)
-        promised.add_done_callback(self._promised.discard)
-        return promised
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+            self._futures.add(future)
+        future.add_done_callback(self._futures.discard)
+        return future
 
     def is_current(self) -> bool:
         """Return whether the caller is on the engine's own thread, where waiting would deadlock."""
@@ -269,7 +157,9 @@ class EngineThread:
             return False
 
     def refuse_waiting(self, store: EventStore) -> None:
-        """Raise ExecutionError if the caller is on the engine's own thread and the store is not local."""
+        """Raise ExecutionError if the caller is on the engine's own thread and the store is remote, because the call
+        would block the engine.
+        """
         if not store.local and self.is_current():
             raise ExecutionError(
                 f"this asks {store.location}, and on the engine's own thread every execution would wait for its "
@@ -277,7 +167,7 @@ class EngineThread:
             )
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call a function on the loop and return its result. Callable from any thread.
+        """Call a function on the event loop and return its result. Callable from any thread.
 
         If a waiting caller is interrupted, the function has run completely, or never runs.
         """
@@ -287,31 +177,35 @@ class EngineThread:
         return self.outcome(lambda: returned.set_result(function()), returned)
 
     def outcome(self, begin: Callable[[], object], awaited: Future[T]) -> T:
-        """Call `begin` on the loop, and return the result of the future that it completes.
+        """Call `begin` on the event loop, wait for the future `awaited` that it completes, and return the result of the
+        future.
 
         For threads other than the engine's. The caller is woken once, when the future is done, even if the work takes
         several turns of the loop. If a waiting caller is interrupted, `begin` has run completely, or never runs.
         """
+        # Who acquires `claimed` first decides: the call on the loop, which then runs completely, or an interrupted
+        # caller, whose call then never runs. `begin_ended` is released when the call has run.
         claimed = threading.Lock()
-        called = threading.Lock()
-        called.acquire()
+        begin_ended = threading.Lock()
+        begin_ended.acquire()
 
         def call() -> None:
             if claimed.acquire(blocking=False):
                 try:
                     begin()
                 finally:
-                    called.release()
+                    begin_ended.release()
 
         try:
             return interruptible_result(self.begin(call, awaited), patience=PATIENCE)
         except BaseException:
             if not claimed.acquire(blocking=False):
-                called.acquire()
+                begin_ended.acquire()
             raise
 
     def begin(self, work: Callable[[], object], awaited: Future[T]) -> Future[T]:
-        """Call `work` on the loop, which starts the work that completes the future `awaited`, and return the future.
+        """Call `work` on the event loop, without waiting. Return the future `awaited`, which `work` or code that it
+        starts completes.
 
         From any thread. If `work` raises, the future gets its exception.
         """
@@ -323,9 +217,9 @@ class EngineThread:
                 awaited.set_exception(error)
 
         with self._lock:
-            self._promised.add(awaited)
+            self._futures.add(awaited)
             self._running_loop().call_soon_threadsafe(call)
-        awaited.add_done_callback(self._promised.discard)
+        awaited.add_done_callback(self._futures.discard)
         return awaited
 
     def promise(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -334,31 +228,33 @@ class EngineThread:
 
     def promise_of(self, task: asyncio.Task[T]) -> Future[T]:
         """Return a concurrent future of the result of a task. Call on the loop."""
-        promised: Future[T] = Future()
-        self._promised.add(promised)
+        future: Future[T] = Future()
+        self._futures.add(future)
 
         def settle(_: asyncio.Task[T]) -> None:
-            self._promised.discard(promised)
+            self._futures.discard(future)
             with contextlib.suppress(InvalidStateError):
                 if task.cancelled():
-                    promised.set_exception(ExecutionError(LEFT))
+                    future.set_exception(ExecutionError(LEFT))
                 elif (error := task.exception()) is not None:
-                    promised.set_exception(error)
+                    future.set_exception(error)
                 else:
-                    promised.set_result(task.result())
+                    future.set_result(task.result())
 
         task.add_done_callback(settle)
-        return promised
+        return future
 
     def session(self, store: EventStore) -> StoreSession:
-        """Return the session that the executions of a store share. Call on the loop, and keep a reference."""
+        """Return the session that all executions of a store share. Call on the loop, and keep a reference to the
+        session.
+        """
         session = self._sessions.get(id(store))
         if session is None:
             session = self._sessions[id(store)] = StoreSession(store)
         return session
 
     def held_up(self, store: EventStore) -> str | None:
-        """Return why a store cannot be written to at present, if an execution here waits for it.
+        """Return why a store cannot be written to at present, if an execution of this process waits for it, else None.
 
         Callable from any thread.
         """
@@ -367,16 +263,148 @@ class EngineThread:
         return None if outage is None else str(outage)
 
     def drives(self, store: EventStore, execution_id: str) -> bool:
-        """Return whether an execution has a runner here that takes its messages. Callable from any thread."""
+        """Return whether this process has a runner for an execution, which reads its messages. Callable from any
+        thread.
+        """
         session = self._sessions.get(id(store))
         return session is not None and session.inbox.has(execution_id)
 
     def keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a coroutine as a background task, referenced until it ends. Call on the loop."""
+        """Run a coroutine as a background task on the event loop. The task is referenced until it ends. Call on the
+        loop.
+        """
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
+
+
+# --- delivery of messages --------------------------------------------------------------------------------------------
+#
+# `InboxDelivery` passes on messages from the store to the executions that this process drives. There is one per
+# store, on the engine's loop. Messages from this process are delivered at once. The store notifies about messages from
+# other processes while an execution runs.
+
+
+INTERVAL = 0.05
+"""Seconds until the inbox delivery subscribes to the store's news. Most executions are parked before that."""
+
+
+class InboxDelivery:
+    """Delivery of messages (answers, signals) from the store's inbox to the executions that this process drives."""
+
+    def __init__(self, calls: StoreCalls) -> None:
+        self._calls = calls
+        self._store = calls.store
+        self._runners: dict[str, Runner] = {}
+        self._last_number: int | None = None
+        """Number of the last message that was read, or None before the first read."""
+        self._task: asyncio.Task[None] | None = None
+        self._has_news = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        """Ends the subscription to the store's news, if there is one."""
+
+    def add(self, execution_id: str, runner: Runner) -> None:
+        """Deliver the messages of an execution to its runner from now on.
+
+        The runner reads earlier messages itself when it starts.
+        """
+        if not self._runners:
+            self._last_number = None
+        self._runners[execution_id] = runner
+        if self._unsubscribe is None and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._listen)
+
+    def remove(self, execution_id: str) -> None:
+        """Stop delivering the messages of an execution."""
+        self._runners.pop(execution_id, None)
+        if self._runners:
+            return
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._timer is not None:  # the pending timer would keep this object alive
+            self._timer.cancel()
+            self._timer = None
+
+    def has(self, execution_id: str) -> bool:
+        """Return whether messages of an execution are delivered here. Callable from any thread."""
+        return execution_id in self._runners
+
+    async def deliver(self, execution_id: str) -> bool:
+        """Make the runner of an execution read its inbox now. Return False if no runner of this process reads it."""
+        runner = self._runners.get(execution_id)
+        if runner is None:
+            return False
+        try:
+            return await runner.take()
+        except FencedError:  # another process drives it and reads its inbox; the local driver raises
+            return False
+
+    def _listen(self) -> None:
+        self._timer = None
+        if not self._runners or self._unsubscribe is not None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def on_news() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._start_reading)
+
+        self._unsubscribe = self._store.on_news(on_news)
+
+    def _start_reading(self) -> None:
+        self._has_news = True
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._read_news(), name="divebook-inbox")
+
+    async def _read_news(self) -> None:
+        try:
+            while self._has_news and self._runners:
+                self._has_news = False
+                self._last_number, addressed = await self._calls.patiently(self._new_messages)
+                for execution_id in addressed:
+                    await self.deliver(execution_id)
+        except StoreError:  # the store is gone or damaged: the code that uses it raises
+            return
+        finally:
+            self._task = None
+
+    def _new_messages(self) -> tuple[int, set[str]]:
+        """Return the number of the last message in the store, and the ids of executions that may have unread messages.
+
+        The first read names all runners, because a message may have arrived after its runner started
+        (test_a_signal_from_elsewhere_before_the_first_look_is_found).
+        """
+        if self._last_number is None:
+            return self._store.last_message(), set(self._runners)
+        messages = self._store.new_messages(self._last_number)
+        last = max((message.number for message in messages), default=self._last_number)
+        return last, {message.execution_id for message in messages}
+
+
+T = TypeVar("T")
+PATIENCE = 1.0
+"""Seconds for which a short wait, such as that for the start of a run, ignores a keyboard interrupt."""
+LEFT = "it was left as it was when its environment was closed; resume it, in an environment that is open"
+STOP_SECONDS = 5.0
+"""Seconds that the tasks of the loop have to end when the loop is stopped."""
+
+
+class StoreSession:
+    """Objects on the event loop that all executions of one store share: store calls, group commit, leases, inbox
+    delivery.
+
+    The session is freed with the last execution that references it.
+    """
+
+    def __init__(self, store: EventStore) -> None:
+        self.store = store
+        self.calls = StoreCalls(store)
+        self.commit = GroupCommit(self.calls)
+        self.lease_keeper = LeaseKeeper(self.calls)
+        self.inbox = InboxDelivery(self.calls)
 
 
 def copy_outcome(target: Future[T], source: Future[T]) -> None:
@@ -389,7 +417,9 @@ def copy_outcome(target: Future[T], source: Future[T]) -> None:
 
 
 def copy_error(first_commit: Future[T], driving: Future[T]) -> None:
-    """Copy the exception of the driving future to the future of the start, if that is not done."""
+    """Set the exception of the future `driving`, if it has one, on the future `first_commit`, unless that is done
+    already.
+    """
     error = driving.exception()
     if error is not None and not first_commit.done():
         first_commit.set_exception(error)

@@ -1,4 +1,7 @@
-"""All executions of one store: start, find, resume, answer, signal, cancel, pause.
+"""`Control`: all executions of one store, with the operations start, find, resume, answer, signal, cancel and pause.
+
+Also here: limits on the number of child executions, the end of parents and children, and waiting for executions that
+other processes drive.
 
 Code that changes an execution acquires its lease first and reads its state after that, because another process may have
 changed it before (test_what_has_ended_meanwhile_stays_as_it_is).
@@ -68,9 +71,15 @@ from divebook.workflow.definition import Workflow
 SEED_BITS = 64
 _log = logger(__name__)
 
+TAKING_ATTEMPTS = 50
+"""Maximum number of attempts to cancel an execution that other threads of this process are about to drive. The last one
+takes its lease all the same."""
+TAKING_PAUSE = 0.02
+"""Seconds between two of these attempts."""
+
 
 class Control:
-    """Operations on the executions of one store.
+    """Executions of one store: starts, finds, resumes, cancels and pauses them. Used by the environment.
 
     Parameters
     ----------
@@ -131,7 +140,7 @@ class Control:
         durability: Durability | None = None,
         execution_id: str | None = None,
     ) -> Driver:
-        """Return a new pending execution. Nothing of it is recorded before it is started."""
+        """Create a pending execution and return its driver. Nothing is written to the store before it is started."""
         shared().learn(opening.inputs)  # before anything is printed
         execution_id = execution_id or Ids(self.clock, self.chance).execution()
         driver = Driver(execution_id, {}, self.store, LoadedLog(workflow, ExecutionState(execution_id)))
@@ -141,7 +150,9 @@ class Control:
         return driver
 
     def start(self, driver: Driver) -> None:
-        """Start a pending execution. Return once its first events are in the store, where others can find it."""
+        """Start a pending execution. Return once its first events are in the store, where other processes can find
+        it.
+        """
         if driver.opening is None or driver.was_driven:
             raise ExecutionError(f"execution {driver.id} is {driver.status}; only a pending one can be started")
         self._registry.enter(driver)
@@ -156,9 +167,8 @@ class Control:
             driver.require_log()
 
     def run(self, driver: Driver) -> Future[None]:
-        """Start an execution if it is pending.
-
-        Return a future that is done when it has ended, is parked or is blocked.
+        """Start an execution if it is pending. Return a future that is done when the execution has ended, is parked or
+        is blocked.
         """
         if driver.opening is None or driver.was_driven:
             return driver.standstill()
@@ -175,13 +185,16 @@ class Control:
         return ENGINE.begin(begin, ended)
 
     async def remaining_bounds_for(self, child: Child) -> Child:
-        """Return the successor with the remaining limits on child executions. Call on the engine's loop."""
+        """Return the request for a successor with the limits on child executions that its predecessor has left. Call on
+        the engine's loop.
+        """
         remaining = await self._session.calls.work(lambda: self.family_bounds.remaining_bounds_for(child.parent))
         bounds = replace(child.bounds, max_depth=remaining.max_depth, max_descendants=remaining.max_descendants)
         return child._replace(bounds=bounds)
 
     async def begin_successor(self, driver: Driver, predecessor_id: str) -> None:
-        """Start a pending execution as the successor of another one. Return once its first events are in the store.
+        """Start a pending execution as the successor of another execution. Return once its first events are in the
+        store.
 
         Call on the engine's loop.
         """
@@ -191,7 +204,9 @@ class Control:
         await asyncio.wrap_future(first_commit)
 
     def _inherit_queue(self, driver: Driver, source: str) -> None:
-        """Make a pending execution inherit the queue and the worker of another one, which is driven here."""
+        """Give a pending execution the queue and the worker of another execution, if this process knows that
+        execution.
+        """
         source_driver = self._registry.present(source)
         if source_driver is not None:
             driver.inherit_queue(source_driver)
@@ -200,16 +215,18 @@ class Control:
         self,
         source: str,
         at: int,
-        forked: catalog.ExecutionForked,
+        event_data: catalog.ExecutionForked,
         durability: Durability | None = None,
         child_id: str = "",
     ) -> Driver:
-        """Create an execution that shares the first `at` events of another one, and drive it."""
+        """Create an execution that shares the first `at` events of another execution, and drive it. Return its
+        driver.
+        """
         ids = Ids(self.clock, self.chance)
         owner = Owner.current()
         now = self.clock.now()
         execution_id = child_id or ids.execution()
-        event = Event(ids.event(now), execution_id, at + 1, now, forked)
+        event = Event(ids.event(now), execution_id, at + 1, now, event_data)
         # The second fork with a key finds the first.
         one_at_a_time = nullcontext() if ENGINE.is_current() else self._resuming
         with one_at_a_time, DRIVEN_LEASES.about_to_drive(self.store, execution_id):
@@ -228,19 +245,21 @@ class Control:
         lease: Lease,
         resumption: catalog.ExecutionResumed | None = None,
         *,
-        anew: bool = False,
+        must_replay: bool = False,
     ) -> None:
-        """Drive an execution under a lease. With `anew`, replay its code even if it is parked in memory."""
+        """Drive an execution under a lease. With `must_replay`, replay its code even if the code is parked in
+        memory.
+        """
         state = driver.state
         event = resumption or catalog.ExecutionResumed(state.status)
         self._registry.enter(driver)
         if ENGINE.is_current():
-            driver.resume(self.dependencies, event, lease, state, anew=anew)
+            driver.resume(self.dependencies, event, lease, state, must_replay=must_replay)
             return
         driving_started = Future[None]()
 
         def go_on() -> None:
-            driver.resume(self.dependencies, event, lease, state, anew=anew)
+            driver.resume(self.dependencies, event, lease, state, must_replay=must_replay)
             # Wake the caller two turns later, after the first work of the execution: a thread that wakes earlier would
             # only compete with it for the processor.
             loop = asyncio.get_running_loop()
@@ -250,11 +269,11 @@ class Control:
             ENGINE.outcome(go_on, driving_started)
 
     def find(self, execution_id: str) -> Driver:
-        """Return an execution in its present state. A unique prefix of its id is enough."""
+        """Return the driver of an execution, with its newest state. A unique prefix of the execution id is enough."""
         return self._registry.find(execution_id)
 
     def look_up(self, execution_id: str) -> Driver:
-        """Return an execution like `find`, but read its log only when first used."""
+        """Return the driver of an execution like `find`, but read the log only when it is first used."""
         return self._registry.look_up(execution_id)
 
     # --- resuming ----------------------------------------------------------------------------------------------------
@@ -262,10 +281,16 @@ class Control:
     def resume(self, execution_id: str, bounds: Bounds | None = None, recovery: int | None = None) -> Driver:
         """Resume an execution at the end of its log; see `Environment.resume`."""
         with nullcontext() if ENGINE.is_current() else self._resuming:  # a second call at the same time finds it live
-            return self._resume(execution_id, bounds, recovery)
+            driver = self._registry.find(execution_id)
+            try:
+                return self._resume(driver, bounds, recovery)
+            except LeaseHeldError:
+                # The engine may have begun to drive it at this moment, for example to cancel it with its parent.
+                if not ENGINE.call(lambda: driver.is_driving):
+                    raise
+                return self._resume(driver, bounds, recovery)
 
-    def _resume(self, execution_id: str, bounds: Bounds | None, recovery: int | None) -> Driver:
-        driver = self._registry.find(execution_id)
+    def _resume(self, driver: Driver, bounds: Bounds | None, recovery: int | None) -> Driver:
         # A child of a parent that has ended must not run again, whoever asks for it.
         if self.cancel_with_parent(driver):
             return driver
@@ -275,7 +300,8 @@ class Control:
             return driver  # something else resumed it, for example an answer
         if driver.is_live:
             raise ExecutionError(f"execution {driver.id} is running in this process already; wait for it or cancel it")
-        if driver.status == catalog.COMPLETED and bounds is None:
+        is_recovery = recovery is not None  # which continues an execution, and never one that has just been cancelled
+        if (is_recovery and driver.state.is_over) or (driver.status == catalog.COMPLETED and bounds is None):
             return driver
         refuse_final(driver)
         self._require_definitions(driver)
@@ -283,24 +309,26 @@ class Control:
         # The definitions are checked before, since an error about them should not touch the lease.
         with DRIVEN_LEASES.taking(self.store, driver.id) as lease:
             driver.state_under(lease)
-            if driver.status == catalog.COMPLETED and bounds is None:  # another process has resumed it
+            is_completed = driver.status == catalog.COMPLETED and bounds is None  # another process has resumed it
+            if is_completed or (is_recovery and driver.state.is_over):
                 self.store.release(lease)
                 return driver
             refuse_final(driver, "meanwhile ")
             bounds_data = None if bounds is None else bounds.to_dict()
-            self._drive(driver, lease, catalog.ExecutionResumed(driver.status, bounds_data, recovery), anew=True)
+            self._drive(driver, lease, catalog.ExecutionResumed(driver.status, bounds_data, recovery), must_replay=True)
         return driver
 
     def _require_definitions(self, driver: Driver) -> None:
-        """Raise unless everything is defined that the execution needs to continue."""
-        ahead = steps_ahead(driver.workflow, driver.state)
-        self.check(driver.workflow, ahead, workflows_to_begin(driver.state, self.store))
+        """Raise unless all functions, agents and workflows are defined that the execution needs to continue."""
+        steps = steps_ahead(driver.workflow, driver.state)
+        self.check(driver.workflow, steps, workflows_to_begin(driver.state, self.store))
 
     def continue_parked(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
-        """Resume a parked execution if it has something to do. If another process drives it now, do nothing.
+        """Resume a parked execution if it has work to do: an unread message, an expired deadline, or a child to wait
+        for.
 
         With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
-        that its parent requests now.
+        that its parent requests now. If another process drives the execution, do nothing.
         """
         if self.deliver(driver) or self.queues.is_for_workers(driver, None if child is None else child.parent):
             return driver
@@ -318,9 +346,8 @@ class Control:
         return driver
 
     def deliver(self, driver: Driver) -> bool:
-        """Deliver unread messages if this process drives the execution, or is about to check the inbox.
-
-        Return whether it does.
+        """Deliver unread messages to an execution, if this process drives it or is about to check its inbox. Return
+        whether that is the case.
         """
         if ENGINE.is_current():
             ENGINE.keep(self._session.inbox.deliver(driver.id))
@@ -350,17 +377,17 @@ class Control:
         return due is not None and due <= self.clock.now()
 
     async def inbox(self, execution_id: str, after: int) -> Sequence[Message]:
-        """Return the messages of an execution with numbers above `after`. Call on the engine's loop."""
+        """Return the messages of an execution with numbers above `after`, oldest first. Call on the engine's loop."""
         return await self._session.calls.patiently(lambda: self.store.inbox(execution_id, after))
 
     async def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
-        """Mark an expired question, so that it can no longer be answered. Call on the engine's loop."""
+        """Mark a question as expired in the store, so that it can no longer be answered. Call on the engine's loop."""
         await self._session.calls.patiently(lambda: self.answering.claim_expired(execution_id, interrupt_id))
 
     # --- end and parking ---------------------------------------------------------------------------------------------
 
     async def _on_stopped(self, driver: Driver) -> None:
-        """Notify the family of an execution that has ended, or set the timer that wakes a parked one.
+        """Notify parent and children of an execution that has ended, or set the timer that resumes a parked execution.
 
         On the engine's loop.
         """
@@ -370,11 +397,13 @@ class Control:
             if driver.may_have_children:  # its count would stay in memory (tests/runtime/test_ended.py)
                 await self._session.calls.work(lambda: self.family_bounds.forget(driver.id))
         elif (due := driver.state.wake_at) is not None:
-            alarm = self._timers[driver.id] = ENGINE.keep(self._wake(driver.id, due))
+            alarm = self._timers[driver.id] = ENGINE.keep(self._resume_at(driver.id, due))
             alarm.add_done_callback(lambda done: self._timers.pop(driver.id, done))
 
-    async def _wake(self, execution_id: str, due: int) -> None:
-        """Resume a parked execution when its time has come. No process drives it until then."""
+    async def _resume_at(self, execution_id: str, due: int) -> None:
+        """Resume a parked execution at the time `due`, in microseconds since 1970. No process drives the execution
+        until then.
+        """
         while (remaining := due - self.clock.now()) > 0:
             with engine_code():  # a clock may be user code
                 await self.clock.sleep(remaining / MICROSECONDS)
@@ -396,7 +425,7 @@ class Control:
     # --- child executions --------------------------------------------------------------------------------------------
 
     async def drive_child(self, child: Child, opening: Opening, *, again: bool) -> ExecutionState:
-        """Start or resume a child execution. Return its state once it has ended or is parked.
+        """Start or resume a child execution. Return the state of the child once it has ended or is parked.
 
         With `again`, resume a child that failed or was cancelled as well. A child that cannot continue in this process
         stays parked, and so does the code that waits for it. Call on the engine's loop.
@@ -430,12 +459,12 @@ class Control:
         return (await work(driver.refresh)).state
 
     async def _begin_child(self, child: Child, opening: Opening) -> Driver:
-        """Start a child execution. Cancel it at once if its parent has ended meanwhile.
+        """Start a child execution and return its driver. Cancel the child at once if its parent has ended meanwhile.
 
         Raises
         ------
         BoundExceededError
-            A limit of an execution above it is reached.
+            A limit of an ancestor execution is reached.
         """
         work = self._session.calls.work
         await work(lambda: self.family_bounds.admit(child.id, child.parent))
@@ -462,14 +491,17 @@ class Control:
     # --- cancelling, pausing, leaving --------------------------------------------------------------------------------
 
     def cancel(self, execution_id: str, reason: str = "") -> Driver:
-        """Cancel an execution; see `Environment.cancel`. The default reason names the person."""
+        """Cancel an execution; see `Environment.cancel`. Without a reason, the recorded reason names the person who
+        cancels.
+        """
         reason = reason or f"cancelled by {this_person()}"
         checked(catalog.ExecutionCancelled(reason))
         with nullcontext() if ENGINE.is_current() else self._cancelling:  # a second call finds it cancelled
             return self._cancel(self._registry.find(execution_id), reason)
 
     def _cancel(self, driver: Driver, reason: str) -> Driver:
-        """Cancel an execution in one of three ways.
+        """Cancel an execution: through its driver, by continuing its rollback, or by taking its lease and recording the
+        cancellation.
 
         If it is pending, or if this process drives it, its driver cancels it. If it is being rolled back, the rollback
         continues here if possible. Otherwise its lease is taken, by force if necessary, and the cancellation is
@@ -477,26 +509,56 @@ class Control:
         """
         if driver.was_forked:
             driver.driving()
-        with driver.handover():  # no other thread may begin to drive it between the first and the last line
-            if ENGINE.call(lambda: driver.cancel_pending(self.dependencies, reason) or driver.cancel(reason)):
-                return driver
-            refuse_over(driver.refresh())
-            if driver.state.rolling_back is None or driver.state.paused is not None:
-                with DRIVEN_LEASES.taking(self.store, driver.id, by_force=True) as lease:
-                    state = driver.state_under(lease)
-                    refuse_over(driver, "meanwhile ")
-                    undoes = can_roll_back(driver, self.check)
-                    ENGINE.call(
-                        lambda: driver.begin_cancellation(self.dependencies, reason, lease, state, undoes=undoes)
-                    )
-                return driver
+        # The engine's loop must not wait: what it calls tries again (`FamilyTree.cancel_before_rollback`).
+        attempts = 1 if ENGINE.is_current() else TAKING_ATTEMPTS
+        for attempt in range(1, attempts + 1):
+            try:
+                if self._cancel_here(driver, reason, ignores_marks=attempt == TAKING_ATTEMPTS):
+                    return driver
+                break
+            except LeaseHeldError:  # it began to be driven at this moment, perhaps by the cancellation of its parent
+                if attempt == attempts:
+                    raise
+                time.sleep(TAKING_PAUSE)
         return self.continue_parked(driver) if can_roll_back(driver, self.check) else driver
 
-    def cancel_with_parent(self, driver: Driver) -> bool:
-        """Cancel an execution whose ancestor has ended, together with such ancestors. Return whether there were any.
+    def _cancel_here(self, driver: Driver, reason: str, *, ignores_marks: bool) -> bool:
+        """Cancel an execution through its driver, or take its lease and record the cancellation. Return False if it is
+        being rolled back, so that it must be continued instead.
 
-        See `divebook.runtime.children`. An execution that is being rolled back continues, so that its effects are
-        undone.
+        Raises
+        ------
+        LeaseHeldError
+            Another thread of this process, or the engine, is about to drive the execution. `ignores_marks` disregards
+            such threads.
+        """
+
+        def may_force() -> bool:
+            # The engine takes a lease and begins to drive in one turn of its loop. After that turn the driver is asked,
+            # and the lease that was read before can no longer be the one of a drive that is about to begin
+            # (tests/runtime/test_cancelled_trees.py).
+            is_driving = ENGINE.call(lambda: driver.is_driving)
+            return not is_driving and (ignores_marks or not DRIVEN_LEASES.is_being_taken(self.store, driver.id))
+
+        with driver.handover():  # no other thread may begin to drive it between the first and the last line
+            if ENGINE.call(lambda: driver.cancel_pending(self.dependencies, reason) or driver.cancel(reason)):
+                return True
+            refuse_over(driver.refresh())
+            if driver.state.rolling_back is not None and driver.state.paused is None:
+                return False
+            with DRIVEN_LEASES.taking(self.store, driver.id, may_force=may_force) as lease:
+                state = driver.state_under(lease)
+                refuse_over(driver, "meanwhile ")
+                undoes = can_roll_back(driver, self.check)
+                ENGINE.call(lambda: driver.begin_cancellation(self.dependencies, reason, lease, state, undoes=undoes))
+            return True
+
+    def cancel_with_parent(self, driver: Driver) -> bool:
+        """Cancel an execution if its parent or another ancestor has ended. Return whether it was cancelled for that
+        reason.
+
+        Its ancestors below the ended one are cancelled as well; see `divebook.runtime.children`. An execution that is
+        being rolled back continues, so that its effects are undone.
         """
         state = driver.state
         if state.parent is None or state.is_over or state.rolling_back is not None:
@@ -508,7 +570,10 @@ class Control:
         return bool(abandoned_executions)
 
     def pause(self, driver: Driver, reason: str = "") -> None:
-        """Start no more operations of an execution that this process drives or a queue holds; see `Execution.pause`."""
+        """Pause an execution that this process drives, or that waits in a queue, so that it starts no more operations.
+
+        See `Execution.pause`.
+        """
         paused = catalog.ExecutionPaused(reason or f"paused by {this_person()}")
         checked(paused)
         if ENGINE.call(lambda: driver.pause(paused.reason)):
@@ -525,7 +590,7 @@ class Control:
             wait((driver.driving(),), STOP_SECONDS)
 
     def recoverable(self) -> list[ExecutionRecord]:
-        """Return executions that have something to do but no living driver, newest first.
+        """Return the executions that should be resumed because they have work to do but no living driver, newest first.
 
         Executions whose parent has ended are included, whether driven or not: recovering them cancels them.
         """
@@ -533,18 +598,20 @@ class Control:
         for record in all_abandoned(self.store):
             if not DRIVEN_LEASES.drives(self.store, record.execution_id):  # this process is writing its end
                 records[record.execution_id] = record
-        undriven = [self.store.record(name) for name in DRIVEN_LEASES.unused(self.store) if name not in records]
-        unended = [
-            r for r in undriven if r.status not in TERMINAL and r.origin not in catalog.NOT_RESUMED_AUTOMATICALLY
+        undriven_records = [self.store.record(name) for name in DRIVEN_LEASES.unused(self.store) if name not in records]
+        unended_records = [
+            r
+            for r in undriven_records
+            if r.status not in TERMINAL and r.origin not in catalog.NOT_RESUMED_AUTOMATICALLY
         ]
-        return sorted([*records.values(), *unended], key=lambda record: record.created_at, reverse=True)
+        return sorted([*records.values(), *unended_records], key=lambda record: record.created_at, reverse=True)
 
     def live(self) -> list[Driver]:
-        """Return the executions that this process drives now."""
+        """Return the drivers of the executions that this process drives now."""
         return self._registry.live()
 
     def close(self) -> None:
-        """Leave all executions that this process drives, and cancel the timers of parked ones."""
+        """Stop driving all executions, as if this process had ended, and cancel the timers of parked executions."""
         self._registry.read_all()
         live = self.live()
 
@@ -582,7 +649,7 @@ MOST_COUNTS = 1000
 
 @dataclass(slots=True)
 class _Count:
-    """The number of executions below one, as far as this process knows it."""
+    """Number of descendants of one execution, as far as this process knows it."""
 
     stored: int
     """Number in the store at the last count."""
@@ -595,7 +662,8 @@ class _Count:
 
 
 class FamilyBounds:
-    """Checks of `max_depth` and `max_descendants` before a child starts. Callable from any thread.
+    """Limits on child executions: checks `max_depth` and `max_descendants` before a child starts. Callable from any
+    thread.
 
     Parameters
     ----------
@@ -611,12 +679,12 @@ class FamilyBounds:
         self._lock = threading.Lock()
 
     def admit(self, child: str, parent: str) -> None:
-        """Count a child that is about to start.
+        """Check the limits of all ancestors for a child that is about to start, and count the child.
 
         Raises
         ------
         BoundExceededError
-            The child would exceed `max_depth` or `max_descendants` of an execution above it.
+            The child would exceed `max_depth` or `max_descendants` of an ancestor execution.
         """
         ancestors_of_child = list(ancestors(self._store, parent))
         counts: list[_Count] = []
@@ -635,12 +703,14 @@ class FamilyBounds:
                 count.started.add(child)
 
     def forget(self, execution_id: str) -> None:
-        """Forget the count of an execution that has ended. If it is resumed, its descendants are counted again."""
+        """Forget the number of descendants of an execution that has ended. If the execution is resumed, they are
+        counted again.
+        """
         with self._lock:
             self._counts.pop(execution_id, None)
 
     def remaining_bounds_for(self, execution_id: str) -> Bounds:
-        """Return the remaining limits of an execution for its successor."""
+        """Return the limits on child executions that an execution has left, for its successor."""
         driver = self._find(execution_id)
         bounds = driver.state.bounds
         most = bounds.max_descendants
@@ -650,10 +720,16 @@ class FamilyBounds:
                 most = max(0, most - self._recount(driver, record, ()).total)
         return Bounds(max_depth=bounds.max_depth, max_descendants=most)
 
-    def _count(self, driver: Driver, record: ExecutionRecord, child: str, most: int) -> _Count:
-        """Return the count of descendants. Count again from time to time, and before an execution is refused."""
+    def _count(self, driver: Driver, record: ExecutionRecord, child: str, limit: int) -> _Count:
+        """Return the number of descendants of an execution. Read it from the store again from time to time, and before
+        a child is refused.
+        """
         count = self._counts.pop(driver.id, None)
-        if count is None or len(count.started) >= RECOUNT_AFTER or (count.total >= most and child not in count.started):
+        if (
+            count is None
+            or len(count.started) >= RECOUNT_AFTER
+            or (count.total >= limit and child not in count.started)
+        ):
             count = self._recount(driver, record, () if count is None else count.started)
         self._counts[driver.id] = count
         while len(self._counts) > MOST_COUNTS:
@@ -670,11 +746,13 @@ class FamilyBounds:
             missing = still_missing  # an execution was written during the count, and may or may not be included
 
     def _missing(self, names: Collection[str]) -> set[str]:
-        """Return the executions that are not in the store yet."""
+        """Return those of some execution ids that are not in the store yet."""
         return {name for name in names if not any(ancestors(self._store, name))}
 
     def _inherited(self, driver: Driver, record: ExecutionRecord) -> int:
-        """Return the number of executions below a fork that it shares with its source through their common events."""
+        """Return the number of descendants that a fork shares with its source, because they were started in the shared
+        events.
+        """
         total = 0
         for name in driver.state.ledger.children if record.opened > 1 else ():
             try:
@@ -686,7 +764,9 @@ class FamilyBounds:
 
 
 def limits_of(bounds: Bounds, *, is_root: bool) -> tuple[int | None, int | None]:
-    """Return the maximum depth and number of descendants of an execution; None means unlimited."""
+    """Return maximum depth and maximum number of descendants of an execution; None means unlimited. Only a root
+    execution has default limits.
+    """
     default = (DEFAULT_MAX_DEPTH, DEFAULT_MAX_DESCENDANTS) if is_root else (None, None)
     depth = default[0] if bounds.max_depth is None else bounds.max_depth
     return depth, default[1] if bounds.max_descendants is None else bounds.max_descendants
@@ -711,7 +791,10 @@ MOST_ATTEMPTS = 5
 
 
 class FamilyTree:
-    """Parent and child executions of one store. All methods run on the engine's event loop.
+    """Parent and child executions of one store: cancels the children when a parent ends, and notifies the parent when a
+    child ends.
+
+    All methods run on the engine's event loop.
 
     Parameters
     ----------
@@ -738,7 +821,7 @@ class FamilyTree:
         self._notify_parent = notify_parent
 
     async def on_end(self, driver: Driver) -> None:
-        """Cancel the children of an ended execution, wait for their end, and notify its parent."""
+        """Cancel the children of an ended execution and wait for their end. Then notify the parent of the execution."""
         parent = driver.state.parent
         await self._cancel_children(driver, driver.status, STOP_SECONDS)
         if parent is not None:
@@ -750,7 +833,9 @@ class FamilyTree:
                 )
 
     async def cancel_before_rollback(self, driver: Driver) -> None:
-        """Cancel all children and wait for their rollback, before the execution is rolled back itself."""
+        """Cancel all children of an execution and wait for their rollback, before the execution itself is rolled
+        back.
+        """
         ending = driver.state.rolling_back
         await self._cancel_children(driver, CANCELLED if ending and ending.is_cancelled else FAILED, None)
 
@@ -796,12 +881,13 @@ class FamilyTree:
             to_cancel = []
 
     def _is_ending(self, execution_id: str) -> bool:
-        """Return whether an execution has ended and still cancels its own children in this process."""
+        """Return whether an execution has ended but still cancels its own children in this process."""
         driver = self._present(execution_id)
         return driver is not None and driver.is_live and driver.state.is_over
 
     def _cancel_child(self, child_ref: Abandoned, parent: Driver) -> Driver | None:
-        """Cancel a child, unless it has ended and still cancels its own children. Return it.
+        """Cancel a child execution and return its driver. A child that has ended but still cancels its own children is
+        only returned.
 
         Return None if `parent` only shares the child's start event with its real parent.
         """
@@ -822,7 +908,9 @@ NEWS_INTERVAL = 1.0
 
 
 def is_elsewhere(driver: Driver) -> bool:
-    """Return whether others must drive an execution: the workers of its queue, or its present driver."""
+    """Return whether an execution continues outside this process's environment: by the workers of its queue, or by its
+    present driver.
+    """
     if driver.opening is not None or driver.is_live or driver.was_forked:
         return False
     state = driver.refresh().state
@@ -830,19 +918,19 @@ def is_elsewhere(driver: Driver) -> bool:
 
 
 def _is_driven(driver: Driver) -> bool:
-    """Return whether another process, or another environment of this process, drives an execution."""
-    held = driver.store.live_lease_of(driver.id)
-    return held is not None and not DRIVEN_LEASES.is_unused(driver.store, held)
+    """Return whether another process, or another environment of this process, drives an execution now."""
+    lease = driver.store.live_lease_of(driver.id)
+    return lease is not None and not DRIVEN_LEASES.is_unused(driver.store, lease)
 
 
 def lease_elsewhere(driver: Driver) -> Lease | None:
     """Return the lease under which another process drives an execution, or None."""
-    held = driver.store.live_lease_of(driver.id)
-    return None if held is None or held.owner.is_same_process(Owner.current()) else held
+    lease = driver.store.live_lease_of(driver.id)
+    return None if lease is None or lease.owner.is_same_process(Owner.current()) else lease
 
 
 def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
-    """Wait until an execution driven elsewhere has ended or can only continue with input from outside.
+    """Wait until an execution that others drive has ended, or can only continue with an answer or a signal.
 
     `timeout` is in seconds. Raises TimeoutError after it.
 
@@ -851,11 +939,11 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
     ExecutionError
         The execution is in no queue, and its driver is gone.
     """
-    news = threading.Event()
+    news_event = threading.Event()
     deadline = None if timeout is None else time.monotonic() + timeout
     unsubscribe = [
-        driver.store.on_news(news.set, driver.id),
-        driver.store.subscribe(lambda name, _: news.set() if name == driver.id else None),
+        driver.store.on_news(news_event.set, driver.id),
+        driver.store.subscribe(lambda name, _: news_event.set() if name == driver.id else None),
     ]
     try:
         # Not every store reports changes of other processes at once, so each wait is limited by `NEWS_INTERVAL`.
@@ -863,9 +951,9 @@ def wait_elsewhere(driver: Driver, timeout: float | None = None) -> None:
             seconds = NEWS_INTERVAL if deadline is None else min(NEWS_INTERVAL, deadline - time.monotonic())
             if seconds <= 0:
                 raise TimeoutError
-            interruptible_wait(news, seconds)
+            interruptible_wait(news_event, seconds)
             # Cleared before the next refresh: news that arrives during the refresh ends the next wait at once.
-            news.clear()
+            news_event.clear()
     finally:
         for end in unsubscribe:
             end()
@@ -876,10 +964,10 @@ def _is_parked_idle(driver: Driver) -> bool:
 
 
 def is_idle(state: ExecutionState, store: EventStore) -> bool:
-    """Return whether an execution does nothing until it gets an answer or a signal, or is resumed.
+    """Return whether an execution can only continue with an answer or a signal, or when a person resumes it.
 
-    An execution that waits for children stands still if they do. One that sleeps, or pauses before a retry, does not:
-    it continues by itself.
+    An execution that waits for children is idle if all these children are. An execution that sleeps, or pauses before a
+    retry, is not: it continues by itself.
     """
     if state.is_shown_paused:
         return True
@@ -889,7 +977,7 @@ def is_idle(state: ExecutionState, store: EventStore) -> bool:
 
 
 def has_news(state: ExecutionState, store: EventStore) -> bool:
-    """Return whether the store has unread messages for the execution, or events that the state lacks.
+    """Return whether the store has unread messages for an execution, or events that the state `state` lacks.
 
     The order of the two checks matters: a message that is read between them appears in the new events. Without the
     second check, an execution that was just answered still seemed to wait (tests/runtime/test_elsewhere).
@@ -906,7 +994,7 @@ def _is_child_idle(name: str, store: EventStore) -> bool:
 
 
 def _has_no_driver(driver: Driver) -> bool:
-    """Return whether the execution is in no queue and is not driven any more.
+    """Return whether an execution is in no queue and is not driven any more, so that waiting for it makes no sense.
 
     Raises
     ------
@@ -927,7 +1015,9 @@ def _has_no_driver(driver: Driver) -> bool:
 
 
 def refuse_final(driver: Driver, when: str = "") -> None:
-    """Raise ExecutionError for an execution that cannot continue."""
+    """Raise ExecutionError if an execution can never continue: it has completed, moved, or was rolled back
+    completely.
+    """
     if driver.status == catalog.COMPLETED:
         raise ExecutionError(f"execution {driver.id} has {when}completed; start a new one to run the workflow again")
     if driver.state.is_over and driver.state.is_rolled_back:
@@ -940,22 +1030,24 @@ def refuse_final(driver: Driver, when: str = "") -> None:
 
 
 def _end_of(driver: Driver) -> str:
-    """Return a phrase for how an execution ended, to be used within a sentence."""
+    """Return a phrase about how an execution ended, for use within a sentence."""
     return "only a picture of one that had not ended" if driver.status == catalog.PICTURE else driver.status
 
 
 def refuse_over(driver: Driver, when: str = "already ") -> None:
-    """Raise ExecutionError for an execution that has ended, so that there is nothing to cancel."""
+    """Raise ExecutionError if an execution has ended, so that there is nothing to cancel."""
     if driver.state.is_over:
         way_on = f"; {WAY_ON[driver.status]}" if driver.status == catalog.PICTURE else ""
         raise ExecutionError(f"execution {driver.id} is {when}{_end_of(driver)}; there is nothing to cancel{way_on}")
 
 
 def nothing_to_pause(driver: Driver) -> ExecutionError:
-    """Return the error for pausing an execution that this process does not drive, with an alternative."""
-    held = None if driver.opening is not None else lease_elsewhere(driver)
-    if held is not None and not driver.state.is_over:
-        owner = held.owner
+    """Return the error for pausing an execution that this process does not drive. It says where the execution can be
+    paused.
+    """
+    lease = None if driver.opening is not None else lease_elsewhere(driver)
+    if lease is not None and not driver.state.is_over:
+        owner = lease.owner
         return ExecutionError(
             f"execution {driver.id} is driven by {owner.name or 'a process'} (process {owner.pid} on {owner.host}), "
             "and not by this one; pause it there, or cancel it from here and resume it later"
@@ -965,7 +1057,8 @@ def nothing_to_pause(driver: Driver) -> ExecutionError:
 
 
 def can_roll_back(driver: Driver, check: Callable[[Workflow, Container[str], Iterable[str]], None]) -> bool:
-    """Return whether this process can and should run the rollback of an execution.
+    """Return whether the rollback of an execution should run in this process, and everything that it needs is defined
+    here.
 
     Otherwise the process that resumes it does.
     """

@@ -1,4 +1,4 @@
-"""Messages to executions: answers, signals and annotations, which are stored before they take effect.
+"""Messages to executions (answers, signals, annotations): stored in the inbox before they take effect.
 
 An accepted answer therefore survives the death of the process at any later moment. The next process that resumes the
 execution finds it (`tests/runtime/test_kept_answers.py`).
@@ -53,7 +53,8 @@ from divebook.workflow.json_schemas import FITTING
 
 
 class Answering:
-    """Delivery of answers and signals to the executions of one store.
+    """Answers to questions, signals, and revocations of rules for the executions of one store. Each is stored as a
+    message first.
 
     Parameters
     ----------
@@ -75,16 +76,16 @@ class Answering:
     def answer(
         self, interrupt_id: str, response: Any, execution_id: str | None = None, by: str | None = None
     ) -> Driver:
-        """Answer a question; see `Environment.answer`."""
+        """Answer a question and continue its execution; see `Environment.answer`."""
         driver, question = self._find_question(interrupt_id, execution_id)
-        what = f"the answer to {address_of(driver.id, question)}"
+        description = f"the answer to {address_of(driver.id, question)}"
         state = driver.state
         if state.is_over and question.is_open:
             way_on = "start a new one" if state.is_rolled_back else "resume it, and answer then"
             way_on = WAY_ON[driver.status] if driver.status in FINAL else way_on
             raise InterruptError(question.id, f"execution {driver.id} is {driver.status}; {way_on}")
         is_unused = not question.is_open and state.interrupts[question.id].is_open
-        if is_unused and self._repeats(question, response) and self._continue_after(what, driver).was_driven:
+        if is_unused and self._repeats(question, response) and self._continue_after(description, driver).was_driven:
             return driver  # the process that stored this answer died before it continued
         # The answer is checked before it is stored. A stored message must be recorded, so an invalid one would block
         # every process that resumes the execution.
@@ -94,10 +95,12 @@ class Answering:
         is_new, stored = self._post(driver.id, ANSWER, question.id, answer_payload(fitting, author), author)
         if not is_new:
             raise _too_late(question, stored)
-        return self._continue_after(what, driver, stored)
+        return self._continue_after(description, driver, stored)
 
     def answer_alike(self, interrupt_id: str, response: Any, by: str | None = None) -> list[Driver]:
-        """Give one answer to a question and to all similar open ones; see `Environment.answer_alike`."""
+        """Give the same answer to a question and to all open questions of the same kind and text; see
+        `Environment.answer_alike`.
+        """
         driver, question = self._find_question(interrupt_id, None)
         sort = sort_of(driver.state.workflow_name, question)
         if sort is None:
@@ -112,7 +115,9 @@ class Answering:
         return list(answered.values())
 
     def _similar(self, sort: Hashable) -> list[tuple[str, str]]:
-        """Return the open questions of one sort, as pairs of execution id and question id."""
+        """Return the open questions that can be answered together with a question, as pairs of execution id and
+        question id. `sort` is the value of `sort_of`, which such questions have in common.
+        """
         return [
             (execution_id, question.id)
             for execution_id, question in self.questions()
@@ -127,18 +132,19 @@ class Answering:
         except InterruptError:
             return False
 
-    def _continue_after(self, what: str, driver: Driver, message: Message | None = None) -> Driver:
-        """Resume an execution after a message for it was stored. `what` names the message in errors."""
+    def _continue_after(self, description: str, driver: Driver, message: Message | None = None) -> Driver:
+        """Resume an execution after a message for it was stored. `what` describes the message in errors."""
         try:
             self._continue(driver)
         except (DefinitionError, NotFoundError, SetupError) as error:
-            raise AnswerKeptError(driver.id, what, error) from error
+            raise AnswerKeptError(driver.id, description, error) from error
         if message is not None and driver.refresh().state.is_over and driver.state.taken < message.number:
-            raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {what}")
+            raise ExecutionError(f"execution {driver.id} has meanwhile ended as {driver.status}, without {description}")
         return driver
 
     def claim_expired(self, execution_id: str, interrupt_id: str) -> None:
-        """Mark an expired question, so that it can no longer be answered.
+        """Mark a question as expired in the store, so that it can no longer be answered. An answer that was stored
+        first counts.
 
         Only the first answer or mark of a question counts.
         """
@@ -146,7 +152,7 @@ class Answering:
         self._store.post(self._message(execution_id, ANSWER, interrupt_id, payload, "clock"))
 
     def signal(self, execution_id: str, name: str, payload: Any = None, by: str | None = None) -> Driver:
-        """Send a signal; see `Environment.signal`."""
+        """Send a signal to an execution; see `Environment.signal`."""
         if not name:
             raise SetupError("a signal needs a name")
         driver = self._registry.find(execution_id)
@@ -162,7 +168,7 @@ class Answering:
         return self._continue_after(f"the signal {name!r}", driver, message)
 
     def revoke(self, execution_id: str, rule_id: str, by: str | None = None) -> Driver:
-        """Revoke a rule that a person made in an execution for it alone."""
+        """Revoke an approval rule that a person made in an execution and that applies to this execution only."""
         driver = self._registry.find(execution_id)
         author = by or this_person()
         if driver.state.is_over:
@@ -171,7 +177,9 @@ class Answering:
         return self._continue_after(f"the revocation of {rule_id}", driver, message)
 
     def rules(self) -> list[tuple[str, StandingRule]]:
-        """Return the rules made in executions that have not ended, as pairs of execution id and rule."""
+        """Return the approval rules that people made for single executions which have not ended, as pairs of execution
+        id and rule.
+        """
         states = self._registry.sound_states(record.execution_id for record in self._store.unended())
         return [
             (state.execution_id, rule)
@@ -181,15 +189,15 @@ class Answering:
         ]
 
     def notify_parent(self, parent_id: str, child: Driver) -> None:
-        """Notify a parent execution that one of its children has ended."""
+        """Send a parent execution the signal that one of its child executions has ended."""
         # The key makes repetitions harmless, and differs for each end of a child that was resumed in between.
         key = f"{child.id}/{child.state.last_sequence}"
         self._store.post(self._message(parent_id, SIGNAL, key, signal_payload(child.id, child.status), child.id))
 
     def _post(self, execution_id: str, kind: str, key: str, payload: Any, by: str) -> tuple[bool, Message]:
-        """Store a message.
+        """Store a message for an execution. Return whether the message is new, and the stored message.
 
-        Return whether it was stored, and the stored one: this or an earlier one with the same key.
+        If a message with the same key exists already, that message is returned.
         """
         # The new id in the source tells this message from an equal one that another process has stored with the same
         # key.
@@ -201,7 +209,7 @@ class Answering:
         return Message(execution_id, kind, key, payload, source, self._clock.now())
 
     def question(self, interrupt_id: str, execution_id: str | None = None) -> Question:
-        """Return a question; see `Environment.question`."""
+        """Return a question by its id; see `Environment.question`."""
         return self._find_question(interrupt_id, execution_id)[1]
 
     def questions(self) -> list[tuple[str, Question]]:
@@ -210,10 +218,11 @@ class Answering:
         return list(self._registry.open_questions(execution_ids))
 
     def _find_question(self, name: str, execution_id: str | None) -> tuple[Driver, Question]:
-        """Return a question and its execution, by ``ask@execution``, or by an id that only one execution uses.
+        """Return a question and the driver of its execution, by ``question@execution``, or by a question id that only
+        one execution uses.
 
-        If no execution is named, those with an open question of this id come first, then the one that was answered
-        last.
+        If no execution is named, executions with an open question of this id come first, then the execution that was
+        answered last.
         """
         interrupt_id, _, name_of_execution = name.partition("@")
         execution_name = execution_id or name_of_execution
@@ -239,7 +248,9 @@ class Answering:
         return drivers[0], question
 
     def _drivers_asking(self, interrupt_id: str) -> list[Driver]:
-        """Return the executions that ask a question. If none does, return the one that was answered last."""
+        """Return the drivers of all executions with an open question of this id. If there is none, return the driver of
+        the execution that was answered last.
+        """
         # Without an open question, the last answered one lets `answer` report who was first instead of "not found".
         if asking := self._store.asking(interrupt_id):
             return [self._registry.find(execution_id) for execution_id, _ in asking]
@@ -248,7 +259,7 @@ class Answering:
 
 
 def this_person() -> str:
-    """Return the default author of answers from this process: ``user@host``."""
+    """Return the default author of answers and annotations from this process: ``user@host``."""
     try:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # a user without a name
@@ -274,7 +285,7 @@ def _too_late(question: Question, message: Message) -> InterruptError:
 PATIENCE = 10.0
 """Seconds to wait for the lease of an execution that has ended."""
 TICK = 0.01
-"""Seconds between two attempts to take it."""
+"""Seconds between two attempts to take the lease."""
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -286,7 +297,7 @@ def annotation(
     labels: Mapping[str, Any] | None = None,
     by: str | None = None,
 ) -> ExecutionAnnotated:
-    """Return an annotation event, after checking that it can be recorded.
+    """Create an annotation event from tags, a note and labels, and check that it can be recorded.
 
     Raises
     ------
@@ -308,7 +319,7 @@ def annotation(
 
 
 class Annotating:
-    """Writer of annotations to the logs of one store.
+    """Writer of annotations (tags, notes, labels) to the logs of one store.
 
     Parameters
     ----------
@@ -323,7 +334,8 @@ class Annotating:
         self._deliver = deliver
 
     def annotate(self, execution_id: str, event: ExecutionAnnotated) -> None:
-        """Append an annotation, or send it to the driver of the execution.
+        """Append an annotation to the log of an execution, or send it as a message to the process that drives the
+        execution.
 
         Raises
         ------
@@ -332,26 +344,29 @@ class Annotating:
         LeaseHeldError
             The execution has ended but its lease is held. Nothing was written.
         """
-        held = self._append(execution_id, event)
-        if held is not None and self._store.record(execution_id).ended_at is None:
+        held_error = self._append(execution_id, event)
+        if held_error is not None and self._store.record(execution_id).ended_at is None:
             message = self._store.post(self._message(execution_id, event))
             self._deliver(execution_id)
             record = self._store.record(execution_id)
             if record.ended_at is not None and record.taken < message.number:
                 self._append_soon(execution_id, None)  # it ended meanwhile and reads no more messages
-        elif held is not None:
+        elif held_error is not None:
             self._append_soon(execution_id, event)
 
     def _append_soon(self, execution_id: str, event: ExecutionAnnotated | None) -> None:
-        """Append as soon as the lease is free. Raise LeaseHeldError if it stays held for `PATIENCE` seconds."""
+        """Append an annotation as soon as the lease of its execution is free. Raise LeaseHeldError after `PATIENCE`
+        seconds.
+        """
         until = time.monotonic() + PATIENCE
-        while (held := self._append(execution_id, event)) is not None:
+        while (held_error := self._append(execution_id, event)) is not None:
             if time.monotonic() > until:
-                raise held
+                raise held_error
             time.sleep(TICK)  # another process annotates it, or checks whether it must continue
 
     def _append(self, execution_id: str, event: ExecutionAnnotated | None) -> LeaseHeldError | None:
-        """Append unread annotation messages, then the new annotation. Return the error if the lease is held.
+        """Append unread annotation messages, then the new annotation, under a short lease. Return the error if the
+        lease is held.
 
         Unread messages come first: otherwise a later resumption would record them after newer annotations and undo
         those (test_what_is_kept_for_a_driver_comes_before_what_is_said_later).

@@ -1,4 +1,4 @@
-"""Notification hook for new questions: a function, a command that reads JSON, or addresses to send to.
+"""Notification hook for new questions: calls a function, runs a command, or sends mail and chat messages to addresses.
 
 The process that records a question calls the hook once the question is durable. Other processes do not call it, so it
 is called once. The data it receives contains no secrets. It runs in another thread and cannot delay or break the
@@ -39,7 +39,7 @@ _log = logger(__name__)
 
 
 def are_addresses(words: Sequence[str]) -> bool:
-    """Return whether all words are addresses, so that they are not a command.
+    """Return whether all words are addresses such as ``mailto://...``. Otherwise the words are a command.
 
     >>> are_addresses(["mailto://me:word@example.org"]), are_addresses(["curl", "https://example.org"])
     (True, False)
@@ -69,7 +69,7 @@ class Addresses:
         self._lock = threading.Lock()
 
     def __call__(self, question: Mapping[str, Any]) -> None:
-        """Send a question."""
+        """Send a question to all addresses."""
         title = title_of(question)
         body = text_of(question)
         for number, address in enumerate(self._addresses, start=1):
@@ -90,12 +90,12 @@ class Addresses:
 
 
 def title_of(question: Mapping[str, Any]) -> str:
-    """Return the title of a notification, which names the workflow."""
+    """Return the title of a notification: the name of the workflow that asks."""
     return f"{one_line(str(question.get('workflow') or 'A run'), 80)} asks"
 
 
 def text_of(question: Mapping[str, Any]) -> str:
-    """Return the text of a notification: the question, and the shell command that answers it."""
+    """Return the text of a notification: the question, and the shell command with which to answer it."""
     answer = in_shell("answer", [f"{question['interrupt_id']}@{question['execution_id']}", "ANSWER"])
     parts = [question.get("question"), question.get("message"), f"To answer: {answer}"]
     return cut("\n\n".join(str(part) for part in parts if part), MOST_TEXT)
@@ -119,7 +119,7 @@ Hook: TypeAlias = Callable[[Mapping[str, Any]], Any]
 
 
 class Notices:
-    """Store listener that calls a hook for every question that this process records.
+    """Listener on a store that calls the notification hook for every question that this process records.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class Notices:
         self._workflow_of = workflow_of
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Call the hook for new questions, except those answered in the same write."""
+        """Call the hook for the new questions among some events, except questions answered in the same write."""
         settled = {event.data.interrupt_id for event in events if isinstance(event.data, InterruptResolved)}
         for event in events:
             if isinstance(event.data, InterruptRaised) and event.data.interrupt_id not in settled:
@@ -155,7 +155,7 @@ class Notices:
                 self._executor.submit(self._tell, question)
 
     def close(self) -> None:
-        """Wait until all hooks have been called."""
+        """Wait until the hook has been called for all questions recorded so far."""
         self._executor.shutdown()
 
     def _tell(self, question: Mapping[str, Any]) -> None:
@@ -168,16 +168,16 @@ class Notices:
 
 
 def _hook_of(words: Sequence[str] | str) -> Hook:
-    listed = shlex.split(words) if isinstance(words, str) else list(words)
-    if not listed:
+    command = shlex.split(words) if isinstance(words, str) else list(words)
+    if not command:
         raise SetupError(
             "notify is an empty command; give a function, a command such as ['notify-send', 'divebook'], or addresses "
             "such as mailto://USER:PASSWORD@example.org"
         )
-    if are_addresses(listed):
-        return Addresses(listed)
+    if are_addresses(command):
+        return Addresses(command)
 
     def call(question: Mapping[str, Any]) -> None:
-        subprocess.run(listed, input=encode(question), check=True, timeout=PATIENCE)
+        subprocess.run(command, input=encode(question), check=True, timeout=PATIENCE)
 
     return call

@@ -1,4 +1,4 @@
-"""Lookup of operations in the log of an execution: replay a recorded result, or run and record the operation.
+"""`OperationLog`: lookup of operations in the log. An operation is replayed from its record, or run and recorded.
 
 Every operation (a call, a timer, a wait for a signal, a child execution, a question) is identified by its place. When
 code reaches a place, `OperationLog` compares the requested operation with the recorded one. If they differ, it raises
@@ -70,42 +70,46 @@ NOTHING = object()
 def call_diverged(
     place: Place, recorded: tuple[str, Mapping[str, Any]], requested: tuple[str, Mapping[str, Any]]
 ) -> DivergenceError:
-    """Return the error for an operation (type and parameters) that differs from the recorded one."""
+    """Return the error for a requested operation that differs from the recorded operation. Each is a pair of type and
+    parameters.
+    """
     changes = list(changes_between(recorded[1], requested[1])) if recorded[0] == requested[0] else []
     return DivergenceError(str(place), operation_text(*recorded), operation_text(*requested), _at_most(changes))
 
 
 def question_diverged(place: Place, recorded: Question, requested: Question) -> DivergenceError:
-    """Return the error for a question that differs from the one that was shown."""
+    """Return the error for a question that differs from the question that the log has at this place."""
     changes = list(changes_between(recorded.content, requested.content))
     return DivergenceError(str(place), question_text(recorded), question_text(requested), _at_most(changes))
 
 
 def kind_diverged(place: Place, recorded: str, requested: str) -> DivergenceError:
-    """Return the error for a question where the log has a call, or the reverse."""
+    """Return the error for a question at a place where the log has a call, or for a call where the log has a
+    question.
+    """
     return DivergenceError(str(place), recorded, requested)
 
 
 def operation_text(operation_type: str, parameters: Mapping[str, Any]) -> str:
-    """Return a short description of an operation: ``action 'pay' with {"amount":5}``."""
+    """Return a short text about an operation, for errors: ``action 'pay' with {"amount":5}``."""
     name = operation_name(operation_type, parameters)
-    shown = in_short(parameters.get("arguments", parameters.get("params", parameters)))
-    return f"{operation_kind(operation_type)}{f' {name!r}' if name else ''} with {shown}"
+    arguments = in_short(parameters.get("arguments", parameters.get("params", parameters)))
+    return f"{operation_kind(operation_type)}{f' {name!r}' if name else ''} with {arguments}"
 
 
 def question_text(question: Question) -> str:
-    """Return a short description of a question."""
+    """Return a short text about a question, for errors."""
     data = f" about {in_short(question.data)}" if question.data else ""
     return f"the {question.kind} {in_short(question.question)}{data}"
 
 
 def changes_between(before: Any, now: Any) -> Iterator[str]:
-    """Yield a description of each difference between two values: ``amount was 5, is 7``."""
+    """Yield a text for each difference between two values: ``amount was 5, is 7``."""
     return _changes("", before, now)
 
 
 def _changes(where: str, before: Any, now: Any) -> Iterator[str]:
-    """Yield the differences between two values.
+    """Yield a text for each difference between two values. `where` is the path of the values inside the outermost ones.
 
     Mappings are compared by key, and lists of equal length by index, recursively. Other values are compared as text.
     ``{"a": [1, 2]}`` and ``{"a": [1, 3]}`` give ``a[1] was 2, is 3``.
@@ -128,7 +132,7 @@ def _at_most(changes: Sequence[str]) -> Sequence[str]:
 
 
 def in_short(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
-    """Return a value as readable text, truncated to `limit` characters."""
+    """Return a value as text for errors, truncated to `limit` characters."""
     if value is NOTHING:
         return "not there"
     text = encode_shown(value).decode(errors="replace")
@@ -139,21 +143,23 @@ def in_short(value: Any, limit: int | None = MOST_CHARACTERS) -> str:
 
 
 class OperationRequest(NamedTuple):
-    """An operation request: place, type, parameters and their hash, compared with the recorded operation."""
+    """Request of code to run an operation: place, type, parameters and their hash, which are compared with the recorded
+    operation.
+    """
 
     place: Place
     operation_id: str
     """The operation id of the place."""
     operation_type: str
     parameters: Any
-    """Normalized to the form in which the log stores them."""
+    """Parameters in the form in which the log stores them."""
     digest: str
 
     @staticmethod
     def of(
         place: Place, operation_type: str, parameters: Mapping[str, Any], checked_ids: Collection[int] = ()
     ) -> OperationRequest:
-        """Return a request with normalized parameters and their hash.
+        """Create a request from a place, a type and parameters. The parameters are normalized and hashed.
 
         `checked_ids` is passed on to `divebook.events.values.normalize`. Raises `UnstorableValueError`.
         """
@@ -180,7 +186,9 @@ after the end of the call."""
 
 
 class WorkspaceRef(NamedTuple):
-    """Reference to the workspace in which a call runs. The result of the call depends on the files there."""
+    """Reference to the workspace in which a call runs, for a miss policy. The result of the call depends on the files
+    there.
+    """
 
     name: str
     tree: Callable[[], str | None]
@@ -189,7 +197,7 @@ class WorkspaceRef(NamedTuple):
 
 
 class CallOptions(NamedTuple):
-    """Options of an operation that are not part of the compared request."""
+    """Options for recording an operation or answering it from another log. They are not compared on replay."""
 
     setting: Setting | None = None
     """Settings that are recorded with the operation but not compared."""
@@ -208,92 +216,8 @@ class CallOptions(NamedTuple):
 PLAIN = CallOptions()
 
 
-class NoAnswer(Enum):
-    """Ways to handle an operation for which the policy has no answer."""
-
-    LIVE = "live"
-    """Run it."""
-    REST = "rest"
-    """Suspend its code here, because the results of later operations are unknown."""
-
-
-class PolicyAnswer(NamedTuple):
-    """The recorded end of an operation that does not run."""
-
-    end: catalog.OperationCompleted | catalog.OperationFailed
-    """Its result or error."""
-    origin: Mapping[str, Any] | None = None
-    """Origin of the end, as recorded in the field `served` of the event."""
-    files: FileEvents = ()
-    """The file changes it made in workspaces."""
-
-
-Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
-
-
-class WhatIfSource(NamedTuple):
-    """An execution whose log answers the operations of another one."""
-
-    source: str
-    tools: str
-    """The actions and tools that may run, with the values of `divebook.events.catalog.ExecutionForked`."""
-
-
-class MissPolicy(Protocol):
-    """Protocol of policies that answer operations missing in the log of one execution.
-
-    All methods are called on the engine's event loop and must not block.
-    """
-
-    @property
-    def writes(self) -> bool:
-        """True if data kept outside the log (conversations and rules) is written."""
-
-    @property
-    def asks_models(self) -> bool:
-        """True if a request without an answer may be sent to its model, which then needs its key and library."""
-
-    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
-        """Return the recorded end to use for an operation, or how to handle it without one."""
-
-    def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
-        """Return the files with which another log opened a workspace.
-
-        Return None if no other log has it. The workspace then starts from its present files.
-        """
-
-    def settled(self, question: Question) -> Settled | None:
-        """Return the answer to a question, under its id, or None if a person has to answer."""
-
-    def child_like(self, request: OperationRequest) -> WhatIfSource | None:
-        """Return the execution that answers the child execution requested here, or None if the child runs by itself."""
-
-    def setting_of(self, operation_id: str) -> Mapping[str, Any]:
-        """Return the settings with which an operation that is about to start was made elsewhere; empty if unknown."""
-
-
-FindMissPolicy: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitable[MissPolicy | None]"]
-"""Return the miss policy of an execution that is a what-if."""
-
-
-async def refuse_what_if(state: ExecutionState, calls: StoreCalls) -> NoReturn:
-    """Refuse to drive a what-if, because this driver has no other log to answer it from.
-
-    Raises
-    ------
-    ExecutionError
-        Always: without a miss policy the calls would really run.
-    """
-    del calls
-    raise ExecutionError(f"execution {state.execution_id} is a what-if, which only an environment can go on with")
-
-
-CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
-"""Run an operation that is not in the log (None), or that is recorded as started."""
-
-
 class OperationLog:
-    """The recorded operations of one execution: look up, start, complete, fail."""
+    """Recorded operations of one execution: looks up an operation, and records its start, result or failure."""
 
     only_settles = staticmethod(only_settles)
 
@@ -318,7 +242,7 @@ class OperationLog:
         """By path: the id of the operation that failed last. Cleared when the step's code requests something else."""
 
     def enter(self, path: str, *, is_new: bool) -> None:
-        """Note that a step runs on a path. `is_new` is False if the log already has operations of the step."""
+        """Note that a step runs on a path. `is_new` is False if the log may already have operations of the step."""
         if is_new:
             self.fresh.add(path)
         else:
@@ -329,7 +253,7 @@ class OperationLog:
     def run(
         self, request: OperationRequest, carry_out: CarryOut, options: CallOptions = PLAIN
     ) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable that returns the recorded result of an operation, or runs it.
+        """Return an awaitable that replays the recorded result of an operation, or runs the operation with `carry_out`.
 
         Raises
         ------
@@ -354,7 +278,9 @@ class OperationLog:
     async def _ask_policy(
         self, miss_policy: MissPolicy, request: OperationRequest, carry_out: CarryOut, options: CallOptions
     ) -> Any:
-        """Ask the miss policy about an operation that the log does not have, and return its result."""
+        """Ask the miss policy for the result of an operation that the log does not have. Return the result, or run the
+        operation.
+        """
         match miss_policy.answer(request, options):
             case NoAnswer.REST:
                 raise Suspended
@@ -372,7 +298,8 @@ class OperationLog:
         origin: Mapping[str, Any] | None,
         record_files: Callable[[], None],
     ) -> Any:
-        """Record an operation with an end that did not happen here.
+        """Record an operation with the result or error of the miss policy's answer, and return the result or raise the
+        error.
 
         Nothing is awaited between its start and its end.
         """
@@ -405,7 +332,7 @@ class OperationLog:
         self._refuse(request.place, call_diverged(request.place, await self._recorded_start(record), requested))
 
     def _find(self, request: OperationRequest) -> OperationRecord | None:
-        """Return the record at the place of `request`, possibly of a different operation, or None.
+        """Return the log's record at the place of a request, possibly of a different operation, or None.
 
         Return None if the log has no record there, or a pending one whose result was not lost. Raise DivergenceError if
         the log has a question at this place.
@@ -425,7 +352,8 @@ class OperationLog:
         return record
 
     async def look_up_question(self, place: Place, question: Question) -> Question | None:
-        """Return the question at `place`, with its answer if it has one, or None if it was not asked yet.
+        """Return the recorded question at a place, with its answer if there is one. Return None if the question was not
+        asked yet.
 
         Raises
         ------
@@ -457,11 +385,11 @@ class OperationLog:
             self.require_agreement(path)
 
     def skip(self, operation_id: str) -> None:
-        """Note that code no longer requests an operation that the log may have."""
+        """Note that code will not request a recorded operation again, so that it does not count as history ahead."""
         self._requested.add(operation_id)
 
     def require_agreement(self, path: str) -> None:
-        """Raise DivergenceError if the code of the path's step has diverged from the log."""
+        """Raise the DivergenceError of a path again, if the code of its step has diverged from the log."""
         if path in self.diverged:
             raise self.diverged[path]
 
@@ -470,24 +398,24 @@ class OperationLog:
         raise error
 
     def question_id(self, place: Place) -> str:
-        """Return the id of the question at a place. It is the same for every attempt of the step."""
+        """Return the id of the question at a place. The id is the same for every attempt of the step."""
         return self.journal.state.question_id("question", place._replace(attempt=0).operation_id)
 
     def question_at(self, place: Place) -> Question | None:
-        """Return the question at a place, with its answer if it has one."""
+        """Return the recorded question at a place, with its answer if there is one, or None."""
         return self.journal.state.interrupts.get(self.question_id(place))
 
     def record_of(self, place: Place, operation_id: str) -> OperationRecord | None:
-        """Return the record of an operation of the open step on the path of `place`."""
+        """Return the record of an operation of the step that is open on the path of `place`, or None."""
         opened = self.journal.present.paths[place.path].open
         return None if opened is None else opened.operations.get(operation_id)
 
     def known_at(self, place: Place) -> OperationRecord | None:
-        """Return the record at a place without comparing it, for code that handles a recorded operation differently."""
+        """Return the record at a place without comparing it with a request, or None."""
         return self.record_of(place, place.operation_id)
 
     async def _recorded_start(self, record: OperationRecord) -> tuple[str, Mapping[str, Any]]:
-        """Return the type and the parameters recorded at the start of an operation."""
+        """Return type and parameters of an operation from its recorded start event."""
         data = (await self.journal.event(record.started_sequence)).data
         if isinstance(data, catalog.EventEmitted):
             return EVENT_EMITTED, {"name": data.name, "data": data.data}
@@ -495,14 +423,16 @@ class OperationLog:
         return data.operation_type, data.parameters or {}
 
     async def start_of(self, place: Place) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the parameters and the settings recorded at the start of an operation. The log must have it."""
+        """Return parameters and settings from the recorded start event of the operation at a place, which the log must
+        have.
+        """
         record = self.known_at(place)
         assert record is not None  # noqa: S101 - the caller has looked it up
         data = (await self.journal.event(record.started_sequence)).data
         return getattr(data, "parameters", None) or {}, getattr(data, "setting", None) or {}
 
     def has_history_ahead(self, place: Place) -> bool:
-        """Return whether the log has operations or questions of this step that its code has not requested again yet."""
+        """Return whether the log has operations or questions of a step that the replayed code has not requested yet."""
         state = self.journal.state
         opened = state.paths[place.path].open
         records: Mapping[str, OperationRecord] = {} if opened is None else opened.operations
@@ -518,7 +448,7 @@ class OperationLog:
         return False
 
     def failures_behind(self, path: str, error: BaseException) -> list[str]:
-        """Return the ids of the operations whose failure caused the error that ended a step.
+        """Return the ids of the operations whose failure caused the error with which a step ended.
 
         Failures that the step's code caught before it continued are not included: they are final.
         """
@@ -537,7 +467,7 @@ class OperationLog:
         within: str | None = None,
         rollback_ref: str | None = None,
     ) -> OperationRecord:
-        """Record the start of an operation. Its reserved resources count as spent until it ends.
+        """Record the start of an operation, and return its record. Its reserved budget counts as spent until it ends.
 
         Raises
         ------
@@ -571,7 +501,7 @@ class OperationLog:
         return record.started_sequence
 
     def emit(self, place: Place, name: str, data: Any, *, is_once: bool) -> None:
-        """Record a user-defined event. With `is_once`, do nothing if the log already has it at this place."""
+        """Record a user-defined event. With `is_once`, do nothing if the log already has the event at this place."""
         request = OperationRequest.of(place, EVENT_EMITTED, {"name": name, "data": data})
         if is_once and (record := self._find(request)) is not None:
             if _differs(record, request):  # this method does not await, so it cannot read the recorded parameters
@@ -595,7 +525,7 @@ class OperationLog:
         may_wait: bool = False,
         held: Mapping[str, int] | None = None,
     ) -> None:
-        """Record the result of an operation. Its duration counts from `since`, or from its start.
+        """Record the result of an operation. Its duration counts from the time `since`, or from its start.
 
         `held` is the part of the reservation that stays counted: that of an ended child, which needs it if it is
         resumed.
@@ -643,12 +573,12 @@ class OperationLog:
         return self.failing(place, record._replace(error=failed.error, error_names=tuple(names), raised=failed.raised))
 
     def failing(self, place: Place, record: OperationRecord) -> OperationError:
-        """Return the error of a recorded failure, and note it for `failures_behind`."""
+        """Return the error of a failed operation, and remember the operation for `failures_behind`."""
         self._latest[place.path] = record.operation_id
         return error_from(record)
 
     def record(self, place: Place, data: catalog.Payload) -> None:
-        """Append an event of a place."""
+        """Append an event with the path and step of a place."""
         self.journal.record(data, place.path, place.step)
 
     def _duration(self, record: OperationRecord, since: int | None) -> int:
@@ -656,8 +586,97 @@ class OperationLog:
         return max(0, self.journal.clock.now() - (record.started_at if since is None else since)) * 1000
 
 
+class NoAnswer(Enum):
+    """Ways to continue with an operation for which the miss policy has no answer."""
+
+    LIVE = "live"
+    """Run the operation."""
+    REST = "rest"
+    """Suspend the code that requested the operation, because the results of later operations are unknown."""
+
+
+class PolicyAnswer(NamedTuple):
+    """Result or error with which a miss policy answers an operation, so that the operation is not run."""
+
+    end: catalog.OperationCompleted | catalog.OperationFailed
+    """Its result or error."""
+    origin: Mapping[str, Any] | None = None
+    """Origin of the end, as recorded in the field `served` of the event."""
+    files: FileEvents = ()
+    """File changes that the operation made in workspaces."""
+
+
+Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
+
+
+class WhatIfSource(NamedTuple):
+    """Execution whose log answers the operations of a what-if, and the tools that the what-if may run."""
+
+    source: str
+    tools: str
+    """The actions and tools that may run, with the values of `divebook.events.catalog.ExecutionForked`."""
+
+
+class MissPolicy(Protocol):
+    """Protocol of the policy that decides about operations which are not in the log of an execution. Only a what-if has
+    one.
+
+    All methods are called on the engine's event loop and must not block.
+    """
+
+    @property
+    def writes(self) -> bool:
+        """True if conversations and approval rules, which are kept outside the log, may be written."""
+
+    @property
+    def asks_models(self) -> bool:
+        """True if a model request without an answer may be sent to its model, which then needs its key and library."""
+
+    def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
+        """Return the result or error to record for an operation instead of running it, or a `NoAnswer`."""
+
+    def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
+        """Return the event with which the source execution opened a workspace, which lists the files there.
+
+        Return None if the source did not open it. The workspace then starts from its present files.
+        """
+
+    def settled(self, question: Question) -> Settled | None:
+        """Return the event that answers a question, with the id of the question, or None if a person has to answer."""
+
+    def child_like(self, request: OperationRequest) -> WhatIfSource | None:
+        """Return the source execution from which a requested child execution is answered, or None if the child runs
+        normally.
+        """
+
+    def setting_of(self, operation_id: str) -> Mapping[str, Any]:
+        """Return the settings with which the source execution ran an operation; empty if it did not run the
+        operation.
+        """
+
+
+FindMissPolicy: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitable[MissPolicy | None]"]
+"""Return the miss policy of an execution that is a what-if."""
+
+
+async def refuse_what_if(state: ExecutionState, calls: StoreCalls) -> NoReturn:
+    """Raise ExecutionError, because an execution that is a what-if cannot be driven without a miss policy.
+
+    Raises
+    ------
+    ExecutionError
+        Always: without a miss policy the calls would really run.
+    """
+    del calls
+    raise ExecutionError(f"execution {state.execution_id} is a what-if, which only an environment can go on with")
+
+
+CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
+"""Run an operation that is not in the log (None), or that is recorded as started."""
+
+
 def _nothing() -> None:
-    """Return without effect: without a workspace there are no file changes to record."""
+    """Record nothing: without a workspace there are no file changes."""
 
 
 def _differs(record: OperationRecord, request: OperationRequest) -> bool:
@@ -665,7 +684,9 @@ def _differs(record: OperationRecord, request: OperationRequest) -> bool:
 
 
 def _is_over(records: Mapping[str, OperationRecord], enclosing_id: str | None) -> bool:
-    """Return whether the enclosing operation has ended, so that its code does not request its contents again."""
+    """Return whether an enclosing operation has ended, so that its code does not request the operations inside it
+    again.
+    """
     return enclosing_id is not None and (
         enclosing_id not in records or records[enclosing_id].status in (COMPLETED, FAILED)
     )

@@ -1,4 +1,6 @@
-"""Queues: enqueue and claim executions, limit automatic resumptions (`ATTEMPT_PAUSES`), move executions elsewhere."""
+"""Executions in queues: enqueue, claim for a worker, limit automatic resumptions, return to the queue; also move an
+execution to another store.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,12 @@ from divebook.text.format import in_parts
 
 
 ATTEMPT_PAUSES = (0, 60, 600)
-"""Seconds to wait since the previous attempt, for each consecutive automatic attempt."""
+"""Minimum number of seconds between an automatic resumption and the previous one, by the number of resumptions since
+the execution last made progress. After the last entry, a person must resume the execution.
+
+This limits attempts of all processes, because it is computed from the log of the execution. `RETRY_SECONDS` in
+`divebook/workers.py` is different: the pause of one worker after its own attempt to drive an execution raised an error.
+"""
 TAIL = 200
 """Number of last events in which the latest attempt is searched. More events than that count as progress."""
 _PROGRESS = (
@@ -50,7 +57,8 @@ _PROGRESS = (
 
 
 def next_attempt(store: EventStore, execution_id: str, now: int) -> int:
-    """Return the number of the automatic attempt that may be made now, counted since the last progress.
+    """Return the number of the automatic resumption that may take place now, from 1, counted since the execution last
+    made progress.
 
     Raises
     ------
@@ -86,8 +94,8 @@ def attempts_made(store: EventStore, execution_id: str) -> int:
 
 
 def _latest_attempt(events: list[Event]) -> tuple[int, int] | None:
-    """Return number and time of the latest attempt, or None if there was progress or a person resumed the execution
-    since.
+    """Return number and time of the latest automatic resumption among some events. Return None if the execution has
+    made progress since, or a person has resumed it.
     """
     for event in reversed(events):
         if isinstance(event.data, _PROGRESS):
@@ -101,13 +109,20 @@ class Drive(Protocol):
     """Protocol of the function that drives an execution under a lease."""
 
     def __call__(
-        self, driver: Driver, lease: Lease, resumption: catalog.ExecutionResumed | None = None, *, anew: bool = False
+        self,
+        driver: Driver,
+        lease: Lease,
+        resumption: catalog.ExecutionResumed | None = None,
+        *,
+        must_replay: bool = False,
     ) -> None:
-        """Drive the execution. With `anew`, replay its code even if it is parked in memory."""
+        """Drive the execution. With `must_replay`, replay its code from the log even if the code is parked in
+        memory.
+        """
 
 
 class QueuedExecutions:
-    """Executions in the queues of one store: enqueue, claim for a worker, drive, return.
+    """Operations on executions in the queues of one store: enqueue, claim for a worker, drive, return to the queue.
 
     Parameters
     ----------
@@ -138,7 +153,7 @@ class QueuedExecutions:
         self._drive = drive
 
     def enqueue(self, driver: Driver, place: catalog.ExecutionEnqueued) -> Driver:
-        """Put a pending execution into a queue. Return it as stored, so that workers find it.
+        """Put a pending execution into a queue. Return the driver of the stored execution, which workers can claim.
 
         Raises
         ------
@@ -161,7 +176,7 @@ class QueuedExecutions:
         return self._registry.look_up(driver.id)
 
     def is_for_workers(self, driver: Driver, parent: str | None) -> bool:
-        """Return whether the workers of its queue must continue the execution, instead of this process.
+        """Return whether an execution in a queue must be continued by a worker, instead of by this process.
 
         The child of a parent that a person resumed is driven with the parent, without counting attempts.
         """
@@ -175,7 +190,8 @@ class QueuedExecutions:
         return parent_driver is None or parent_driver.worker is not None
 
     def hold(self, driver: Driver, paused: catalog.ExecutionPaused) -> None:
-        """Pause an execution in a queue that is not driven. Workers ignore it until it is resumed.
+        """Record a pause of an execution in a queue that no process drives. Workers ignore the execution until it is
+        resumed.
 
         Raises
         ------
@@ -211,15 +227,17 @@ class QueuedExecutions:
     def claim(
         self, queues: Collection[str], workflows: Mapping[str, str], limit: int, *, without: Collection[str] = ()
     ) -> list[Lease]:
-        """Claim the leases of executions that have something to do.
+        """Claim the leases of at most `limit` executions in queues that have work to do. The calling thread must then
+        drive them.
 
-        This thread must drive them. See the method of the store.
+        Parameters are those of `EventStore.claim`.
         """
         claim = functools.partial(self._store.claim, queues, workflows, Owner.current(), limit, without=without)
         return DRIVEN_LEASES.claim(self._store, claim)
 
     def take_up(self, lease: Lease, worker: WorkerRef) -> Driver:
-        """Drive an execution whose lease was claimed. If that is impossible, release the lease.
+        """Drive an execution whose lease this worker has claimed. If the execution cannot be driven here, release the
+        lease.
 
         If the previous driver died, the limit on automatic resumption applies.
 
@@ -238,7 +256,7 @@ class QueuedExecutions:
                 driver.worker = worker
                 has_died = self._has_died(state, lease)
                 try:
-                    self._drive(driver, lease, self._resumption(state, has_died=has_died), anew=has_died)
+                    self._drive(driver, lease, self._resumption(state, has_died=has_died), must_replay=has_died)
                 except CancelledMeanwhileError:  # the cancellation has taken its lease
                     return driver
         except BaseException:
@@ -248,7 +266,8 @@ class QueuedExecutions:
         return driver
 
     def _has_died(self, state: ExecutionState, lease: Lease) -> bool:
-        """Return whether the execution may have killed its previous driver.
+        """Return whether the previous driver of an execution died while it did work, so that the execution may have
+        killed it.
 
         One that only waited for children did no work. Its first work may not be in the log
         (test_what_ends_its_worker_before_anything_is_written_is_counted).
@@ -262,9 +281,7 @@ class QueuedExecutions:
         return catalog.ExecutionResumed(state.status, recovery=attempt)
 
     def give_back(self, drivers: Iterable[Driver], reason: str) -> None:
-        """Start nothing more in executions that this process drives, and return them to their
-        queues for other workers.
-        """
+        """Pause executions that this process drives, and return them to their queues for other workers."""
 
         def pause() -> None:  # all in one turn, so that none starts anything meanwhile
             for driver in drivers:
@@ -285,7 +302,8 @@ class QueuedExecutions:
 def move_out(
     store: EventStore, execution_id: str, file: str | Path, clock: Clock, ids: Ids, *, overwrite: bool = False
 ) -> int:
-    """Write an execution to a file and end it here as moved. Return the number of events in the file.
+    """Write an execution to a file, and end the execution in this store with status "moved". Return the number of
+    events in the file.
 
     An execution that has already moved is written again. Import only one of the files.
 

@@ -1,7 +1,8 @@
-"""Recorder of one execution: runs each non-deterministic call of its steps once and records the outcome.
+"""`Recorder`: runs each non-deterministic call of an execution's steps once, and records its outcome.
 
-It combines the parts that handle operations: `operations` looks up and records, `signals` waits, `children` runs other
-workflows, `asking` asks people, and `UnknownOutcomes` asks whether a call without a recorded end took effect.
+It combines the parts that handle operations: `operations` looks up and records, `signals` waits for signals and time,
+`children` runs other workflows, `asking` asks people, and `UnknownOutcomes` asks whether a call without a recorded end
+took effect.
 """
 
 from __future__ import annotations
@@ -43,6 +44,243 @@ from divebook.runtime.streaming import TextStreams
 from divebook.runtime.waiting import ApprovalPolicy, Approving, Asking, Signals, engine_code
 from divebook.runtime.workspaces import KEEP, RESTORE, WorkspaceLease, WorkspaceProvider, Workspaces
 
+
+class Recorder:
+    """Recorder of all operations of one execution. Created on the event loop on which the operations run."""
+
+    def __init__(  # noqa: PLR0917 - each is needed by one of its parts
+        self,
+        operations: OperationLog,
+        waits: Waits,
+        chance: Chance,
+        texts: TextStreams,
+        policy: ApprovalPolicy,
+        workspace_provider: WorkspaceProvider | None = None,
+        tracing: CallTracing | None = None,
+    ) -> None:
+        self.journal = operations.journal
+        self.chance = chance
+        self.loop = asyncio.get_running_loop()
+        self.operations = operations
+        self.waits = waits
+        self.signals = Signals(self.operations, self.waits)
+        self.children = Children(self.operations, self.waits, chance)
+        self.asking = Asking(self.operations, self.waits)
+        self.approving = Approving(self.operations, policy)
+        self._unknown = UnknownOutcomes(self.operations, self.waits)
+        self.workspaces = Workspaces(self.operations, self.waits, workspace_provider)
+        self._texts = texts
+        self._tracing = tracing or CallTracing()
+        self._on_idle: Callable[[], None] | None = None
+        """Callback for a pause; set once no more operations may start."""
+        self._running_calls = 0
+        """Number of running calls that must not be repeated."""
+        self._unwritten: list[Callable[[], None]] = []
+        self.is_given_up = False
+        """True if the execution was cancelled. Only the results of calls with a rollback still matter then."""
+        self.is_abandoned = False
+        """True if the execution is left as if the process had ended."""
+
+    def pause(self, on_idle: Callable[[], None]) -> None:
+        """Start no more calls. Call `on_idle` once no call is running that must not be repeated."""
+        self._on_idle = on_idle
+        self.operations.is_stopping = True
+        if not self._running_calls:
+            on_idle()
+
+    @contextmanager
+    def writing(self, write: Callable[[], None]) -> Iterator[None]:
+        """Register a function inside the `with` block, which records buffered facts before the execution's paths are
+        stopped.
+
+        It is called before the paths are left, so that the work done so far is recorded.
+        """
+        self._unwritten.append(write)
+        try:
+            yield
+        finally:
+            self._unwritten.remove(write)
+
+    def leave(self) -> None:
+        """Call the functions registered with `writing`, before the paths are stopped."""
+        for write in self._unwritten:
+            write()
+
+    def run(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
+        """Return an awaitable that replays the recorded result of a call, or makes the call and records its result.
+
+        See `StepContext.operation`.
+        """
+
+        def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
+            if record is not None and not call.repeatable:
+                cause = None if record.lost is None else told_of(record.lost)
+                return self._resolve_unknown(request, call, record, cause)
+            if record is not None and call.workspace is not None:
+                self.workspaces.expect(call.workspace, RESTORE)  # it runs again, on the files with which it started
+            return self._start(request, call)
+
+        # The usual case, kept free of the objects that only a policy needs.
+        if self.operations.miss_policy is None:
+            return self.operations.run(request, carry_out)
+        workspace_ref = None
+        if call.workspace is not None:
+            workspace_ref = self.workspaces.reference(call.workspace, request.place, request.operation_id)
+        options = CallOptions(call.setting, call.within, call.extra_event, call.done, call.repeatable, workspace_ref)
+        return self.operations.run(request, carry_out, options)
+
+    async def _resolve_unknown(
+        self, request: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
+    ) -> Any:
+        """Ask a person about a call that may have taken effect. Return the result that the person entered, or repeat
+        the call.
+
+        If the call has a workspace, the question mentions changed files. They are restored before the call is repeated,
+        and kept otherwise.
+        """
+        effects = "" if call.effects is None else call.effects()
+        if call.workspace is not None:
+            effects += await self.workspaces.difference(call.workspace, request.place)
+        decision = await self._unknown.settle(
+            request.place, record, request.parameters, cause, convert=call.done, effects=effects
+        )
+        # A repeated call needs the files with which it started. If it went through, its changes of files are kept.
+        if call.workspace is not None:
+            self.workspaces.expect(call.workspace, RESTORE if decision.again else KEEP)
+        if decision.again:
+            return await self._start(request, call)
+        if call.extra_event is not None:
+            self.operations.record(request.place, call.extra_event(decision.result))
+        return decision.result
+
+    def _start(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
+        return self._begin(request, call) if call.slot is None else self._in_slot(request, call, call.slot)
+
+    async def _in_slot(self, request: OperationRequest, call: Call, slot: Slot) -> Any:
+        while True:
+            if call.reserved is not None:  # no slot is held while a person is asked
+                await self.asking.within_bounds(request.place, call.reserved)
+            async with slot:
+                # Other calls may have used the budget during the wait for the slot. It is given back then, and the
+                # bounds are checked again.
+                if call.reserved is None or self.asking.is_within_bounds(call.reserved):
+                    return await self._begin(request, call)
+
+    async def _begin(self, request: OperationRequest, call: Call) -> Any:
+        if call.reserved is not None:
+            await self.asking.within_bounds(request.place, call.reserved)
+            with self.asking.model_call():
+                return await self._make(request, call)
+        if call.workspace is not None:
+            return await self._begin_in_workspace(request, call, call.workspace)
+        return await self._make(request, call)
+
+    async def _begin_in_workspace(self, request: OperationRequest, call: Call, workspace: str) -> Any:
+        """Make a call in a workspace, and record the changes that the call makes to files."""
+        lease = await self.workspaces.enter(workspace, request.place)
+        with lease.mark_running(request.operation_id, request.place):
+            call_inside = call._replace(make=lease.wrap(call.make), streamed=lease.wrap_streamed(call.make))
+            return await self._make(request, call_inside, lease)
+
+    async def _make(self, request: OperationRequest, call: Call, lease: WorkspaceLease | None = None) -> Any:
+        self._running_calls += not call.repeatable
+        try:
+            # The start must be durable before the call is made: otherwise a crash would leave a side effect of which
+            # the log has no trace.
+            record = self.operations.begin(request, call.reserved, call.setting, call.within, call.rollback_ref)
+            await self.journal.durable()
+            execution = self._execute(request, call, record, lease)
+            if call.rollback_ref is not None:
+                execution = run_to_end(execution, lambda: self.is_abandoned)
+            result = await execution
+            if isinstance(result, Unknown):
+                return await self._resolve_unknown(request, call, record, result.cause)
+        finally:
+            if not call.repeatable:
+                self._end()
+        return result
+
+    async def _execute(
+        self, request: OperationRequest, call: Call, record: OperationRecord, lease: WorkspaceLease | None
+    ) -> Any:
+        """Run a started call and record its outcome. Return the result, or `Unknown` if the call may have taken effect.
+
+        On an error there are three cases. The outcome is unknown: nothing is recorded here, and a person is asked. The
+        call is repeatable: the failure is recorded, and the call can simply be repeated. Any other failure is recorded
+        with the lost result, if there is one. File changes in the workspace are recorded in each case.
+        """
+        started_at = self.journal.clock.now()
+        result = None
+        has_returned = False
+        try:
+            awaitable = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
+            surround = self._tracing.surround
+            if surround is None:
+                result = await contained(awaitable, self.loop)
+            else:
+                with surround(self.journal.execution_id, record.started_sequence):
+                    result = await contained(awaitable, self.loop)
+            has_returned = True
+            result = storable(result, "result")
+        except Exception as error:  # any exception of the call is its recorded outcome
+            changed = () if lease is None else await lease.events_after(request.operation_id)
+            # A call with a rollback has taken effect, but the log cannot store its result. A person enters the result,
+            # which the rollback needs.
+            is_unheld = has_returned and call.rollback_ref is not None
+            if is_unheld or (not call.repeatable and leaves_outcome_unknown(error)):
+                self.workspaces.note(request.place, changed)
+                return Unknown(clean_failure(error))
+            lost = described(result) if has_returned else lost_in(error)
+            if call.repeatable:
+                lost = None  # it is repeated anyway
+            if lost is not None:
+                add_advice(error)
+            usage = None
+            if call.usage is not None:
+                # A reply that was cut off, or that the log cannot store, was paid for.
+                usage = call.usage(result) if has_returned else consumption_of(vars(error))
+                if usage:
+                    setattr(error, CONSUMED, dict(usage))
+            details = clean_text(error), names_of(error), usage
+            failure = self.operations.fail(request.place, record, *details, since=started_at, raised=error, lost=lost)
+            self.workspaces.note(request.place, changed)
+            raise failure from error
+        changed = () if lease is None else await lease.events_after(request.operation_id)
+        usage = None if call.usage is None else call.usage(result)
+        # A turn of an agent starts its next operation at once, and both records then share one commit.
+        is_inner = call.within is not None
+        self.operations.complete(request.place, record, result, usage, since=started_at, may_wait=is_inner)
+        if call.extra_event is not None:
+            self.operations.record(request.place, call.extra_event(result))
+        self.workspaces.note(request.place, changed)
+        return result
+
+    def enclosing(
+        self, request: OperationRequest, body: Body, setting: Setting | None = None, within: str | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """Return an awaitable that runs an enclosing operation and returns its result; see `StepContext.enclosing`."""
+
+        async def carry_out(record: OperationRecord | None) -> Any:
+            if record is None:
+                record = self.operations.begin(request, None, setting, within)
+            return await run_body(self.operations, self.loop, request, record, body)
+
+        return self.operations.run(request, carry_out, CallOptions(setting, within))
+
+    def _streamed(
+        self, record: OperationRecord, make: Callable[[], Awaitable[Any]], streamed: StreamedCall
+    ) -> Awaitable[Any]:
+        execution_id = self.journal.execution_id
+        is_heard = self._texts.is_heard(execution_id)
+        return self._texts.hand_on(execution_id, record.operation_id, streamed) if is_heard else make()
+
+    def _end(self) -> None:
+        """Note that a call which must not be repeated has ended, and complete a requested pause after the last one."""
+        self._running_calls -= 1
+        if self._on_idle is not None and not self._running_calls:
+            self._on_idle()
+
+
 # --- containment of exceptions ---------------------------------------------------------------------------------------
 #
 # An exception of step code must not end more than its step. SystemExit, a cancellation by the code itself, and
@@ -51,7 +289,7 @@ from divebook.runtime.workspaces import KEEP, RESTORE, WorkspaceLease, Workspace
 
 
 async def contained(call: Awaitable[Any], loop: asyncio.AbstractEventLoop) -> Any:
-    """Await user code, and convert exceptions that would end the engine to OperationError.
+    """Await user code, and convert exceptions that would end the engine's tasks to OperationError.
 
     `loop` is the running loop, passed in because looking it up takes longer.
 
@@ -115,7 +353,7 @@ async def run_body(
     record: OperationRecord,
     body: Body,
 ) -> Any:
-    """Run the body of a started enclosing operation, record the outcome and return the result.
+    """Run the body of an enclosing operation that has started, record its outcome, and return its result.
 
     Raises
     ------
@@ -144,7 +382,7 @@ async def run_body(
 
 
 async def run_to_end(call: Coroutine[Any, Any, Any], is_abandoned: Callable[[], bool]) -> Any:
-    """Run a call and the recording of its outcome to the end. Raise a cancellation of the caller only after that.
+    """Run a call that has a rollback to its end, even if the caller is cancelled. Raise the cancellation after that.
 
     Parameters
     ----------
@@ -193,7 +431,7 @@ _NEVER_SENT = frozenset(
 
 
 def leaves_outcome_unknown(error: BaseException) -> bool:
-    """Return whether a call that raised this error may have taken effect: it timed out, or its connection broke.
+    """Return whether an error leaves open if the call took effect: the call timed out, or its connection broke.
 
     HTTP libraries have their own error classes, and importing all of them to compare would cost too much. The classes
     are recognized by name instead. Causes of an error and members of a group are checked as well. A refused connection,
@@ -231,7 +469,7 @@ Surround: TypeAlias = Callable[[str, int], AbstractContextManager[object]]
 
 
 class CallTracing:
-    """Holder of the context manager factory for calls; None if calls are not traced."""
+    """Holder of the function that makes a tracing context manager for each call; None if calls are not traced."""
 
     def __init__(self) -> None:
         self.surround: Surround | None = None
@@ -250,8 +488,8 @@ MOST_ARGUMENTS = 10
 """Maximum number of arguments in the text of the question. Its data has all of them."""
 
 
-class Settled(NamedTuple):
-    """A person's answer about a call whose outcome was unknown."""
+class OutcomeDecision(NamedTuple):
+    """Decision of a person about a call whose outcome was unknown: repeat it, or use a result."""
 
     again: bool
     """True if the call is to be repeated."""
@@ -259,7 +497,7 @@ class Settled(NamedTuple):
 
 
 class UnknownOutcomes:
-    """Questions about calls with an unknown outcome; one question for each start of a call."""
+    """Questions to people about calls with an unknown outcome. Each start of a call has one question."""
 
     def __init__(self, operations: OperationLog, waits: Waits) -> None:
         self._operations = operations
@@ -274,8 +512,9 @@ class UnknownOutcomes:
         *,
         convert: Callable[[Any], Any] | None = None,
         effects: str = "",
-    ) -> Settled:
-        """Return a person's answer about a call that started and has no outcome in the log.
+    ) -> OutcomeDecision:
+        """Ask a person whether a call that started took effect, and return the decision. The log has no outcome of the
+        call.
 
         `cause` is the reason, if known. `convert` converts the result that the person enters to the value that the call
         would have returned. `effects` is a text about the observable effects of the call.
@@ -294,7 +533,7 @@ class UnknownOutcomes:
             self._ask(place, record, question_id, parameters, message)
         response = (await self._waits.answer(place.path, question_id)).response
         if response["choice"] == RETRY:
-            return Settled(again=True)
+            return OutcomeDecision(again=True)
         now = self._operations.journal.clock.now()
         if response["choice"] == FAIL:
             error = response.get("error") or "its outcome is unknown, and a person called it failed"
@@ -303,7 +542,7 @@ class UnknownOutcomes:
         if convert is not None:
             result = storable(convert(result), "result")
         self._operations.complete(place, record, result, since=now)
-        return Settled(again=False, result=result)
+        return OutcomeDecision(again=False, result=result)
 
     def _ask(self, place: Place, record: OperationRecord, question_id: str, parameters: Any, message: str) -> None:
         raised = catalog.InterruptRaised(
@@ -318,7 +557,7 @@ class UnknownOutcomes:
 
 
 def _call_name(record: OperationRecord, parameters: Any, place: Place) -> str:
-    """Return the name of the called function, and for a tool also the calling agent."""
+    """Return the name of the called function for the question. For a tool, add the agent that called it."""
     by = f" by {parameters['agent']}" if record.operation_type == TOOL_CALL and parameters.get("agent") else ""
     return f"{operation_name(record.operation_type, parameters) or place.step}{by}"
 
@@ -330,20 +569,24 @@ def _why(cause: str | None) -> str:
 
 
 def _advice(record: OperationRecord, cause: str | None) -> str:
-    """Return the hint "mark it idempotent", shown when a function's error left the outcome unknown."""
+    """Return the hint "mark it idempotent" for the question, if the error of a user's function left the outcome
+    unknown.
+    """
     is_own = record.operation_type in (ACTION_EXECUTION, STEP_EXECUTION)
     return f" {REPEATING}" if is_own and cause is not None else ""
 
 
 def _arguments_text(parameters: Any) -> str:
-    """Return the arguments of a call as a sentence of the question, so that the person need not open its data."""
+    """Return a sentence with the arguments of a call for the question, so that the person need not open the question's
+    data.
+    """
     arguments = operation_arguments(parameters) or {}
     text = ", ".join(f"{name} = {in_short(value)}" for name, value in list(arguments.items())[:MOST_ARGUMENTS])
     return f" It was called with {text}." if text else ""
 
 
 class Call(NamedTuple):
-    """A non-deterministic call: the function, and options for recording it."""
+    """A non-deterministic call: the function to await, and options for recording it."""
 
     make: Callable[[], Awaitable[Any]]
     usage: Callable[[Any], Mapping[str, int]] | None = None
@@ -373,239 +616,6 @@ class Call(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """Outcome of a call that may or may not have taken effect."""
+    """Outcome of a call that may or may not have taken effect, with the reason."""
 
     cause: str
-
-
-class Recorder:
-    """Recorder of the operations of one execution. Created on the loop on which they run."""
-
-    def __init__(  # noqa: PLR0917 - each is needed by one of its parts
-        self,
-        operations: OperationLog,
-        waits: Waits,
-        chance: Chance,
-        texts: TextStreams,
-        policy: ApprovalPolicy,
-        workspace_provider: WorkspaceProvider | None = None,
-        tracing: CallTracing | None = None,
-    ) -> None:
-        self.journal = operations.journal
-        self.chance = chance
-        self.loop = asyncio.get_running_loop()
-        self.operations = operations
-        self.waits = waits
-        self.signals = Signals(self.operations, self.waits)
-        self.children = Children(self.operations, self.waits, chance)
-        self.asking = Asking(self.operations, self.waits)
-        self.approving = Approving(self.operations, policy)
-        self._unknown = UnknownOutcomes(self.operations, self.waits)
-        self.workspaces = Workspaces(self.operations, self.waits, workspace_provider)
-        self._texts = texts
-        self._tracing = tracing or CallTracing()
-        self._on_idle: Callable[[], None] | None = None
-        """Callback for a pause; set once no more operations may start."""
-        self._running_calls = 0
-        """Number of running calls that must not be repeated."""
-        self._unwritten: list[Callable[[], None]] = []
-        self.is_given_up = False
-        """True if the execution was cancelled. Only the results of calls with a rollback still matter then."""
-        self.is_abandoned = False
-        """True if the execution is left as if the process had ended."""
-
-    def pause(self, on_idle: Callable[[], None]) -> None:
-        """Start no more calls. Call `on_idle` once no call is running that must not be repeated."""
-        self._on_idle = on_idle
-        self.operations.is_stopping = True
-        if not self._running_calls:
-            on_idle()
-
-    @contextmanager
-    def writing(self, write: Callable[[], None]) -> Iterator[None]:
-        """Register `write` for the block.
-
-        It is called before the paths are left, so that the work done so far is recorded.
-        """
-        self._unwritten.append(write)
-        try:
-            yield
-        finally:
-            self._unwritten.remove(write)
-
-    def leave(self) -> None:
-        """Record the buffered work of running calls before their paths are left."""
-        for write in self._unwritten:
-            write()
-
-    def run(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable that returns the recorded result of a call, or makes the call; see
-        `StepContext.operation`.
-        """
-
-        def carry_out(record: OperationRecord | None) -> Coroutine[Any, Any, Any]:
-            if record is not None and not call.repeatable:
-                cause = None if record.lost is None else told_of(record.lost)
-                return self._resolve_unknown(request, call, record, cause)
-            if record is not None and call.workspace is not None:
-                self.workspaces.expect(call.workspace, RESTORE)  # it runs again, on the files with which it started
-            return self._start(request, call)
-
-        # The usual case, kept free of the objects that only a policy needs.
-        if self.operations.miss_policy is None:
-            return self.operations.run(request, carry_out)
-        workspace_ref = None
-        if call.workspace is not None:
-            workspace_ref = self.workspaces.reference(call.workspace, request.place, request.operation_id)
-        options = CallOptions(call.setting, call.within, call.extra_event, call.done, call.repeatable, workspace_ref)
-        return self.operations.run(request, carry_out, options)
-
-    async def _resolve_unknown(
-        self, request: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
-    ) -> Any:
-        """Return the result that a person entered for a call that may have taken effect, or repeat the call.
-
-        If the call has a workspace, the question mentions changed files. They are restored before the call is repeated,
-        and kept otherwise.
-        """
-        effects = "" if call.effects is None else call.effects()
-        if call.workspace is not None:
-            effects += await self.workspaces.difference(call.workspace, request.place)
-        decision = await self._unknown.settle(
-            request.place, record, request.parameters, cause, convert=call.done, effects=effects
-        )
-        # A repeated call needs the files with which it started. If it went through, its changes of files are kept.
-        if call.workspace is not None:
-            self.workspaces.expect(call.workspace, RESTORE if decision.again else KEEP)
-        if decision.again:
-            return await self._start(request, call)
-        if call.extra_event is not None:
-            self.operations.record(request.place, call.extra_event(decision.result))
-        return decision.result
-
-    def _start(self, request: OperationRequest, call: Call) -> Coroutine[Any, Any, Any]:
-        return self._begin(request, call) if call.slot is None else self._in_slot(request, call, call.slot)
-
-    async def _in_slot(self, request: OperationRequest, call: Call, slot: Slot) -> Any:
-        while True:
-            if call.reserved is not None:  # no slot is held while a person is asked
-                await self.asking.within_bounds(request.place, call.reserved)
-            async with slot:
-                # Other calls may have used the budget during the wait for the slot. It is given back then, and the
-                # bounds are checked again.
-                if call.reserved is None or self.asking.is_within_bounds(call.reserved):
-                    return await self._begin(request, call)
-
-    async def _begin(self, request: OperationRequest, call: Call) -> Any:
-        if call.reserved is not None:
-            await self.asking.within_bounds(request.place, call.reserved)
-            with self.asking.model_call():
-                return await self._make(request, call)
-        if call.workspace is not None:
-            return await self._begin_in_workspace(request, call, call.workspace)
-        return await self._make(request, call)
-
-    async def _begin_in_workspace(self, request: OperationRequest, call: Call, workspace: str) -> Any:
-        """Make a call in a workspace, and record its file changes."""
-        lease = await self.workspaces.enter(workspace, request.place)
-        with lease.mark_running(request.operation_id, request.place):
-            call_inside = call._replace(make=lease.wrap(call.make), streamed=lease.wrap_streamed(call.make))
-            return await self._make(request, call_inside, lease)
-
-    async def _make(self, request: OperationRequest, call: Call, lease: WorkspaceLease | None = None) -> Any:
-        self._running_calls += not call.repeatable
-        try:
-            # The start must be durable before the call is made: otherwise a crash would leave a side effect of which
-            # the log has no trace.
-            record = self.operations.begin(request, call.reserved, call.setting, call.within, call.rollback_ref)
-            await self.journal.durable()
-            execution = self._execute(request, call, record, lease)
-            if call.rollback_ref is not None:
-                execution = run_to_end(execution, lambda: self.is_abandoned)
-            result = await execution
-            if isinstance(result, Unknown):
-                return await self._resolve_unknown(request, call, record, result.cause)
-        finally:
-            if not call.repeatable:
-                self._end()
-        return result
-
-    async def _execute(
-        self, request: OperationRequest, call: Call, record: OperationRecord, lease: WorkspaceLease | None
-    ) -> Any:
-        """Run a started call and record its outcome. Return its result, or `Unknown` if it may have taken effect.
-
-        On an error there are three cases. The outcome is unknown: nothing is recorded here, and a person is asked. The
-        call is repeatable: the failure is recorded, and the call can simply be repeated. Any other failure is recorded
-        with the lost result, if there is one. File changes in the workspace are recorded in each case.
-        """
-        started_at = self.journal.clock.now()
-        result = None
-        has_returned = False
-        try:
-            awaitable = call.make() if call.streamed is None else self._streamed(record, call.make, call.streamed)
-            surround = self._tracing.surround
-            if surround is None:
-                result = await contained(awaitable, self.loop)
-            else:
-                with surround(self.journal.execution_id, record.started_sequence):
-                    result = await contained(awaitable, self.loop)
-            has_returned = True
-            result = storable(result, "result")
-        except Exception as error:  # any exception of the call is its recorded outcome
-            changed = () if lease is None else await lease.events_after(request.operation_id)
-            # A call with a rollback has taken effect, but the log cannot store its result. A person enters the result,
-            # which the rollback needs.
-            is_unheld = has_returned and call.rollback_ref is not None
-            if is_unheld or (not call.repeatable and leaves_outcome_unknown(error)):
-                self.workspaces.note(request.place, changed)
-                return Unknown(clean_failure(error))
-            lost = described(result) if has_returned else lost_in(error)
-            if call.repeatable:
-                lost = None  # it is repeated anyway
-            if lost is not None:
-                add_advice(error)
-            usage = None
-            if call.usage is not None:
-                # A reply that was cut off, or that the log cannot store, was paid for.
-                usage = call.usage(result) if has_returned else consumption_of(vars(error))
-                if usage:
-                    setattr(error, CONSUMED, dict(usage))
-            details = clean_text(error), names_of(error), usage
-            failure = self.operations.fail(request.place, record, *details, since=started_at, raised=error, lost=lost)
-            self.workspaces.note(request.place, changed)
-            raise failure from error
-        changed = () if lease is None else await lease.events_after(request.operation_id)
-        usage = None if call.usage is None else call.usage(result)
-        # A turn of an agent starts its next operation at once, and both records then share one commit.
-        is_inner = call.within is not None
-        self.operations.complete(request.place, record, result, usage, since=started_at, may_wait=is_inner)
-        if call.extra_event is not None:
-            self.operations.record(request.place, call.extra_event(result))
-        self.workspaces.note(request.place, changed)
-        return result
-
-    def enclosing(
-        self, request: OperationRequest, body: Body, setting: Setting | None = None, within: str | None = None
-    ) -> Coroutine[Any, Any, Any]:
-        """Return an awaitable of the result of an enclosing operation; see `StepContext.enclosing`."""
-
-        async def carry_out(record: OperationRecord | None) -> Any:
-            if record is None:
-                record = self.operations.begin(request, None, setting, within)
-            return await run_body(self.operations, self.loop, request, record, body)
-
-        return self.operations.run(request, carry_out, CallOptions(setting, within))
-
-    def _streamed(
-        self, record: OperationRecord, make: Callable[[], Awaitable[Any]], streamed: StreamedCall
-    ) -> Awaitable[Any]:
-        execution_id = self.journal.execution_id
-        is_heard = self._texts.is_heard(execution_id)
-        return self._texts.hand_on(execution_id, record.operation_id, streamed) if is_heard else make()
-
-    def _end(self) -> None:
-        """Note that a call that must not be repeated has ended."""
-        self._running_calls -= 1
-        if self._on_idle is not None and not self._running_calls:
-            self._on_idle()

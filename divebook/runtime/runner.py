@@ -1,4 +1,4 @@
-"""Runner of one execution: asks the engine rules for the next instruction, carries it out, records the result.
+"""Runner of one execution: asks the engine rules for the next instruction, carries it out, and records the result.
 
 Each active path has one asyncio task, which follows its steps (`PathRunner`). The rules (`divebook.engine.decide`)
 choose; this module only carries out. Step handlers are passed in as a mapping from step type to coroutine function, so
@@ -70,7 +70,9 @@ from divebook.workflow.step import Step
 
 
 class PathRunner(ABC):
-    """Base class that follows the paths of one execution. Subclasses schedule them."""
+    """Base class of runners: carries out the instructions of the engine rules for each path. Subclasses schedule the
+    paths.
+    """
 
     def __init__(self, recorder: Recorder, workflow: Workflow, services: Services) -> None:
         self.journal: StepLog = recorder.journal
@@ -80,18 +82,18 @@ class PathRunner(ABC):
 
     @abstractmethod
     def _start(self, path_id: str) -> None:
-        """Start to follow one more path."""
+        """Start to carry out the instructions of one more path."""
 
     @abstractmethod
     def _stop(self) -> None:
-        """Stop all paths, because one has failed and the workflow does not continue without it."""
+        """Stop all paths, because one path has failed and the workflow does not continue without it."""
 
     @abstractmethod
     def _release_joins(self) -> None:
-        """Start the paths that no longer need to wait at a join."""
+        """Start the paths at joins that need not wait for other paths any more."""
 
     async def _follow(self, path_id: str) -> bool:
-        """Execute the instructions of a path until it ends, reaches a join or has to wait.
+        """Execute the instructions for a path until it ends, reaches a join or has to wait.
 
         Return True if it has ended or reached a join. Return False if it waits for something, failed at a condition or
         cannot start its next step.
@@ -116,10 +118,7 @@ class PathRunner(ABC):
         return True
 
     async def _has_ended(self, record: RecordFacts) -> bool:
-        """Handle the end of a path that the facts contain, without asking the rules again.
-
-        Return whether the path has ended.
-        """
+        """Handle the end of a path, if some recorded events contain it. Return whether the path has ended."""
         match record.facts[-1].data:
             case catalog.PathCompleted():
                 await self._start_new_paths(record)
@@ -150,14 +149,14 @@ class PathRunner(ABC):
                 self.journal.record(event, instruction.path, step.name)
                 self._fail(instruction.path, step, fault_of(error, place, message))
                 return False
-            evaluated = catalog.ConditionEvaluated(condition, target, result)
-            self.journal.record(evaluated, instruction.path, instruction.step)
+            evaluation = catalog.ConditionEvaluated(condition, target, result)
+            self.journal.record(evaluation, instruction.path, instruction.step)
         return True
 
     # --- one step ----------------------------------------------------------------------------------------------------
 
     async def _run_step(self, instruction: RunStep) -> bool:
-        """Run a step and return whether its path continues.
+        """Run a step on its path. Return whether the path continues.
 
         If the step is suspended, it runs again at once if a message for its path arrived meanwhile. Otherwise the path
         waits.
@@ -171,10 +170,10 @@ class PathRunner(ABC):
         self.journal.record_all(instruction.first)
         self._recorder.operations.enter(instruction.path, is_new=not instruction.resumed)
         if not instruction.resumed:
-            started = catalog.StepStarted(
+            event = catalog.StepStarted(
                 run.step.type or "unknown", dict(run.step.parameters) or None, instruction.visit
             )
-            self.journal.record(started, instruction.path, run.step.name)
+            self.journal.record(event, instruction.path, run.step.name)
         while True:
             self._recorder.waits.enter(instruction.path)
             try:
@@ -199,7 +198,7 @@ class PathRunner(ABC):
                 return True
 
     def _leave(self, run: StepRun, path: str, continuation: ContinuedAsNew) -> bool:
-        """End the execution in one commit, because its successor has started."""
+        """Record the end of an execution whose successor has started, in one commit."""
         # No await between these records, so that they share one commit.
         self.journal.record(catalog.StepCompleted(f"goes on as {continuation.successor}"), path, run.step.name)
         self.journal.record(catalog.PathCompleted(run.step.name), path)
@@ -209,10 +208,10 @@ class PathRunner(ABC):
         return False
 
     def _give_up(self, run: StepRun, path: str, error: Exception) -> bool:
-        """Record the failure of a step.
+        """Record the failure of a step. Return whether its path continues at another step that catches the failure.
 
-        Continue at the step that catches it, or fail the path. Return whether the path continues. A failure is not
-        caught if the execution was stopped, or if the step's code diverged from the log.
+        Otherwise the path fails. A failure is not caught if the execution was stopped, or if the step's code diverged
+        from the log.
         """
         step = run.step
         place = definition_place(self.workflow, run.step, error)
@@ -229,10 +228,10 @@ class PathRunner(ABC):
             self._fail(path, step, failure)
             return False
         if failure.item is not None and step.store:
-            so_far = catalog.Mutation("set", step.store, failure.item.results)
-            self.journal.record(catalog.StateMutated((so_far,)), path, step.name)
+            results_mutation = catalog.Mutation("set", step.store, failure.item.results)
+            self.journal.record(catalog.StateMutated((results_mutation,)), path, step.name)
         if policy.store:
-            failures = max((count for count, _ in run.opened.failures.values()), default=0)
+            failures = max((count for count, _ in run.open_step.failures.values()), default=0)
             mutation = catalog.Mutation("set", policy.store, failure.to_data(step.name, failures + 1))
             self.journal.record(catalog.StateMutated((mutation,)), path, step.name)
         self.journal.record(catalog.StepCaught(policy.step, failure.message), path, step.name)
@@ -245,12 +244,14 @@ class PathRunner(ABC):
             self.journal.record(catalog.StateMutated((mutation,)), path_id, step.name)
         if outcome.rollback is not None and step.rollback is not None:
             self.journal.record(catalog.RollbackAdded(step.rollback.action, outcome.rollback), path_id, step.name)
-        usage = None if path_id in self._recorder.operations.fresh else run.opened.usage.to_dict()
-        completed = catalog.StepCompleted(outcome.text, step.store, usage or None)
-        self.journal.record(completed, path_id, step.name)
+        usage = None if path_id in self._recorder.operations.fresh else run.open_step.usage.to_dict()
+        event = catalog.StepCompleted(outcome.text, step.store, usage or None)
+        self.journal.record(event, path_id, step.name)
 
     def _fail(self, path_id: str, step: Step, failure: Fault) -> None:
-        """Fail a path. The first failure stops its siblings, unless the workflow continues on failure."""
+        """Record the failure of a path. The first failure stops the other paths, unless the workflow continues on
+        failure.
+        """
         error = failure.message if self.workflow.manner.keeps_text else failure.shown(step)
         self.journal.record(catalog.PathFailed(error, failure.reason), path_id)
         # A join may wait for the failed path only; it must learn that this path will not arrive.
@@ -258,9 +259,8 @@ class PathRunner(ABC):
             self._release_joins()
 
     def _stop_siblings(self) -> bool:
-        """Stop all paths if one has failed and the workflow does not continue without it.
-
-        Return whether that is the case.
+        """Stop all paths if one path has failed and the workflow does not continue without it. Return whether they were
+        stopped.
         """
         stops = isinstance(decide_end(self.workflow, self.journal.present), CancelPaths)
         if stops:
@@ -277,20 +277,20 @@ MICROSECONDS = 1_000_000
 
 
 class PathOwner(Protocol):
-    """The owner of the paths that timers wake."""
+    """Protocol of the runner whose paths the timers wake."""
 
     def may_continue(self) -> bool:
-        """Return whether messages are read and paths may continue."""
+        """Return whether the runner reads messages and its paths may continue."""
 
     async def take(self) -> bool:
         """Record the unread messages, and continue the paths that waited for them."""
 
     def wake(self, path: str) -> None:
-        """Check a path again."""
+        """Check whether a waiting path can continue."""
 
 
 class Alarms:
-    """Timers of one execution.
+    """Timers of the paths of one execution: at their time, expire questions and check the paths.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ class Alarms:
         self._claim_expired = claim_expired
 
     def set(self, path: str, deadline: int) -> None:
-        """Set a timer that checks a path at a time, in microseconds since 1970."""
+        """Set a timer that checks whether a path can continue, at a time in microseconds since 1970."""
         self._group.start(self._ring(path, deadline), is_background=True)
 
     async def expire(self, interrupt_id: str) -> None:
@@ -316,16 +316,16 @@ class Alarms:
         await self._owner.take()
 
     def set_all(self) -> None:
-        """Set the timers that the log requires."""
+        """Set the timers for all deadlines that the state of the execution contains."""
         for path, deadline in self._journal.state.deadlines():
             self.set(path, deadline)
 
     def stop(self) -> None:
-        """Cancel all timers."""
+        """Cancel all timers of the execution."""
         self._group.cancel_background()
 
     async def restart(self) -> None:
-        """Set the timers that the log requires after parking. Run overdue ones first."""
+        """Set the timers again after the execution was parked. Handle deadlines that have passed meanwhile first."""
         for path, deadline in self._journal.state.deadlines():
             if deadline <= self._journal.clock.now():
                 await self._ring(path, deadline)
@@ -333,7 +333,7 @@ class Alarms:
                 self.set(path, deadline)
 
     async def _ring(self, path: str, deadline: int) -> None:
-        """Wait for a time, mark questions that are still unanswered as expired, and continue the path."""
+        """Wait until a deadline, expire the questions that are still unanswered then, and check the path."""
         remaining = deadline - self._journal.clock.now()
         # In a loop, because the clock may wake early.
         while remaining > 0:
@@ -360,27 +360,29 @@ class Alarms:
 
 
 class PausableTask:
-    """A task that can be parked and continued. It outlives the callers that wait for its end or its next parking."""
+    """Asyncio task that can be parked and continued. It outlives the callers that wait until it has ended or is
+    parked.
+    """
 
     def __init__(self) -> None:
         self.is_parked = False
-        """True if the work is parked and has no waiting caller."""
+        """True if the task is parked and has no waiting caller."""
         self._task: asyncio.Task[None] | None = None
         self._pause_future: asyncio.Future[None] | None = None
-        """Done when the work has ended or is parked."""
+        """Future that is done when the task has ended or is parked."""
 
     @property
     def has_ended(self) -> bool:
-        """True if the work has ended, or has never started."""
+        """True if the task has ended, or was never started."""
         return self._task is None or self._task.done()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start the work in a task of its own."""
+        """Start a task that runs the coroutine `work`."""
         self._task = asyncio.get_running_loop().create_task(work, name="divebook-paths")
         self._task.add_done_callback(self._note_end)
 
     def park(self) -> None:
-        """Mark the work as parked, and wake the waiting caller."""
+        """Mark the task as parked, and wake the caller that waits in `run`."""
         self.is_parked = True
         self._end_wait()
 
@@ -394,9 +396,9 @@ class PausableTask:
         self._end_wait()
 
     async def run(self, continuation: Coroutine[Any, Any, None] | None = None) -> None:
-        """Resume the work, and return when it has ended or is parked. Raise the exception of the work.
+        """Resume the task, and return when it has ended or is parked. Raise the exception of the task.
 
-        If this call is cancelled, it cancels the work and waits for its end.
+        If this call is cancelled, it cancels the task and waits for its end.
         """
         assert self._task is not None  # noqa: S101 - `begin` comes first
         self.is_parked = False
@@ -421,7 +423,7 @@ class PausableTask:
 
 
 class Runner(PathRunner):
-    """Concurrent runner of all paths of one execution.
+    """Runner of one execution, which runs all its paths concurrently.
 
     Parameters
     ----------
@@ -446,7 +448,7 @@ class Runner(PathRunner):
         """Called when the execution may have become blocked or unblocked; see `is_blocked`."""
         self._pausable_task = PausableTask() if may_park else None
         self._parked_calls: ConcurrentCalls | None = None
-        """The parked concurrent calls, if the code is parked."""
+        """Counter of the parked concurrent tasks, if the code is parked."""
         self._cancel_reason: str | None = None
         self._pause_reason: str | None = None
         self._gives_back = False
@@ -454,7 +456,7 @@ class Runner(PathRunner):
         """Paths that have a task, including tasks that have not started yet."""
 
     def cancel(self, reason: str) -> None:
-        """Stop every path and end the execution as cancelled. Call on the engine's loop."""
+        """Stop all paths, and end the execution as cancelled. Call on the engine's loop."""
         if self._cancel_reason is None:
             self._cancel_reason = reason
             self._recorder.is_given_up = True
@@ -462,13 +464,14 @@ class Runner(PathRunner):
             self.blocked()
 
     def _stop(self) -> None:
-        """Cancel all paths at their next await."""
+        """Cancel the tasks of all paths at their next await."""
         self._recorder.leave()
         self.journal.is_stopping = True
         self._group.cancel()
 
     def pause(self, reason: str, *, gives_back: bool = False) -> None:
-        """Start nothing more, wait for calls that must not be repeated, then park. Call on the engine's loop.
+        """Start no more operations, wait for calls that must not be repeated, then park the execution. Call on the
+        engine's loop.
 
         With `gives_back`, the execution returns to its queue.
         """
@@ -478,11 +481,11 @@ class Runner(PathRunner):
             self._recorder.pause(self._stop)
 
     def abandon_calls(self) -> None:
-        """Stop waiting for calls to finish: the execution is left as if the process had ended."""
+        """Stop waiting for running calls: the execution is left as if the process had ended."""
         self._recorder.is_abandoned = True
 
     async def leave_workspaces(self) -> None:
-        """Leave the workspaces in which calls ran. The next call opens them again."""
+        """Close the workspaces in which calls ran. The next call opens its workspace again."""
         await self._recorder.workspaces.close()
 
     async def take(self) -> bool:
@@ -497,7 +500,9 @@ class Runner(PathRunner):
         return woken is not None
 
     async def _record_messages(self) -> list[str] | None:
-        """Record the unread messages. Return the paths that waited for them, or None if the runner has ended."""
+        """Record the unread messages. Return the ids of the paths that waited for them, or None if the runner has
+        ended.
+        """
         if not self.may_continue():
             return None
         messages = await self._services.inbox(self.journal.execution_id, self.journal.state.taken)
@@ -509,18 +514,18 @@ class Runner(PathRunner):
         return [path.id for path in self.journal.state.active_paths() if path.woken != before[path.id].woken]
 
     def may_continue(self) -> bool:
-        """Return whether messages are read and paths may continue."""
+        """Return whether this runner reads messages and its paths may continue."""
         return self._group.is_open and not self._group.is_cancelled and not self.is_parked
 
     def wake(self, path: str) -> None:
-        """Make a path check whether the message it waits for has arrived."""
+        """Check whether a waiting path can continue with the messages that have arrived."""
         if path in self._driven:
             self._recorder.waits.concurrent_calls(path).wake()
         else:
             self._start(path)
 
     async def run(self, first: Callable[[], object] = lambda: None) -> None:
-        """Run the execution until it ends or can only continue with a message from outside.
+        """Run the execution until it ends, or can only continue with an answer or a signal.
 
         The records of `first` share one commit with the first work.
 
@@ -566,19 +571,20 @@ class Runner(PathRunner):
 
     @property
     def is_parked(self) -> bool:
-        """True if its code is parked in memory, so that other processes may drive the execution."""
+        """True if the code of the execution is parked in memory, so that other processes may drive the execution."""
         return self._parked_calls is not None
 
     @property
-    def parked_strands(self) -> int:
-        """Number of parked strands that can continue."""
+    def parked_tasks(self) -> int:
+        """Number of parked concurrent tasks that can continue."""
         return self._parked_calls.parked if self._parked_calls is not None and self._parked_calls.is_idle else 0
 
     @property
     def is_blocked(self) -> bool:
-        """True if every path with a task has an open call that waits for an answer.
+        """True if every running path waits for the answer to a question of an open call, so that nothing else can
+        happen.
 
-        Nothing else can happen then. The execution stays driven, because leaving it would abort the call.
+        The execution stays driven, because leaving it would abort the call.
         """
         is_stopped = self._cancel_reason is not None
         return bool(self._driven) and not is_stopped and all(map(self._recorder.waits.is_blocked, self._driven))
@@ -587,7 +593,9 @@ class Runner(PathRunner):
         self.blocked()
 
     def _note_idle(self, calls: ConcurrentCalls) -> None:
-        """Suspend or unwind the path. Called when it can only continue with a message from outside."""
+        """Keep the waiting code in memory, or unwind it. Called when it can only continue with an answer or a
+        signal.
+        """
         if self._pausable_task is None or not self.may_continue():
             calls.unwind()
             return
@@ -597,7 +605,7 @@ class Runner(PathRunner):
         self._pausable_task.park()
 
     async def _continue_parked(self, calls: ConcurrentCalls, first: Callable[[], object]) -> None:
-        """Resume parked code with the messages that have arrived meanwhile."""
+        """Resume code that was parked in memory, with the messages that have arrived meanwhile."""
         self._parked_calls = None
         calls.are_parked = False
         with self.journal.delayed_writes():
@@ -608,7 +616,9 @@ class Runner(PathRunner):
             self._note_idle(calls)
 
     def unwind(self) -> PausableTask | None:
-        """End parked code by unwinding it. Return the task, which ends then."""
+        """End the parked code by raising `Suspended` in it. Return its task, which ends soon, or None if the code
+        cannot be parked.
+        """
         if self._parked_calls is not None:
             self._parked_calls.unwind()
         return self._pausable_task
@@ -616,9 +626,9 @@ class Runner(PathRunner):
     # --- scheduling of paths -----------------------------------------------------------------------------------------
 
     async def _drive_active(self) -> None:
-        """Drive every active path. A single path runs here, which saves a task and the turn until it starts.
+        """Run every active path. A single path runs in this task, which saves a task and the turn until it starts.
 
-        Overdue timers run before that (test_a_later_process_finds_that_it_has_expired).
+        Passed deadlines are handled before that (test_a_later_process_finds_that_it_has_expired).
         """
         active = [path.id for path in self.journal.state.active_paths()]
         if len(active) == 1 and not self._driven and not self.journal.state.deadlines():
@@ -629,7 +639,7 @@ class Runner(PathRunner):
             self._start(path_id)
 
     def _end(self) -> None:
-        """Record how the execution ended, after all its tasks have ended.
+        """Record the end or the pause of the execution, after the tasks of all paths have ended.
 
         In this order: a cancellation, a pause, the failure of a path that stops the others, the regular end.
         """
@@ -654,14 +664,16 @@ class Runner(PathRunner):
     # --- one path ----------------------------------------------------------------------------------------------------
 
     def _start(self, path_id: str) -> None:
-        """Drive a path in a task of its own, unless it has one."""
+        """Run a path in a task of its own, unless the path has a task already."""
         if path_id not in self._driven:
             self._group.start(self._drive(path_id))
             self._driven.add(path_id)
             self.blocked()
 
     async def _drive(self, path_id: str) -> None:
-        """Execute the instructions of one path until it ends or has to wait."""
+        """Execute the instructions for one path until it ends or has to wait. Then check joins and the end of the
+        execution.
+        """
         try:
             has_arrived = await self._follow(path_id)
         finally:
@@ -675,7 +687,9 @@ class Runner(PathRunner):
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        """Record the end together with its cause, without waiting for the turns in which tasks end."""
+        """Record the end of the execution directly after the last path has ended, without waiting until the tasks have
+        ended.
+        """
         if self._driven or self._cancel_reason is not None or self._pause_reason is not None:
             return
         end = decide_end(self.workflow, self.journal.present)
@@ -685,7 +699,9 @@ class Runner(PathRunner):
                 self._start(end.facts[0].path)
 
     def _release_joins(self) -> None:
-        """Start the paths that no longer need to wait. Their tasks ended at the join, so they get new ones."""
+        """Start the paths at joins that need not wait any more. Their tasks ended at the join, so they get new
+        tasks.
+        """
         if not self.workflow.has_joins:  # avoids folding the state for every path that ends
             return
         for record in decide_joins(self.workflow, self.journal.present):
@@ -704,16 +720,16 @@ class Runner(PathRunner):
 
 
 MOST = 64
-"""Maximum number of parked strands in all executions of a process."""
+"""Maximum number of parked concurrent tasks in all executions of a process."""
 
 
 class ParkedRuns:
-    """All parked code of this process, least recently used first. Lives on the engine's loop.
+    """All code of this process that is parked in memory, least recently used first. Lives on the engine's loop.
 
     Parameters
     ----------
     most
-        Maximum number of parked strands. With 0, all waiting code is unwound and replayed.
+        Maximum number of parked concurrent tasks. With 0, all waiting code is unwound and replayed.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -724,10 +740,10 @@ class ParkedRuns:
         Python would unwind their coroutines when it frees them."""
 
     def __len__(self) -> int:
-        return sum(runner.parked_strands for runner in self._parked.values())
+        return sum(runner.parked_tasks for runner in self._parked.values())
 
     def keep(self, parked: ParkedRun, runner: Runner) -> None:
-        """Keep a parked runner. If there are too many, unwind the oldest ones."""
+        """Keep a parked runner. If too many tasks are parked, unwind the runners that were parked first."""
         self._parked[parked] = runner
         while len(self) > self.most:
             next(iter(self._parked)).unwind()
@@ -737,11 +753,11 @@ class ParkedRuns:
         return self._parked.pop(parked, None)
 
     def unwind_all(self) -> list[ParkedRun]:
-        """End all parked code by unwinding it. Return the parked runs that had any."""
+        """End all parked code by unwinding. Return the `ParkedRun` objects that had parked code."""
         return [parked for parked in list(self._parked) if parked.unwind()]
 
     def forget(self) -> None:
-        """Forget all parked code, because its event loop is gone."""
+        """Forget all parked code without unwinding it, because its event loop is gone."""
         self._orphaned += [self._parked] if self._parked else []
         self._parked = {}
 
@@ -751,11 +767,11 @@ PARKED_RUNS = ParkedRuns()
 
 
 class RunnerDependencies(Protocol):
-    """The dependencies of a runner."""
+    """Protocol of the dependencies of a runner."""
 
     @property
     def services(self) -> Services:
-        """Services for its steps."""
+        """Services that the steps need."""
 
     @property
     def chance(self) -> Chance:
@@ -763,7 +779,9 @@ class RunnerDependencies(Protocol):
 
 
 def _code_identity(workflow: Workflow, dependencies: RunnerDependencies) -> tuple[object, object]:
-    """Return the function and the agent of a single-step workflow. Both are None if its code cannot be parked."""
+    """Return the function and the agent of a workflow with a single step. Both are None if the code cannot be
+    parked.
+    """
     if len(workflow.steps) != 1:
         return None, None
     step = workflow.start
@@ -772,7 +790,7 @@ def _code_identity(workflow: Workflow, dependencies: RunnerDependencies) -> tupl
 
 
 class ParkedRun:
-    """The parked code of one execution, if any.
+    """Parked code of one execution, if there is any. It is either continued, or unwound and replayed later.
 
     Parameters
     ----------
@@ -793,7 +811,7 @@ class ParkedRun:
         dependencies: RunnerDependencies,
         miss_policy: MissPolicy | None = None,
     ) -> Runner:
-        """Return a new runner. Its code can be parked if the workflow is a function or a single agent step.
+        """Create a runner. Its code can be parked if the workflow is a function or a single agent step.
 
         Other workflows have few operations per step to replay. `miss_policy` is the miss policy of a what-if.
         """
@@ -811,23 +829,24 @@ class ParkedRun:
         return Runner(journal, recorder, services.with_source(workflow), services, may_park=may_park)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:
-        """Keep the code of a runner parked, unless its log could not be written."""
+        """Keep the code of a runner in memory, or unwind it if it cannot continue or its log could not be written."""
         runner.journal.park()
-        if runner.parked_strands and is_stored:
+        if runner.parked_tasks and is_stored:
             PARKED_RUNS.keep(self, runner)
         else:
             self._unwind(runner)
 
     def take(self, state: ExecutionState, code: Mapping[str, str], dependencies: RunnerDependencies) -> Runner | None:
-        """Return the parked runner if it can continue from `state` with the functions of these digests.
+        """Return the parked runner if it can continue from `state` with functions of these digests. Otherwise unwind it
+        and return None.
 
-        Otherwise unwind it. If a function or agent was redefined, the code is replayed with the new definition, even if
-        both are equal (test_a_function_that_was_defined_anew_is_replayed).
+        If a function or agent was redefined, the code is replayed with the new definition, even if both are equal
+        (test_a_function_that_was_defined_anew_is_replayed).
         """
         runner = PARKED_RUNS.take(self)
         if runner is None:
             return None
-        is_unchanged = runner.parked_strands and runner.journal.state is state
+        is_unchanged = runner.parked_tasks and runner.journal.state is state
         is_same = all(map(operator.is_, self._identity, _code_identity(runner.workflow, dependencies)))
         if is_unchanged and is_same and code == dict(state.code):
             return runner
@@ -835,7 +854,7 @@ class ParkedRun:
         return None
 
     def unwind(self) -> ParkedRun | None:
-        """End parked code by unwinding it. Return this object if there was any, else None."""
+        """End the parked code by unwinding. Return this object if there was parked code, else None."""
         runner = PARKED_RUNS.take(self)
         if runner is None:
             return None
@@ -848,7 +867,7 @@ class ParkedRun:
             self._unwinding.append(task)
 
     async def wait_end(self) -> None:
-        """Wait until all unwound code has ended."""
+        """Wait until the tasks of all unwound code have ended."""
         while self._unwinding:
             await (task := self._unwinding[-1]).wait_end()
             # Another caller may wait here at the same time, and more code may have been unwound meanwhile.

@@ -1,4 +1,4 @@
-"""One visit of a step: its items, and its attempts if it is retried.
+"""Execution of one visit of a step: its items (`Each`), its attempts (`Retry`), and the arguments of its rollback.
 
 `StepRun` runs a visit. `Iterations` runs the items of `Each`, in order or concurrently. `Services` holds the
 dependencies of a runner.
@@ -31,7 +31,7 @@ from divebook.errors import (
 )
 from divebook.events import catalog
 from divebook.events.codec import storable
-from divebook.events.payload import quickly_made
+from divebook.events.payload import fast_init
 from divebook.questions.question import RESOURCE_EXHAUSTED
 from divebook.runtime.compute.dask import Executors
 from divebook.runtime.concurrency import Group, Suspended, after_start
@@ -53,11 +53,11 @@ from divebook.workflow.step import CONTINUE, KEEP, SKIP, Each, Rollback, Step
 
 
 MOST_CODE = 60
-"""Maximum number of characters of an expression used as the name of its place."""
+"""Maximum number of characters of an expression that is shown as the label of its place."""
 
 
 def definition_place(workflow: Workflow, step: Step, error: BaseException, code: str = "") -> Mapping[str, Any] | None:
-    """Return the line of a step's definition that caused an error, or None if the definition did not cause it.
+    """Return the line of a step's script or template that caused an error, or None if neither caused it.
 
     `code` is the evaluated code, if the error does not contain it.
     """
@@ -69,7 +69,7 @@ def definition_place(workflow: Workflow, step: Step, error: BaseException, code:
 
 
 def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[str, Any]:
-    """Return a line of a script or an expression of a step, located in its file or cell if that is known.
+    """Return the place of a line in a step's script or expression, for errors: in its file or cell if that is known.
 
     If the source text of the definition is known, the line is found in it by its text. Otherwise the place is relative
     to the script.
@@ -79,13 +79,13 @@ def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[
     number = next(place for place, other in enumerate(workflow.steps) if other.name == step.name)
     text = lines[line - 1].strip() if line <= len(lines) else ""
     if not source.name or not text:
-        what = f"line {line} of the script" if len(lines) > 1 else one_line(code, MOST_CODE)
-        return source_place(what, lines, line)
+        label = f"line {line} of the script" if len(lines) > 1 else one_line(code, MOST_CODE)
+        return source_place(label, lines, line)
     problem = Problem(text, place=("Steps", number))
     start = source.located(problem, re.escape(lines[0].strip()))
     at = source.located(problem, re.escape(text)) if line == 1 else start.at(start.line + line - 1, start.column)
-    whole = [""] * source.above + source.text.splitlines()
-    return source_place(position_in(source.name, at.line, at.column), whole, at.line)
+    lines_of_source = [""] * source.above + source.text.splitlines()
+    return source_place(position_in(source.name, at.line, at.column), lines_of_source, at.line)
 
 
 # --- items of `Each` -------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def code_place(workflow: Workflow, step: Step, code: str, line: int) -> Mapping[
 SKIPPED = {"skipped": True}
 """Recorded result of an item that failed and is skipped."""
 THROUGH = (BoundExceededError, DivergenceError, StoreError)
-"""Errors that never count as the failure of a single item."""
+"""Errors that always end the whole step, even if it continues after failed items."""
 
 Keyed: TypeAlias = dict[str, Any]
 """Items that are the values of a mapping, by key."""
@@ -104,10 +104,10 @@ RunItem = Callable[[int | None, Any], Awaitable["Outcome"]]
 """Run the step for one item: ``(index, item)``. Without `Each` the index is None."""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a step, or of one of its items."""
+    """Result of a step, or of one item of its `Each`."""
 
     text: str = ""
     """Text that is shown, and recorded as the step's output."""
@@ -118,7 +118,7 @@ class Outcome:
 
 
 class Iterations:
-    """The items of one step, starting from the items recorded in the log."""
+    """Items of a step with `Each`: runs the items that have no recorded result, in order or concurrently."""
 
     def __init__(self, recorder: Recorder, path: str, workflow: Workflow, step: Step, items: list[Any] | Keyed) -> None:
         assert step.each is not None, "only steps with `Each` have items"  # noqa: S101 - an invariant of the runner
@@ -137,9 +137,10 @@ class Iterations:
         self._indexes = [index for index in range(len(self._items)) if only_index in (None, index)]
 
     async def run(self, run_item: RunItem, *, keeps_text: bool = False) -> Outcome:
-        """Run the items that have not ended yet, and return the combined outcome.
+        """Run the items that have not ended yet, and return the outcome of the step, which combines the results of all
+        items.
 
-        With `keeps_text`, the texts of the items are kept instead of their values, and a failed item fails the step.
+        With `keeps_text`, the value of the step is the list of the items' texts, and a failed item fails the step.
         """
         self._keeps_text = keeps_text
         if self._each.parallel > 1:
@@ -147,32 +148,32 @@ class Iterations:
         else:
             await self._run_in_order(run_item)
         self._restore_variable()
-        ended = self._opened.iterations
-        done = [index for index in self._indexes if ended[index] != SKIPPED]
-        outcomes = [_unpacked(ended[index]) for index in done]
+        results = self._open_step.iterations
+        done = [index for index in self._indexes if results[index] != SKIPPED]
+        outcomes = [_outcome_from(results[index]) for index in done]
         texts = [outcome.text for outcome in outcomes]
         document = self._document([self._items[index] for index in done], texts)
         return Outcome(document, texts if keeps_text else [outcome.value for outcome in outcomes])
 
     @property
-    def _opened(self) -> OpenStep:
-        opened = self._journal.present.paths[self._path].open
-        assert opened is not None, "the step is open while its items run"  # noqa: S101 - an invariant of the runner
-        return opened
+    def _open_step(self) -> OpenStep:
+        open_step = self._journal.present.paths[self._path].open
+        assert open_step is not None, "the step is open while its items run"  # noqa: S101 - an invariant of the runner
+        return open_step
 
     async def _run_in_order(self, run_item: RunItem) -> None:
         for index in self._indexes:
-            if index not in self._opened.iterations:
+            if index not in self._open_step.iterations:
                 await self._run_one(run_item, index, self._items[index])
 
     async def _run_parallel(self, run_item: RunItem) -> None:
-        """Run items concurrently. An item that waits for an answer does not block the others.
+        """Run items concurrently. An item that waits for an answer does not block the other items.
 
         After a failure that ends the step, no further item or attempt starts, but running ones finish: their recorded
         calls, which are paid for, are reused by a resumption.
         """
-        ended = self._opened.iterations
-        remaining = deque(index for index in self._indexes if index not in ended)
+        results = self._open_step.iterations
+        remaining = deque(index for index in self._indexes if index not in results)
         suspended: list[Suspended] = []
         failed: list[Exception] = []
 
@@ -204,19 +205,19 @@ class Iterations:
                     tasks.start(work(strand))
                     await after_start(number)
         if failed and not (suspended and self._unknown_items()):
-            raise _joined(failed)
+            raise _first_error(failed)
         if suspended:
             raise suspended[0]
 
     def _unknown_items(self) -> set[int | None]:
-        """Return the items with a call whose outcome must be known for its rollback.
+        """Return the numbers of the items with a call whose unknown outcome must be settled before a rollback.
 
         A person is asked before the step fails.
         """
-        return {record.item for record in unknown(self._opened)}
+        return {record.item for record in unknown(self._open_step)}
 
     def _meets_bound(self) -> bool:
-        """Return whether the path waits for a person to raise a bound."""
+        """Return whether the path waits for a person to raise a budget."""
         pending = self._journal.state.pending_interrupts()
         return any(
             question.kind == RESOURCE_EXHAUSTED and self._path in (question.path, *question.waiting)
@@ -241,15 +242,15 @@ class Iterations:
         else:
             if outcome.rollback is not None and self._step.rollback is not None:
                 self._record(catalog.RollbackAdded(self._step.rollback.action, outcome.rollback))
-            self._record(catalog.IterationCompleted(index, _packed(outcome), item_key=key))
+            self._record(catalog.IterationCompleted(index, _recorded_outcome(outcome), item_key=key))
 
     def _note_failure(self, index: int, item: Any, error: Exception) -> None:
-        """Record the final failure of an item. Raise ItemFailedError if it ends the step."""
+        """Record the final failure of an item. Raise ItemFailedError if the failure ends the step."""
         failure = fault_of(error)
         continues = self._each.on_item_error in (KEEP, SKIP) and not any(
             isinstance(link, THROUGH) for link in chain_of(error)
         )
-        attempts = self._opened.failures.get(index, NO_FAILURE)[0] + 1
+        attempts = self._open_step.failures.get(index, NO_FAILURE)[0] + 1
         result = self._result_of(failure, index, item, attempts) if continues else None
         names = names_of(recorded_chain(error)[-1])
         details = error_details(error, definition_place(self._workflow, self._step, error))
@@ -267,17 +268,18 @@ class Iterations:
         return {"text": failure.message, "value": {"error": error}}
 
     def _results_so_far(self) -> list[Any]:
-        entries = [self._opened.iterations.get(index) for index in range(len(self._items))]
-        return [None if entry in (None, SKIPPED) else _unpacked(entry).value for entry in entries]
+        entries = [self._open_step.iterations.get(index) for index in range(len(self._items))]
+        return [None if entry in (None, SKIPPED) else _outcome_from(entry).value for entry in entries]
 
     def _restore_variable(self) -> None:
-        """Restore the value that the loop variable had before the step, as the legacy Dive dialect does even for no
-        items.
+        """Restore the value that the loop variable had before the step.
+
+        This happens even if there are no items, as in the legacy Dive dialect.
         """
         name = self._each.as_
         if not name or self._each.parallel > 1:
             return
-        before = self._opened.entry_variables
+        before = self._open_step.entry_variables
         mutation = catalog.Mutation("set", name, before[name]) if name in before else catalog.Mutation("delete", name)
         self._record(catalog.StateMutated((mutation,)))
 
@@ -285,15 +287,15 @@ class Iterations:
         return "\n\n".join(f"{self._heading(item)}\n\n{text}" for item, text in zip(items, texts, strict=True))
 
     def _heading(self, item: Any) -> str:
-        shown = value_text(item)
-        return f"# {self._each.as_}: {shown}" if self._each.as_ else f"# {shown}"
+        text = value_text(item)
+        return f"# {self._each.as_}: {text}" if self._each.as_ else f"# {text}"
 
     def _record(self, data: catalog.Payload) -> None:
         self._journal.record(data, self._path, self._step.name)
 
 
-def _joined(errors: Sequence[Exception]) -> Exception:
-    """Return the first error of several items, with the others attached.
+def _first_error(errors: Sequence[Exception]) -> Exception:
+    """Return the first error of several failed items, with the other errors attached.
 
     A resumption repeats the calls of all of them.
     """
@@ -303,14 +305,14 @@ def _joined(errors: Sequence[Exception]) -> Exception:
     return first
 
 
-def _packed(outcome: Outcome) -> dict[str, Any]:
-    """Return the recorded form of an item's outcome. A value equal to its text is written once."""
+def _recorded_outcome(outcome: Outcome) -> dict[str, Any]:
+    """Return the form in which the outcome of an item is recorded. A value equal to its text is written once."""
     if isinstance(outcome.value, str) and outcome.value == outcome.text:
         return {"text": outcome.text}
     return {"text": outcome.text, "value": outcome.value}
 
 
-def _unpacked(entry: dict[str, Any]) -> Outcome:
+def _outcome_from(entry: dict[str, Any]) -> Outcome:
     return Outcome(entry["text"], entry.get("value", entry["text"]))
 
 
@@ -324,12 +326,16 @@ class EvaluateItems(Protocol):
     """Protocol of the function that evaluates `Each.Items` with the names it may use."""
 
     async def __call__(self, items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any] | dict[str, Any]:
-        """Return the items, with keys if they have some. `flatten` removes nesting, as in the dialect ``dive``."""
+        """Return the items as a list, or as a mapping if they have keys. `flatten` removes nesting, as in the dialect
+        ``dive``.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Dependencies of a runner."""
+    """Dependencies of a runner: step handlers, evaluation of expressions, inbox, executors, workspaces, approval
+    rules.
+    """
 
     handlers: Mapping[str, Handler]
     """Step handlers by step type."""
@@ -339,7 +345,7 @@ class Services:
     fill: Callable[[Mapping[str, Any], Mapping[str, Any]], Awaitable[dict[str, Any]]]
     """Fill templates in values with the names they may use."""
     inbox: Callable[[str, int], Awaitable[Iterable[Message]]]
-    """Return the messages of an execution with numbers above one, ascending."""
+    """Return the messages of an execution with numbers above a given number, in ascending order."""
     claim_expired: Callable[[str, str], Awaitable[object]]
     """Mark an expired question. The mark is a message in the inbox, unless the question was answered first."""
     texts: TextStreams = field(default_factory=TextStreams)
@@ -358,7 +364,7 @@ class Services:
     """Returns the miss policy of a what-if."""
 
     def agent_of_step(self, step: Step) -> object | None:
-        """Return the agent that makes and retries its own calls in a step, or None.
+        """Return the agent that makes the calls of a step and retries them itself, or None.
 
         The step handler knows it, if it has a method of this name.
         """
@@ -368,7 +374,7 @@ class Services:
 
 
 class StepRun:
-    """Runner of one visit of a step, starting from its recorded operations."""
+    """Runner of one visit of a step, which continues from the recorded operations of the visit."""
 
     def __init__(self, recorder: Recorder, services: Services, workflow: Workflow, instruction: RunStep) -> None:
         self.step = workflow.step(instruction.step)
@@ -384,15 +390,15 @@ class StepRun:
         self._handler: Handler | None = None
 
     @property
-    def opened(self) -> OpenStep:
-        """The open step as recorded in the log."""
-        opened = self._recorder.journal.present.paths[self._path].open
-        if opened is None:
+    def open_step(self) -> OpenStep:
+        """The recorded state of the open step: its operations, items and failures."""
+        open_step = self._recorder.journal.present.paths[self._path].open
+        if open_step is None:
             raise RuntimeError(f"path {self._path} is inside no step")
-        return opened
+        return open_step
 
     def run(self) -> Awaitable[Outcome]:
-        """Return an awaitable that runs the remaining work of the visit.
+        """Return an awaitable that runs the remaining work of the visit and returns the outcome of the step.
 
         Raises
         ------
@@ -407,7 +413,7 @@ class StepRun:
 
     async def _run_items(self, each: Each) -> Outcome:
         journal = self._recorder.journal
-        names = {"inputs": journal.state.inputs, "state": self.opened.entry_variables}
+        names = {"inputs": journal.state.inputs, "state": self.open_step.entry_variables}
         manner = self._workflow.manner
         try:
             items = await self._services.evaluate_items(each.items, names, flatten=manner.flattens_items)
@@ -425,11 +431,14 @@ class StepRun:
         return handler
 
     def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Run one item, or the whole step without `Each`, and compute the arguments of its rollback."""
+        """Run one item of `Each`, or the whole step if it has none. Compute the arguments of its rollback from the
+        result.
+        """
         attempts = self._attempts(index, item)
         return attempts if self.step.rollback is None else self._with_rollback(self.step.rollback, attempts, item)
 
     async def _with_rollback(self, rollback: Rollback, attempts: Awaitable[Outcome], item: Any) -> Outcome:
+        # The arguments of the rollback may use the result and the variable that the step stores.
         outcome = await attempts
         local = self._local(item)
         saved = {self.step.store: outcome.value} if self.step.store and self.step.each is None else {}
@@ -447,7 +456,7 @@ class StepRun:
         return {each.as_: item} if each is not None and each.as_ and item is not None else {}
 
     def _attempts(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Run one item, or the whole step without `Each`, with the attempts of its retry policy."""
+        """Run one item of `Each`, or the whole step if it has none, with the attempts of its retry policy."""
         policy = self.step.retry
         is_of_rows = self.step.each is not None and self.step.each.rows is not None
         if policy is not None and (is_of_rows or self._services.agent_of_step(self.step) is not None):

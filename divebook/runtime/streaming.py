@@ -1,4 +1,5 @@
-"""Streams of text being written by models and by commands in workspaces, passed to listeners and never recorded.
+"""Streams of the text that models and commands in workspaces are writing, for listeners. Pieces of text are not
+recorded.
 
 The log gets a text when it is complete. Its pieces are for display only, and nothing may depend on them: a listener
 that raises is removed, and a repeated call starts its text again.
@@ -19,10 +20,10 @@ _log = logger(__name__)
 
 
 class TextDelta(NamedTuple):
-    """A piece of a text that is being written."""
+    """Piece of a text that a model or a command is writing."""
 
     operation_id: str
-    """Id of the operation that writes it."""
+    """Id of the operation that writes the text."""
     at: int
     """Number of characters of the part before this piece. 0 starts the part, possibly again after
     an earlier attempt."""
@@ -36,11 +37,11 @@ TextListener: TypeAlias = Callable[[TextDelta], object]
 
 
 class _Entry(NamedTuple):
-    """A registered listener."""
+    """Listener of one subscription."""
 
     listener: TextListener
     to_parts: bool
-    """True if it also gets thoughts and arguments of calls."""
+    """True if the listener also gets thoughts, arguments of tool calls and output of commands."""
 
 
 MOST_HELD = 1 << 20
@@ -51,20 +52,20 @@ MOST_HELD = 1 << 20
 class _Text:
     length: int = 0
     """Total number of characters so far."""
-    held: int = 0
+    kept_length: int = 0
     pieces: deque[str] = field(default_factory=deque)
     """The last pieces."""
 
     def add(self, piece: str) -> None:
         self.length += len(piece)
-        self.held += len(piece)
+        self.kept_length += len(piece)
         self.pieces.append(piece)
-        while self.held > MOST_HELD:
-            self.held -= len(self.pieces.popleft())
+        while self.kept_length > MOST_HELD:
+            self.kept_length -= len(self.pieces.popleft())
 
 
 class TextStreams:
-    """Texts that are being written in the executions of one environment, and their listeners."""
+    """Texts that are being written in the executions of one environment, and the listeners that receive the pieces."""
 
     def __init__(self) -> None:
         self.always = False
@@ -75,7 +76,7 @@ class TextStreams:
         self._lock = threading.RLock()
 
     def subscribe(self, execution_id: str, listener: TextListener, *, parts: bool = False) -> Callable[[], None]:
-        """Send the texts of an execution to a listener. Call the result to stop.
+        """Send the texts of an execution to a listener. Returns a function that ends the subscription.
 
         Parameters
         ----------
@@ -85,25 +86,30 @@ class TextStreams:
         entry = _Entry(listener, parts)  # a new object, so that a listener added twice is removed twice
         with self._lock:
             self._listeners[execution_id] = (*self._listeners.get(execution_id, ()), entry)
-            for operation_id, written in self._texts.get(execution_id, {}).items():
-                for part, text in written.items():
-                    so_far = TextDelta(operation_id, text.length - text.held, "".join(text.pieces), part)
+            for operation_id, texts_by_part in self._texts.get(execution_id, {}).items():
+                for part, text in texts_by_part.items():
+                    so_far = TextDelta(operation_id, text.length - text.kept_length, "".join(text.pieces), part)
                     self._tell(execution_id, entry, so_far)
         return lambda: self._remove(execution_id, entry)
 
     def is_heard(self, execution_id: str) -> bool:
-        """Return whether models must stream in an execution."""
+        """Return whether models must stream their text in an execution, because there are listeners or `always` is
+        set.
+        """
         return self.always or execution_id in self._listeners
 
     async def hand_on(self, execution_id: str, operation_id: str, call: StreamedCall) -> Any:
-        """Make a call, send the text that it writes to the listeners, and return its result."""
-        written: dict[str, _Text] = {}
+        """Run a call that streams text, send each piece to the listeners of its execution, and return the result of the
+        call.
+        """
+        texts_by_part: dict[str, _Text] = {}
         with self._lock:
-            self._texts.setdefault(execution_id, {})[operation_id] = written
+            self._texts.setdefault(execution_id, {})[operation_id] = texts_by_part
 
         def write(text: str, part: str = TEXT) -> None:
             with self._lock:
-                so_far = written.setdefault(part, _Text())
+                # Under the lock, so that a listener that subscribes now gets all pieces once and in order.
+                so_far = texts_by_part.setdefault(part, _Text())
                 delta = TextDelta(operation_id, so_far.length, text, part)
                 so_far.add(text)
                 for entry in self._listeners.get(execution_id, ()):

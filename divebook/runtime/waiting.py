@@ -1,7 +1,9 @@
-"""Waiting for people, time and signals: questions, bounds, approvals, timers, and the ban on unrecorded waits.
+"""Waiting for people, time and signals: questions, budgets, approvals of tool calls, timers, and refused clocks and
+races.
 
 `Asking` asks questions and enforces budgets, `Approving` decides which tool calls need approval, `Signals` has timers
-and signal waits. `guard` makes the engine's event loop refuse clocks and races in workflow functions.
+and signal waits. `guard` makes the engine's event loop refuse clocks and races in workflow functions, because they are
+not recorded.
 """
 
 from __future__ import annotations
@@ -35,14 +37,16 @@ from divebook.runtime.errors import is_user_code, present_place
 from divebook.runtime.operations import CallOptions, OperationLog, OperationRequest
 from divebook.text.format import parse_duration
 from divebook.text.ranges import MOST_SECONDS
-from divebook.workflow.servers import ALLOW, ASK, ApprovalRule, Approvals
+from divebook.workflow.resources import ALLOW, ASK, ApprovalRule, Approvals
 from divebook.workflow.tools import FileSpellings
 
 MICROSECONDS = 1_000_000
 
 
 class Asking:
-    """Questions of one execution. Each is asked once, and an answer stays with the question that was shown."""
+    """Questions and budgets of one execution. Each question is asked once, and an answer belongs to the question that
+    was shown.
+    """
 
     def __init__(self, operations: OperationLog, waits: Waits) -> None:
         self._operations = operations
@@ -53,7 +57,8 @@ class Asking:
         """Set when the next model call ends; None while no call waits for that."""
 
     async def ask(self, place: Place, question: Question, expires_in: float | None = None) -> Question:
-        """Return the question at `place` with its answer. Ask it if the log does not have it.
+        """Ask the question at a place, unless the log has it already, and wait for the answer. Return the question with
+        its answer.
 
         Raises
         ------
@@ -97,14 +102,16 @@ class Asking:
         self._waits.look_again(place.path, expires_at)
 
     def is_within_bounds(self, reserved: Reserved) -> bool:
-        """Return whether the bounds of the execution allow a model call with this maximum consumption."""
-        return self._reached(reserved) is None
+        """Return whether the bounds (budget) of the execution allow a model call with a maximum consumption of
+        `reserved`.
+        """
+        return self._exhausted_bound(reserved) is None
 
-    def _reached(self, reserved: Reserved) -> Exhausted | None:
+    def _exhausted_bound(self, reserved: Reserved) -> Exhausted | None:
         return call_bound(self._operations.journal.state, reserved, is_alone=not self._model_calls)
 
     async def within_bounds(self, place: Place, reserved: Reserved) -> None:
-        """Wait until the bounds of the execution allow a model call with this maximum consumption.
+        """Wait until the bounds (budget) of the execution allow a model call with a maximum consumption of `reserved`.
 
         If running model calls hold the missing part of the budget, wait for one of them to end. Otherwise ask a person,
         or fail.
@@ -117,7 +124,7 @@ class Asking:
         journal = self._operations.journal
         require_price(journal.state.bounds, reserved)
         # In a loop: several calls may wait for the same part of the budget, and only one of them gets it.
-        while (exhausted := self._reached(reserved)) is not None:
+        while (exhausted := self._exhausted_bound(reserved)) is not None:
             if exhausted.may_pass and await self.model_call_ended():
                 continue
             if fails_at_bounds(journal.state):
@@ -130,7 +137,7 @@ class Asking:
 
     @contextmanager
     def model_call(self) -> Iterator[None]:
-        """Count a running model call, and wake callers that wait for the end of one."""
+        """Count a model call as running inside the `with` block. At its end, wake the calls that wait for budget."""
         self._model_calls += 1
         try:
             yield
@@ -142,7 +149,7 @@ class Asking:
                 self._next_end = None
 
     async def model_call_ended(self) -> bool:
-        """Wait until one of the running model calls ends. Return False at once if none is running.
+        """Wait until any running model call ends. Return False at once if none is running.
 
         A model call waits only for its provider, so this always ends. A caller therefore counts as running meanwhile,
         and is not parked as if it waited for a person (test_calls_wait_for_the_budget_that_others_under_way_hold).
@@ -159,36 +166,38 @@ class Asking:
 
 
 class ApprovalPolicy(Protocol):
-    """Protocol of approval rules from outside an execution."""
+    """Protocol of the approval rules that apply to tool calls of an execution and come from its environment."""
 
     def table(self, agent: str, /) -> Approvals:
-        """Return the rules and modes for the calls of an agent. An empty name stands for calls without an agent."""
+        """Return the approval rules and modes for the tool calls of an agent. The name is empty for calls without an
+        agent.
+        """
 
     async def lasting(self) -> Iterable[StandingRule]:
-        """Return the current rules that people made for all executions."""
+        """Return the approval rules that people have made for all executions."""
 
     async def keep(self, rule: StandingRule) -> None:
-        """Apply a rule to all executions from now on. Repeated calls have no further effect."""
+        """Store an approval rule that applies to all executions from now on. Repeated calls have no further effect."""
 
 
 class NoApprovalPolicy:
-    """Approval policy without rules, for runners outside an environment."""
+    """Approval policy without any rules, for runners outside an environment."""
 
     def table(self, _agent: str, /) -> Approvals:
-        """Return an empty table."""
+        """Return a table without rules."""
         return Approvals()
 
     async def lasting(self) -> Iterable[StandingRule]:
-        """Return no rules."""
+        """Return an empty tuple: there are no rules for all executions."""
         return ()
 
     async def keep(self, rule: StandingRule) -> None:
-        """Discard the rule: there is nowhere to store it, and it applies to no other execution."""
+        """Discard the rule: it cannot be stored here, and does not concern any other execution."""
         del rule
 
 
 def _about_files(table: Approvals, files: FileSpellings) -> Approvals:
-    """Return a table whose rules also cover other spellings of the paths that they name.
+    """Return a table of approval rules that also match other spellings of the file paths in their arguments.
 
     Rules that allow a call get paths without detours (``a/../b``). Rules that ask or deny apply as written, and also
     with links followed.
@@ -215,14 +224,14 @@ def _without_detours(rules: Iterable[StandingRule], files: FileSpellings | None)
 
 
 class Approving:
-    """Approval decisions for the calls of one execution."""
+    """Approval decisions about the tool calls of one execution: allow, ask a person, or deny."""
 
     def __init__(self, operations: OperationLog, policy: ApprovalPolicy) -> None:
         self._operations = operations
         self._policy = policy
 
     async def verdict(self, call: ToolCall) -> Verdict:
-        """Return the decision on a call that the log does not have."""
+        """Return the approval decision about a tool call that is not in the log."""
         table = self._policy.table(call.agent)
         now = self._operations.journal.clock.now()
         files = call.files
@@ -237,7 +246,7 @@ class Approving:
 
     @property
     def rules(self) -> list[StandingRule]:
-        """Rules that people made in this execution, for it alone."""
+        """Approval rules that people made in this execution and that apply to this execution only."""
         return [rule for rule in self._rules_made if rule.scope == RUN]
 
     @property
@@ -246,7 +255,9 @@ class Approving:
         return rules_of_run(state.execution_id, state.rules.values())
 
     async def keep(self, question: Question) -> None:
-        """Apply the rule made by the answer to a question to all executions, if its scope is ``always``."""
+        """Store the approval rule that the answer to a question made for all executions (scope ``always``). Do nothing
+        for other answers.
+        """
         rule_of_question = next((rule for rule in self._rules_made if rule.question == question.id), None)
         if rule_of_question is not None and rule_of_question.scope == ALWAYS:
             await self._policy.keep(rule_of_question)
@@ -291,7 +302,7 @@ _ADVICE = {
 
 
 class _LoopRequest(NamedTuple):
-    """A request to the event loop."""
+    """Request for time, a timer or a future, made to the event loop by a workflow function or by divebook."""
 
     name: str
     """Called function, such as ``asyncio.timeout``; empty if the code called the loop itself."""
@@ -300,7 +311,7 @@ class _LoopRequest(NamedTuple):
 
 
 class _CodeMark:
-    """Context manager that marks a block as a workflow function's own code, or as other code.
+    """Context manager that marks the code of a `with` block as a workflow function's own code, or as other code.
 
     A step enters four of these. Entering and leaving one takes 1 microsecond, and took 4 as a function with
     `contextlib.contextmanager`.
@@ -322,17 +333,20 @@ class _CodeMark:
 
 
 def workflow_code() -> _CodeMark:
-    """Mark the block as a workflow function's own code, including the tasks it creates."""
+    """Mark the code in the `with` block as a workflow function's own code, including the tasks that it creates."""
     return _CodeMark(is_user_code=True)
 
 
 def engine_code() -> _CodeMark:
-    """Mark the block as not the function's own code, for example a call whose outcome is recorded."""
+    """Mark the code in the `with` block as not the workflow function's own, for example a call whose outcome is
+    recorded.
+    """
     return _CodeMark(is_user_code=False)
 
 
 def guard(loop: asyncio.AbstractEventLoop) -> None:
-    """Make a loop refuse unrecorded waits in a workflow function's own code.
+    """Replace methods of an event loop, so that they raise an error for unrecorded waits in a workflow function's own
+    code.
 
     The methods are replaced on the instance, because the class of the loop differs by platform. The cost is one read of
     a context variable for each timer.
@@ -363,7 +377,7 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
             frame = _caller()
             request = _loop_request(frame) if _is_race(frame) else None
             if request is not None and not request.is_ours:
-                raise _refused(request.name, "which call ends first", _ADVICE["race"])
+                raise _refusal(request.name, "which call ends first", _ADVICE["race"])
         return create_future()
 
     target.time = guarded_time
@@ -373,12 +387,12 @@ def guard(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _caller() -> FrameType:
-    """Return the frame that called the caller of this function."""
+    """Return the stack frame that called the function which calls `_caller`."""
     return sys._getframe(2)  # noqa: SLF001 - `inspect.currentframe` is equal but typed as optional
 
 
 def _refuse_time(request: _LoopRequest, kind: str) -> None:
-    """Raise StepError for a request for time by user code, with the matching durable alternative.
+    """Raise StepError if user code asked the loop for time or a timer. The error names the durable alternative.
 
     `kind` is ``time`` or ``limit``, used for a direct request to the loop. A function named ``sleep...`` gets the
     advice for pauses, any other function the advice for time limits.
@@ -386,11 +400,14 @@ def _refuse_time(request: _LoopRequest, kind: str) -> None:
     if request.is_ours:
         return
     last = request.name.rpartition(".")[2]
-    kind = "sleep" if last.startswith("sleep") else kind if not request.name or last == "current_time" else "limit"
-    raise _refused(request.name or f"loop.{'time' if kind == 'time' else 'call_later'}", "the clock", _ADVICE[kind])
+    if last.startswith("sleep"):
+        kind = "sleep"
+    elif request.name and last != "current_time":
+        kind = "limit"
+    raise _refusal(request.name or f"loop.{'time' if kind == 'time' else 'call_later'}", "the clock", _ADVICE[kind])
 
 
-def _refused(name: str, what: str, way_on: str) -> StepError:
+def _refusal(name: str, what: str, way_on: str) -> StepError:
     place = present_place()
     where = "" if place is None else f" ({place['label']})"
     return StepError(
@@ -400,7 +417,9 @@ def _refused(name: str, what: str, way_on: str) -> StepError:
 
 
 def _is_race(frame: FrameType) -> bool:
-    """Return whether the caller of `create_future` waits for the first of several results."""
+    """Return whether code that asks the loop for a future waits for the first of several results, such as
+    `asyncio.wait`.
+    """
     module = frame.f_globals.get("__name__")
     if module in _RACING:
         return not frame.f_code.co_qualname.startswith(_HARMLESS)
@@ -411,7 +430,8 @@ def _is_race(frame: FrameType) -> bool:
 
 
 def _loop_request(frame: FrameType | None) -> _LoopRequest:
-    """Return the function that user code called, and whether the request comes from divebook.
+    """Return the name of the function that user code called to make a request to the loop, and whether divebook made
+    the request.
 
     Walks up the stack. Frames of asyncio and anyio give the name. The first frame of divebook or of user code decides.
     Frames of other libraries act on behalf of their callers; a background task of a library counts as divebook's.
@@ -440,7 +460,8 @@ def _loop_request(frame: FrameType | None) -> _LoopRequest:
 
 
 def seconds_of(value: Any, call: str) -> float:
-    """Return a number of seconds unchanged.
+    """Check that a value is a number of seconds, and return it unchanged. `call` is the name of the function in the
+    error.
 
     Raises
     ------
@@ -460,24 +481,25 @@ def seconds_of(value: Any, call: str) -> float:
 
 
 class Signals:
-    """Timers and signal waits of one execution."""
+    """Timers and signal waits of one execution, as recorded operations."""
 
     def __init__(self, operations: OperationLog, waits: Waits) -> None:
         self._operations = operations
         self._waits = waits
 
     async def sleep(self, place: Place, seconds: float, holder: str | None = None) -> None:
-        """Sleep for `seconds` since the timer was first started.
+        """Sleep for `seconds` since the recorded start of the timer. After a restart, only the remaining time is waited
+        for.
 
         `holder` is the id of the enclosing operation, if any.
         """
         request = OperationRequest.of(place, TIMER, {"seconds": seconds})
 
         async def carry_out(record: OperationRecord | None) -> None:
-            started = record or self._operations.begin(request, within=holder)
+            timer = record or self._operations.begin(request, within=holder)
             await self._operations.journal.durable()
-            await self._let_pass(started.started_at, seconds)
-            self._operations.complete(place, started)
+            await self._let_pass(timer.started_at, seconds)
+            self._operations.complete(place, timer)
 
         await self._operations.run(request, carry_out, CallOptions(within=holder))
 
@@ -489,7 +511,7 @@ class Signals:
                 await clock.sleep(min(remaining, seconds))
 
     async def take(self, place: Place, name: str, within: float | None) -> Any:
-        """Return the payload of the next signal of that name that no step has consumed yet.
+        """Wait for a signal and return its payload: the oldest signal of this name that no step has consumed yet.
 
         Raises
         ------
@@ -500,20 +522,20 @@ class Signals:
         request = OperationRequest.of(place, SIGNAL_WAIT, {"signal": name, "seconds": within})
 
         async def carry_out(record: OperationRecord | None) -> Any:
-            started = record or self._operations.begin(request)
-            until = None if within is None else started.started_at + int(within * MICROSECONDS)
+            wait_record = record or self._operations.begin(request)
+            until = None if within is None else wait_record.started_at + int(within * MICROSECONDS)
             self._waits.look_again(place.path, until)
-            await self._arrived(place.path, name, until)
+            await self._wait_for_signal(place.path, name, until)
             payloads = self._operations.journal.state.signals.get(name)
             if payloads is None:
                 error = TimeoutError(f"no signal {name!r} came within {within:g} seconds")
-                raise self._operations.fail(place, started, str(error), names_of(error))
-            self._operations.complete(place, started, payloads[0])
+                raise self._operations.fail(place, wait_record, str(error), names_of(error))
+            self._operations.complete(place, wait_record, payloads[0])
             return payloads[0]
 
         return await self._operations.run(request, carry_out)
 
-    async def _arrived(self, path: str, name: str, until: int | None) -> None:
+    async def _wait_for_signal(self, path: str, name: str, until: int | None) -> None:
         journal = self._operations.journal
 
         def is_ready() -> bool:

@@ -1,4 +1,5 @@
-"""Workspaces of one execution: opened for the first call in one, compared after each call, closed when it is parked.
+"""Workspaces of one execution: opened for the first call in them, compared with the log after each call, closed when
+the execution is parked.
 
 The log has the tree of files at every event: the files when the workspace was opened, and the changes of each call
 since (`divebook.events.catalog.FilesChanged`). A process that resumes the execution can therefore check whether the
@@ -27,7 +28,7 @@ from divebook.questions.answer import value_of
 from divebook.questions.question import CLARIFICATION
 from divebook.runtime.concurrency import Waits
 from divebook.runtime.operations import FileEvents, OperationLog, WorkspaceRef
-from divebook.workflow.servers import WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
 from divebook.workspace.egress.proxy import EgressAnswer
 from divebook.workspace.paths import Root
 from divebook.workspace.shell import PRINTED
@@ -54,253 +55,9 @@ from divebook.workspace.snapshots.tree import (
 )
 from divebook.workspace.workspace import CURRENT_WORKSPACE, Workspace
 
-# --- entered workspaces ----------------------------------------------------------------------------------------------
-
-
-OnEgress: TypeAlias = Callable[[EgressAnswer], None]
-"""Called for each network request to a host from a workspace, with the decision on it."""
-
-
-class WorkspaceProvider(Protocol):
-    """Provider of workspaces for executions."""
-
-    def definition(self, name: str) -> WorkspaceDefinition:
-        """Return the definition of a workspace; raises `NotFoundError`."""
-
-    def may_go_unasked(self, name: str, fingerprint: str) -> bool:
-        """Return whether a workflow may apply changes of a workspace without a question."""
-
-    def folder_for(self, execution_id: str, name: str) -> Path:
-        """Return the folder of an execution for the files of a workspace, and create it if necessary."""
-
-    def is_of_another(self, folder: Path, execution_id: str) -> bool:
-        """Return whether a folder belongs to another execution."""
-
-    def source_of(self, definition: WorkspaceDefinition) -> Path | None:
-        """Return the folder whose files a workspace starts with, or None for an empty workspace."""
-
-    def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
-        """Return a workspace over a folder, not entered yet. It calls a function for each network request to a host."""
-
-    def content(self, digest: str) -> bytes:
-        """Return the content of a file from the store, by its digest."""
-
-
-class OpenWorkspace:
-    """An entered workspace, and the known state of its files."""
-
-    def __init__(self, workspace: Workspace, snapshots: Snapshots | None, *, is_copy: bool) -> None:
-        self.workspace = workspace
-        self.snapshots = snapshots
-        self.is_copy = is_copy
-        self.recorded: Tree | None = None
-        """The files according to the log."""
-        self.at: int | None = None
-        """Sequence number of the event with these files."""
-        self.actual: TreeSnapshot | None = None
-        """The actual files, if they differ from the log, until the difference is settled."""
-        self.unrecorded: dict[str, bytes] = {}
-        """Contents of files by digest that were read and are not in the log yet."""
-        self.running_calls: dict[str, Place] = {}
-        """The calls that run in it, by operation id."""
-        self.lock = asyncio.Lock()
-        self.is_behind = False
-        """True if the log has changes made elsewhere that are not applied to these files yet."""
-
-
-class WorkspaceLease:
-    """The use of a workspace by one call.
-
-    Parameters
-    ----------
-    left
-        Return the events to record about the files after the call with an id has ended.
-    """
-
-    def __init__(self, opened: OpenWorkspace, events_after: Callable[[str], Awaitable[list[catalog.Payload]]]) -> None:
-        self._open = opened
-        self.events_after = events_after
-
-    def wrap(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-        """Return the call, run in the workspace."""
-
-        async def made() -> Any:
-            # Set in the call and not around it: the call may run in another task, which has a copy of the context.
-            token = CURRENT_WORKSPACE.set(self._open.workspace)
-            try:
-                return await call()
-            finally:
-                CURRENT_WORKSPACE.reset(token)
-
-        return made
-
-    def wrap_streamed(self, call: Callable[[], Awaitable[Any]]) -> StreamedCall:
-        """Return the call, run in the workspace, with the output of its commands streamed."""
-        inside = self.wrap(call)
-
-        async def made(write: Write) -> Any:
-            token = PRINTED.set(lambda _, text: write(text, OUTPUT))
-            try:
-                return await inside()
-            finally:
-                PRINTED.reset(token)
-
-        return made
-
-    @contextmanager
-    def mark_running(self, operation_id: str, place: Place) -> Iterator[None]:
-        """Mark the call as running in the workspace."""
-        self._open.running_calls[operation_id] = place
-        try:
-            yield
-        finally:
-            del self._open.running_calls[operation_id]
-
-
-async def enter_workspace(
-    provider: WorkspaceProvider, definition: WorkspaceDefinition, on_egress: OnEgress, folder: Path, *, is_copy: bool
-) -> OpenWorkspace:
-    """Create a workspace over a folder and enter it."""
-    workspace = provider.made(definition, folder, on_egress)
-    await workspace.__aenter__()
-    # A store that snapshots its own files would double in size with each run.
-    exclude = [*definition.exclude, *patterns_of_stores(folder)]
-    snapshots = Snapshots(workspace.root, exclude=exclude) if definition.snapshots else None
-    return OpenWorkspace(workspace, snapshots, is_copy=is_copy)
-
-
-async def snapshot_of(opened: OpenWorkspace, *, everything: bool = False) -> TreeSnapshot | None:
-    """Take a snapshot of the files, or return None if the workspace has no snapshots."""
-    if opened.snapshots is None:
-        return None
-    snapshot = await asyncio.to_thread(opened.snapshots.take, everything=everything)
-    opened.unrecorded |= snapshot.contents  # the caller may have been cancelled before it recorded these contents
-    return snapshot._replace(contents=opened.unrecorded)
-
-
-# --- recorded file changes -------------------------------------------------------------------------------------------
-#
-# All functions of this part block.
-
-
-MOST_CHANGES = 1_000
-"""Maximum number of file changes that an event lists by name."""
-
-
-def copy_files(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
-    """Copy the files of a folder to the folder of an execution, without the stores in it."""
-    root = Root(source)
-    target = Root(folder)
-    try:
-        # The protection of stores would not cover a copy.
-        exclude = [*definition.exclude, JOURNAL_FOLDER, *patterns_of_stores(source)]
-        with Snapshots(root, exclude=exclude, watch=False) as snapshots:
-            snapshot = snapshots.take()
-        with Snapshots(target, watch=False) as copies:
-            copies.restore(snapshot.tree, snapshot.contents.__getitem__)
-    finally:
-        root.close()
-        target.close()
-
-
-class OwnChanges(NamedTuple):
-    """Differences between the files of a workspace and those of the folder from which they were copied."""
-
-    folder: Path
-    """The source folder."""
-    tree: str
-    """Digest of the files."""
-    changes: list[FileChange]
-    meanwhile: Meanwhile
-    content: Callable[[str], bytes]
-    """Return the content of a file by its digest."""
-
-    @classmethod
-    def of(cls, folder: Path, tree: str, manifests: Sequence[Manifest], content: Callable[[str], bytes]) -> OwnChanges:
-        """Return the changes since the first of the manifests."""
-        changes = changes_between(tree_of(manifests[:1]).entries, tree_of(manifests).entries)
-        return cls(folder, tree, changes, versions_in(manifests), content)
-
-    def diffs(self) -> list[FileDiff]:
-        """Return the diff of each changed file."""
-        return diffs_of(self.changes, self.content)
-
-    def protected(self) -> set[str]:
-        """Return the changed paths that are applied only if they are named."""
-        _, left_out = without_protected(self.changes, str(self.folder), ())
-        return {shown_path(change.path) for change in left_out}
-
-    def take_over(self, paths: Sequence[str] | None, by_name: Collection[str] = ()) -> Applied:
-        """Apply the changes of some paths, or all, to the folder; raises like `applied`.
-
-        Parameters
-        ----------
-        by_name
-            Protected paths to apply in addition to those of `paths`.
-        """
-        root = Root(self.folder)
-        try:
-            changes = select_changes(self.changes, paths)
-            return apply_changes(root, changes, self.content, self.meanwhile, by_name=[*(paths or ()), *by_name])
-        finally:
-            root.close()
-
-
-class ChangeSummary(NamedTuple):
-    """Recorded changes of the files of a workspace."""
-
-    changes: list[dict[str, Any]]
-    """The first of the changes, for readers."""
-    number: int
-    files: list[list[Any]]
-    """The changes in the form of a manifest."""
-
-
-def summary_of_changes(recorded: Tree, snapshot: TreeSnapshot, content: Callable[[str], bytes]) -> ChangeSummary:
-    """Return the changes since the known tree, for readers and as a manifest."""
-    entries = snapshot.tree.entries
-    changes = changes_between(recorded.entries, entries)
-    paths = {path for change in changes for path in (change.path, change.was) if path is not None}
-    # Files whose time alone has changed are in the manifest, so that a restored file has the recorded time. Readers do
-    # not see them as changes.
-    mtimes = {path for path in snapshot.delta if recorded.entries.get(path) != entries.get(path)}
-    delta = {path: entries.get(path) for path in paths | mtimes}
-
-    def get(digest: str) -> bytes:
-        return snapshot.contents[digest] if digest in snapshot.contents else content(digest)
-
-    summary = summary_of(changes[:MOST_CHANGES], get)
-    return ChangeSummary(summary, len(changes), manifest_of(delta, snapshot.contents))
-
-
-def change_data(change: FileChange) -> dict[str, Any]:
-    """Return a change as plain data for an event or a question."""
-    data = {"path": shown_path(change.path), "kind": change.kind}
-    return data if change.was is None else {**data, "was": shown_path(change.was)}
-
-
-def problems(snapshot: TreeSnapshot) -> list[dict[str, Any]] | None:
-    """Return the files that a snapshot could not include, as plain data, or None."""
-    rows = [{"path": shown_path(path), "reason": reason} for path, reason in snapshot.tree.problems]
-    return rows or None
-
-
-RESTORE = "restore"
-KEEP = "keep"
-"""Treatments of files that differ from the log."""
-MOST_ANSWERS = 1_000
-"""Maximum number of recorded network requests per opening."""
-MOST_OF_HOST = 255
-"""Maximum number of characters of a recorded host name."""
-Enter: TypeAlias = Callable[..., Awaitable[OpenWorkspace]]
-"""Function that enters a workspace over a folder, and receives whether the folder is a copy."""
-OUTSIDE = "outside"
-RESTORED = "restored"
-"""Causes of file changes that no recorded call made."""
-
 
 class Workspaces:
-    """Workspaces of one execution in this process. Lives on the engine's event loop."""
+    """All workspaces of one execution in this process. Lives on the engine's event loop."""
 
     def __init__(self, operations: OperationLog, waits: Waits, provider: WorkspaceProvider | None) -> None:
         self._operations = operations
@@ -319,30 +76,33 @@ class Workspaces:
         return self._operations.journal
 
     def expect(self, name: str, outcome: str) -> None:
-        """Set the treatment of files of a workspace that differ from the log. A person or a rule has decided it."""
+        """Set in advance what to do when the files of a workspace differ from the log: `RESTORE` or `KEEP`.
+
+        A person or a rule has decided it.
+        """
         self._expected.setdefault(name, outcome)
 
     async def enter(self, name: str, place: Place) -> WorkspaceLease:
-        """Return the use of a workspace for a call, after its files match the log.
+        """Open a workspace for a call, and return its lease once the files match the log.
 
         Raises
         ------
         Suspended
-            The files differ from the log, and a person is asked how to treat them.
+            The files differ from the log, and a person is asked what to do with them.
         """
-        expected = self._expected.pop(name, None)
+        expected_outcome = self._expected.pop(name, None)
         while True:
             opened = await self._open(name, place)
             async with opened.lock:
-                if opened is self._opened.get(name) and await self._reconcile(name, opened, place, expected):
+                if opened is self._opened.get(name) and await self._reconcile(name, opened, place, expected_outcome):
                     return WorkspaceLease(opened, functools.partial(self._events_after, name, opened))
                 recorded = opened.recorded
                 actual = opened.actual
             if recorded is not None and actual is not None:  # the workspace may be closed while a person is asked
                 await self._ask(name, recorded, actual.tree, place)
 
-    async def _reconcile(self, name: str, opened: OpenWorkspace, place: Place, expected: str | None) -> bool:
-        """Make the log and the files match, if it is decided how. Return whether they match.
+    async def _reconcile(self, name: str, opened: OpenWorkspace, place: Place, expected_outcome: str | None) -> bool:
+        """Make the log and the files of a workspace match, unless a person must decide how. Return whether they match.
 
         In order: apply changes that the log took from elsewhere; record changes made since the last call; settle a
         difference found on opening.
@@ -358,7 +118,7 @@ class Workspaces:
             return True
         recorded = opened.recorded
         assert recorded is not None  # noqa: S101 - the found files were compared with it
-        outcome = expected
+        outcome = expected_outcome
         if outcome is None or (outcome == RESTORE and not opened.is_copy):  # maybe a user's own edits
             outcome = self._answer_about(name, recorded, opened.actual.tree)
         if outcome is None:
@@ -367,9 +127,8 @@ class Workspaces:
         return True
 
     async def difference(self, name: str, place: Place) -> str:
-        """Return a sentence about the differences between files and log, for people.
-
-        Return an empty string if they match.
+        """Return a sentence for people about how the files of a workspace differ from the log. It is empty if they
+        match.
         """
         opened = await self._open(name, place)
         if opened.actual is None or opened.recorded is None:
@@ -378,12 +137,12 @@ class Workspaces:
         return f" Its workspace {name} has other files than before: {short_summary(changes)}."
 
     def reference(self, name: str, place: Place, operation_id: str) -> WorkspaceRef:
-        """Return the reference to a workspace with which a miss policy answers a call that works in it."""
+        """Return a reference to a workspace, with which a miss policy can answer a call that runs in the workspace."""
 
         def tree() -> str | None:
             self._open_as_recorded(name, place)
-            held = self._journal.state.workspaces.get(name)
-            return None if held is None else held.tree
+            state = self._journal.state.workspaces.get(name)
+            return None if state is None else state.tree
 
         return WorkspaceRef(name, tree, functools.partial(self._with_files, name, place, operation_id))
 
@@ -391,19 +150,22 @@ class Workspaces:
     async def _with_files(
         self, name: str, place: Place, operation_id: str, files: FileEvents
     ) -> AsyncIterator[Callable[[], None]]:
-        """Wrap a call that another log answers. Yields a function that records its file changes as made here.
+        """Wrap a call that is answered from another log. Yields a function that records the call's file changes in this
+        log.
 
         The files themselves are written when the next call enters the workspace.
         """
         async with self._serving:
-            held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
+            state: HeldWorkspace | None = self._journal.state.workspaces.get(name)
             tree: Tree | None = None
-            if files and held is not None and held.tree is not None and held.tree != files[0].before:
-                tree = await self._tree(held)
+            if files and state is not None and state.tree is not None and state.tree != files[0].before:
+                tree = await self._tree(state)
             yield lambda: self._record_files(name, place, operation_id, files, tree)
 
     def _open_as_recorded(self, name: str, place: Place) -> None:
-        """Open a workspace with the files that it had in the answering log, if that log has it."""
+        """Record the opening of a workspace with the files that it had in the source of a what-if, if the source opened
+        it.
+        """
         if name in self._journal.state.workspaces or self._operations.miss_policy is None:
             return
         event = self._operations.miss_policy.opened(name)
@@ -412,22 +174,23 @@ class Workspaces:
             self._operations.record(place, replace(event, workspace=name, reference={}, source=folder))
 
     def _record_files(self, name: str, place: Place, operation_id: str, files: FileEvents, tree: Tree | None) -> None:
-        """Record the file changes of an answered call as made here.
+        """Record the file changes of a call that was answered from another log, as changes of this execution's
+        workspace.
 
         The trees before and after are computed again, because the files here may differ from those in the answering
         log. The files themselves are written later (`OpenWorkspace.is_behind`).
         """
         opened = self._opened.get(name)
         for data in files:
-            held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
-            if held is None or held.tree is None:
+            state: HeldWorkspace | None = self._journal.state.workspaces.get(name)
+            if state is None or state.tree is None:
                 return
             if opened is not None and opened.recorded is not None:
                 tree = opened.recorded
             if tree is not None:
                 tree = changed_tree(tree.entries, [data.files or ()])
             after = data.after if tree is None else tree.digest
-            event = replace(data, workspace=name, before=held.tree, after=after, previous=held.at, beside=None)
+            event = replace(data, workspace=name, before=state.tree, after=after, previous=state.at, beside=None)
             self._operations.record(place, replace(event, operation_id=operation_id))
             if opened is not None:
                 opened.recorded = tree
@@ -435,26 +198,27 @@ class Workspaces:
                 opened.is_behind = True
 
     def place_of(self, name: str) -> tuple[Path, str | None] | None:
-        """Return the folder with the files of a workspace, and its name for tools.
+        """Return the folder with the files of a workspace, and the name of the folder for tools. Return None without a
+        folder.
 
-        Return None if the folder does not exist yet. Before the first call in the workspace, this is the folder from
-        which the files are copied.
+        Before the first call in the workspace, this is the folder from which the files are copied.
         """
         if name in self._opened:
             root = self._opened[name].workspace.root
             return Path(root.path), root.name
-        held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
-        if held is not None and "folder" in held.reference:
-            return Path(held.reference["folder"]), None
+        state: HeldWorkspace | None = self._journal.state.workspaces.get(name)
+        if state is not None and "folder" in state.reference:
+            return Path(state.reference["folder"]), None
         source = None if self._provider is None else self._provider.source_of(self._provider.definition(name))
         return None if source is None else (source, None)
 
     def may_go_unasked(self, name: str) -> bool:
-        """Return whether the workflow may apply changes of a workspace without a question."""
+        """Return whether the workflow may apply changes of a workspace to its source folder without a question."""
         return self._provider is not None and self._provider.may_go_unasked(name, self._journal.state.fingerprint)
 
     async def own_changes(self, name: str, place: Place, tree: str | None = None) -> OwnChanges:
-        """Return the differences between the files of a workspace and those it started with; raises like `enter`.
+        """Return the differences between the files of a workspace and the source folder from which they were copied.
+        Raises like `enter`.
 
         With the digest of an earlier `tree`, compare those files instead.
 
@@ -464,27 +228,27 @@ class Workspaces:
             The workspace is not a copy of a folder, or it has no snapshots.
         """
         await self.enter(name, place)
-        held = self._journal.state.workspaces[name]
+        state = self._journal.state.workspaces[name]
         provider = self._provider
         assert provider is not None  # noqa: S101 - the workspace was entered
-        folder = None if held.source is None else provider.source_of(provider.definition(name))
-        if held.tree is None or folder is None:
-            why = "its files are not kept" if held.tree is None else "it is no copy of a folder"
+        folder = None if state.source is None else provider.source_of(provider.definition(name))
+        if state.tree is None or folder is None:
+            why = "its files are not kept" if state.tree is None else "it is no copy of a folder"
             raise StepError(f"there is nothing to take over from workspace {name}: {why}")
-        if str(folder) != held.source:
-            raise StepError(f"workspace {name} began with {held.source}, and is now said to be of {folder}")
-        manifests = await self._manifests(held, tree)
-        return await asyncio.to_thread(OwnChanges.of, folder, tree or held.tree, manifests, provider.content)
+        if str(folder) != state.source:
+            raise StepError(f"workspace {name} began with {state.source}, and is now said to be of {folder}")
+        manifests = await self._manifests(state, tree)
+        return await asyncio.to_thread(OwnChanges.of, folder, tree or state.tree, manifests, provider.content)
 
     async def _events_after(self, name: str, opened: OpenWorkspace, operation_id: str) -> list[catalog.Payload]:
-        """Return the events to record about a workspace after a call in it has ended."""
+        """Return the events to record about the files of a workspace after a call in it has ended."""
         if opened.snapshots is None:
             return []
         async with opened.lock:
             return await self._new_changes(name, opened, operation_id)
 
     async def close(self) -> None:
-        """Close all workspaces. Each is opened again from the log."""
+        """Close all workspaces of the execution. Each can be opened again from the log."""
         self._egress.clear()
         while self._opened:
             _, opened = self._opened.popitem()
@@ -509,12 +273,12 @@ class Workspaces:
         self._open_as_recorded(name, place)
         on_egress = functools.partial(self._record_egress, name, place)
         enter = functools.partial(enter_workspace, provider, definition, on_egress)
-        held: HeldWorkspace | None = self._journal.state.workspaces.get(name)
-        if held is None:
+        state: HeldWorkspace | None = self._journal.state.workspaces.get(name)
+        if state is None:
             return await self._create(enter, provider, definition, place)
-        if held.is_own and not provider.is_of_another(Path(held.reference["folder"]), self._journal.execution_id):
-            return await self._reopen(enter, definition, held)
-        return await self._open_from_fork(enter, provider, definition, held, place)
+        if state.is_own and not provider.is_of_another(Path(state.reference["folder"]), self._journal.execution_id):
+            return await self._reopen(enter, definition, state)
+        return await self._open_from_fork(enter, provider, definition, state, place)
 
     async def _create(
         self, enter: Enter, provider: WorkspaceProvider, definition: WorkspaceDefinition, place: Place
@@ -532,14 +296,14 @@ class Workspaces:
         self._record_opened(definition, opened, snapshot, place, came_from)
         return opened
 
-    async def _reopen(self, enter: Enter, definition: WorkspaceDefinition, held: HeldWorkspace) -> OpenWorkspace:
-        is_copy = held.source is not None or not definition.in_place
-        opened = await enter(Path(held.reference["folder"]), is_copy=is_copy)
+    async def _reopen(self, enter: Enter, definition: WorkspaceDefinition, state: HeldWorkspace) -> OpenWorkspace:
+        is_copy = state.source is not None or not definition.in_place
+        opened = await enter(Path(state.reference["folder"]), is_copy=is_copy)
         snapshot = await snapshot_of(opened, everything=True)
-        if snapshot is not None and held.tree is not None:
-            opened.recorded = await self._tree(held)
-            opened.at = held.at
-            if snapshot.tree.digest != held.tree:
+        if snapshot is not None and state.tree is not None:
+            opened.recorded = await self._tree(state)
+            opened.at = state.at
+            if snapshot.tree.digest != state.tree:
                 opened.actual = snapshot
         return opened
 
@@ -548,24 +312,26 @@ class Workspaces:
         enter: Enter,
         provider: WorkspaceProvider,
         definition: WorkspaceDefinition,
-        held: HeldWorkspace,
+        state: HeldWorkspace,
         place: Place,
     ) -> OpenWorkspace:
-        """Create a folder with the files that the source execution had at the event of the fork."""
+        """Open a workspace of a fork: create a folder with the files that the source execution had at the fork
+        point.
+        """
         folder = provider.folder_for(self._journal.execution_id, definition.name)
         opened = await enter(folder, is_copy=True)
-        if held.tree is None or opened.snapshots is None:
+        if state.tree is None or opened.snapshots is None:
             raise StepError(
                 f"workspace {definition.name} has no snapshots, so a fork cannot have its files: set Snapshots: true"
             )
-        tree = await self._tree(held)
+        tree = await self._tree(state)
         await asyncio.to_thread(opened.snapshots.restore, tree, provider.content)
-        source = held.source or held.reference.get("folder")
+        source = state.source or state.reference.get("folder")
         reference = opened.workspace.reference
-        event = catalog.WorkspaceOpened(definition.name, definition.kind, reference, source, held.tree)
+        event = catalog.WorkspaceOpened(definition.name, definition.kind, reference, source, state.tree)
         self._operations.record(place, event)
         opened.recorded = tree
-        opened.at = held.at
+        opened.at = state.at
         return opened
 
     def _record_opened(
@@ -593,16 +359,16 @@ class Workspaces:
             opened.at = self._journal.recorded
             opened.unrecorded = {}
 
-    async def _tree(self, held: HeldWorkspace) -> Tree:
-        """Return the files of a workspace according to the log."""
-        return await asyncio.to_thread(tree_of, await self._manifests(held))
+    async def _tree(self, state: HeldWorkspace) -> Tree:
+        """Return the tree of files that a workspace has according to the log."""
+        return await asyncio.to_thread(tree_of, await self._manifests(state))
 
-    async def _manifests(self, held: HeldWorkspace, tree: str | None = None) -> list[Manifest]:
-        """Return the first manifest of a workspace and each change since, up to the files with the digest `tree`, if
-        given.
+    async def _manifests(self, state: HeldWorkspace, tree: str | None = None) -> list[Manifest]:
+        """Return the manifest of a workspace's opening and of each change since, oldest first. With the digest `tree`,
+        stop at the files with this digest.
         """
         manifests: list[Manifest] = []
-        at: int | None = held.at
+        at: int | None = state.at
         while at:
             data = (await self._journal.event(at)).data
             if isinstance(data, catalog.FilesChanged):
@@ -616,7 +382,7 @@ class Workspaces:
         return manifests[::-1]
 
     def _record_egress(self, name: str, place: Place, answer: EgressAnswer) -> None:
-        """Record a network request to a host, if the workspace is being opened or a call is running in it."""
+        """Record a network request that was made while a workspace was opened or a call ran in it."""
         opened = self._opened.get(name)
         calls = {} if opened is None else opened.running_calls
         count = self._egress[name] = self._egress.get(name, 0) + 1
@@ -629,7 +395,7 @@ class Workspaces:
     # --- files that differ from the log ------------------------------------------------------------------------------
 
     async def _settle(self, name: str, opened: OpenWorkspace, place: Place, outcome: str) -> None:
-        """Restore the files of the log, or record the present files as a change from outside."""
+        """Settle a difference: restore the files of the log, or record the present files as a change from outside."""
         actual = opened.actual
         recorded = opened.recorded
         provider = self._provider
@@ -646,12 +412,14 @@ class Workspaces:
         return question_id
 
     def _answer_about(self, name: str, recorded: Tree, actual: Tree) -> str | None:
-        """Return a person's decision, or None if the question is open or not asked."""
+        """Return a person's decision about files that differ from the log, or None if the question is open or was not
+        asked.
+        """
         question = self._journal.state.interrupts.get(self._question_about(name, recorded, actual))
         return None if question is None or question.is_open else str(value_of(question))
 
     async def _ask(self, name: str, recorded: Tree, actual: Tree, place: Place) -> None:
-        """Ask a person how to treat the files, and return when the question is answered."""
+        """Ask a person what to do with files that differ from the log. Return when the question is answered."""
         question_id = self._question_about(name, recorded, actual)
         if question_id not in self._journal.state.interrupts:
             changes = changes_between(recorded.entries, actual.entries)
@@ -682,7 +450,7 @@ class Workspaces:
         recorded = opened.recorded
         assert recorded is not None and self._provider is not None  # noqa: S101, PT018 - the caller has compared the files
         tell = functools.partial(summary_of_changes, recorded, snapshot, self._provider.content)
-        changed = await asyncio.to_thread(tell)
+        summary = await asyncio.to_thread(tell)
         concurrent = [other for other in opened.running_calls if other != operation_id]
         event = catalog.FilesChanged(
             name,
@@ -690,10 +458,10 @@ class Workspaces:
             snapshot.tree.digest,
             operation_id,
             cause,
-            changed.files,
+            summary.files,
             opened.at,
-            changed.changes,
-            changed.number,
+            summary.changes,
+            summary.number,
             concurrent or None,
             problems(snapshot),
         )
@@ -702,7 +470,7 @@ class Workspaces:
         return event
 
     def note(self, place: Place, events: Sequence[catalog.Payload]) -> None:
-        """Record events about files, directly after the end of the call that changed them."""
+        """Record events about file changes, directly after the end of the call that made the changes."""
         self._note(place, events)
 
     def _note(self, place: Place, events: Sequence[catalog.Payload]) -> None:
@@ -712,3 +480,256 @@ class Workspaces:
                 opened = self._opened[data.workspace]
                 opened.at = self._journal.recorded
                 opened.unrecorded = {}
+
+
+# --- entered workspaces ----------------------------------------------------------------------------------------------
+
+
+OnEgress: TypeAlias = Callable[[EgressAnswer], None]
+"""Called for each network request to a host from a workspace, with the decision on it."""
+
+
+class WorkspaceProvider(Protocol):
+    """Protocol of the environment's part that provides executions with workspaces (folders in which agents and commands
+    work).
+    """
+
+    def definition(self, name: str) -> WorkspaceDefinition:
+        """Return the definition of a workspace; raises `NotFoundError`."""
+
+    def may_go_unasked(self, name: str, fingerprint: str) -> bool:
+        """Return whether a workflow with this fingerprint may apply changes of a workspace to its source folder without
+        a question.
+        """
+
+    def folder_for(self, execution_id: str, name: str) -> Path:
+        """Return the folder in which an execution keeps its copy of a workspace. Create the folder if necessary."""
+
+    def is_of_another(self, folder: Path, execution_id: str) -> bool:
+        """Return whether a workspace folder belongs to an execution other than this one."""
+
+    def source_of(self, definition: WorkspaceDefinition) -> Path | None:
+        """Return the folder from which the files of a workspace are copied, or None if the workspace starts empty."""
+
+    def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
+        """Create a workspace over a folder, not entered yet. `on_egress` is called for each network request to a
+        host.
+        """
+
+    def content(self, digest: str) -> bytes:
+        """Return the content of a file from the store, by the digest of the content."""
+
+
+class OpenWorkspace:
+    """An entered workspace of an execution, with the recorded and the actual state of its files."""
+
+    def __init__(self, workspace: Workspace, snapshots: Snapshots | None, *, is_copy: bool) -> None:
+        self.workspace = workspace
+        self.snapshots = snapshots
+        self.is_copy = is_copy
+        self.recorded: Tree | None = None
+        """The files according to the log."""
+        self.at: int | None = None
+        """Sequence number of the event with these files."""
+        self.actual: TreeSnapshot | None = None
+        """The actual files, if they differ from the log, until the difference is settled."""
+        self.unrecorded: dict[str, bytes] = {}
+        """Contents of files by digest that were read and are not in the log yet."""
+        self.running_calls: dict[str, Place] = {}
+        """Places of the calls that run in the workspace, by operation id."""
+        self.lock = asyncio.Lock()
+        self.is_behind = False
+        """True if the log has changes made elsewhere that are not applied to these files yet."""
+
+
+class WorkspaceLease:
+    """Use of an open workspace by one call. Records the file changes of the call.
+
+    Parameters
+    ----------
+    events_after
+        Return the events to record about the files after the call with an operation id has ended.
+    """
+
+    def __init__(self, opened: OpenWorkspace, events_after: Callable[[str], Awaitable[list[catalog.Payload]]]) -> None:
+        self._open = opened
+        self.events_after = events_after
+
+    def wrap(self, call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+        """Return a function that makes the call inside the workspace."""
+
+        async def run_inside() -> Any:
+            # Set in the call and not around it: the call may run in another task, which has a copy of the context.
+            token = CURRENT_WORKSPACE.set(self._open.workspace)
+            try:
+                return await call()
+            finally:
+                CURRENT_WORKSPACE.reset(token)
+
+        return run_inside
+
+    def wrap_streamed(self, call: Callable[[], Awaitable[Any]]) -> StreamedCall:
+        """Return a function that makes the call inside the workspace, and streams the output of its commands."""
+        inside = self.wrap(call)
+
+        async def run_streamed(write: Write) -> Any:
+            token = PRINTED.set(lambda _, text: write(text, OUTPUT))
+            try:
+                return await inside()
+            finally:
+                PRINTED.reset(token)
+
+        return run_streamed
+
+    @contextmanager
+    def mark_running(self, operation_id: str, place: Place) -> Iterator[None]:
+        """Register the call as running in the workspace inside the `with` block."""
+        self._open.running_calls[operation_id] = place
+        try:
+            yield
+        finally:
+            del self._open.running_calls[operation_id]
+
+
+async def enter_workspace(
+    provider: WorkspaceProvider, definition: WorkspaceDefinition, on_egress: OnEgress, folder: Path, *, is_copy: bool
+) -> OpenWorkspace:
+    """Create a workspace over a folder and enter it. Return it as an `OpenWorkspace`."""
+    workspace = provider.made(definition, folder, on_egress)
+    await workspace.__aenter__()
+    # A store that snapshots its own files would double in size with each run.
+    exclude = [*definition.exclude, *patterns_of_stores(folder)]
+    snapshots = Snapshots(workspace.root, exclude=exclude) if definition.snapshots else None
+    return OpenWorkspace(workspace, snapshots, is_copy=is_copy)
+
+
+async def snapshot_of(opened: OpenWorkspace, *, everything: bool = False) -> TreeSnapshot | None:
+    """Take a snapshot of a workspace's files. Return None if the workspace has snapshots switched off."""
+    if opened.snapshots is None:
+        return None
+    snapshot = await asyncio.to_thread(opened.snapshots.take, everything=everything)
+    opened.unrecorded |= snapshot.contents  # the caller may have been cancelled before it recorded these contents
+    return snapshot._replace(contents=opened.unrecorded)
+
+
+# --- recorded file changes -------------------------------------------------------------------------------------------
+#
+# All functions of this part block.
+
+
+MOST_CHANGES = 1_000
+"""Maximum number of file changes that an event lists by name."""
+
+
+def copy_files(source: Path, folder: Path, definition: WorkspaceDefinition) -> None:
+    """Copy the files of a folder to an execution's folder. Stores of divebook in the folder are left out."""
+    root = Root(source)
+    target = Root(folder)
+    try:
+        # The protection of stores would not cover a copy.
+        exclude = [*definition.exclude, JOURNAL_FOLDER, *patterns_of_stores(source)]
+        with Snapshots(root, exclude=exclude, watch=False) as snapshots:
+            snapshot = snapshots.take()
+        with Snapshots(target, watch=False) as copies:
+            copies.restore(snapshot.tree, snapshot.contents.__getitem__)
+    finally:
+        root.close()
+        target.close()
+
+
+class OwnChanges(NamedTuple):
+    """Changes of the files in a workspace, compared with the folder from which the files were copied."""
+
+    folder: Path
+    """The source folder."""
+    tree: str
+    """Digest of the files."""
+    changes: list[FileChange]
+    meanwhile: Meanwhile
+    content: Callable[[str], bytes]
+    """Return the content of a file by its digest."""
+
+    @classmethod
+    def of(cls, folder: Path, tree: str, manifests: Sequence[Manifest], content: Callable[[str], bytes]) -> OwnChanges:
+        """Compute the changes between the first of some manifests and all of them together."""
+        changes = changes_between(tree_of(manifests[:1]).entries, tree_of(manifests).entries)
+        return cls(folder, tree, changes, versions_in(manifests), content)
+
+    def diffs(self) -> list[FileDiff]:
+        """Return the diff of each changed file."""
+        return diffs_of(self.changes, self.content)
+
+    def protected(self) -> set[str]:
+        """Return the changed paths that are protected, so that they are applied only if they are named."""
+        _, left_out = without_protected(self.changes, str(self.folder), ())
+        return {shown_path(change.path) for change in left_out}
+
+    def take_over(self, paths: Sequence[str] | None, by_name: Collection[str] = ()) -> Applied:
+        """Apply the changes of some paths, or of all paths, to the source folder. Raises like `apply_changes`.
+
+        Parameters
+        ----------
+        by_name
+            Protected paths to apply in addition to those of `paths`.
+        """
+        root = Root(self.folder)
+        try:
+            changes = select_changes(self.changes, paths)
+            return apply_changes(root, changes, self.content, self.meanwhile, by_name=[*(paths or ()), *by_name])
+        finally:
+            root.close()
+
+
+class ChangeSummary(NamedTuple):
+    """Changes of a workspace's files in the form in which an event records them."""
+
+    changes: list[dict[str, Any]]
+    """The first of the changes, for readers."""
+    number: int
+    files: list[list[Any]]
+    """The changes in the form of a manifest."""
+
+
+def summary_of_changes(recorded: Tree, snapshot: TreeSnapshot, content: Callable[[str], bytes]) -> ChangeSummary:
+    """Return the changes between the recorded files and a snapshot: as rows for readers, and as a manifest."""
+    entries = snapshot.tree.entries
+    changes = changes_between(recorded.entries, entries)
+    paths = {path for change in changes for path in (change.path, change.was) if path is not None}
+    # Files whose time alone has changed are in the manifest, so that a restored file has the recorded time. Readers do
+    # not see them as changes.
+    mtimes = {path for path in snapshot.delta if recorded.entries.get(path) != entries.get(path)}
+    delta = {path: entries.get(path) for path in paths | mtimes}
+
+    def get(digest: str) -> bytes:
+        return snapshot.contents[digest] if digest in snapshot.contents else content(digest)
+
+    summary = summary_of(changes[:MOST_CHANGES], get)
+    return ChangeSummary(summary, len(changes), manifest_of(delta, snapshot.contents))
+
+
+def change_data(change: FileChange) -> dict[str, Any]:
+    """Return path and kind of a file change as plain data, for an event or a question."""
+    data = {"path": shown_path(change.path), "kind": change.kind}
+    return data if change.was is None else {**data, "was": shown_path(change.was)}
+
+
+def problems(snapshot: TreeSnapshot) -> list[dict[str, Any]] | None:
+    """Return the files that a snapshot could not include, with the reasons, as plain data. None if there are no such
+    files.
+    """
+    rows = [{"path": shown_path(path), "reason": reason} for path, reason in snapshot.tree.problems]
+    return rows or None
+
+
+RESTORE = "restore"
+KEEP = "keep"
+"""Treatments of files that differ from the log."""
+MOST_ANSWERS = 1_000
+"""Maximum number of recorded network requests per opening."""
+MOST_OF_HOST = 255
+"""Maximum number of characters of a recorded host name."""
+Enter: TypeAlias = Callable[..., Awaitable[OpenWorkspace]]
+"""Function that enters a workspace over a folder, and receives whether the folder is a copy."""
+OUTSIDE = "outside"
+RESTORED = "restored"
+"""Causes of file changes that no recorded call made."""

@@ -1,12 +1,13 @@
-"""Sandboxed Python for conditions, templates, each-items and script steps.
+"""Sandboxed Python for conditions, templates, items of loops and script steps.
 
 `Interpreter` runs code. `evaluate_condition`, `evaluate_items` and `render_template` evaluate deterministic
 expressions. `Interpreter.run_script` runs a script step, which may use the clock, randomness and documents.
 
-A text passes through these modules: `syntax` parses, checks and rewrites it into a `Program`; `references` looks up a
-value that it only refers to; `structure` assembles lists and mappings outside the sandbox; `interpreter` sends the rest
-to a process of `sandbox`, which starts with the code of `prelude`; `values` converts the result to plain data. `needs`
-analyses code without running it. Only `sandbox` imports Monty, and only when the first expression runs.
+The modules process a piece of code in this order: `syntax` parses, checks and rewrites the code into a `Program`.
+`prelude` looks up values to which an expression only refers (`Reference`), without the sandbox. `structure` assembles
+lists and mappings outside the sandbox. `interpreter` sends all other code to a process of `sandbox`, which starts with
+the helper functions of `prelude`. `values` converts the result to plain data. `needs` analyses code without running it.
+Only `sandbox` imports Monty, and only when the first expression runs.
 """
 
 from divebook.scripting.interpreter import Interpreter, default_interpreter

@@ -1,4 +1,6 @@
-"""Interpreter of sandboxed code: small expressions run in reused sessions, each script step in a fresh one."""
+"""Interpreter of sandboxed code: small expressions run in reused sandbox sessions, each script step in a fresh
+session.
+"""
 
 from __future__ import annotations
 
@@ -41,88 +43,8 @@ _WARM_SESSIONS = max(2, min(4, os.cpu_count() or 2))
 _SCRIPTS_AT_ONCE = 16
 
 
-class _Processes:
-    """Sandbox processes of one interpreter in this Python process: started on first use, ended by `close`."""
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-        self._changed = threading.Condition(threading.Lock())
-        self._idle: list[SandboxSession] = []
-        self._lent = 0
-        self._sandbox: Sandbox | None = None
-        self._waited = threading.local()
-
-    def clock(self) -> float:
-        """Return the time in seconds, minus the time that this thread has waited for a process."""
-        return time.monotonic() - getattr(self._waited, "seconds", 0.0)
-
-    def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
-        """Return a fresh session. Blocks while too many scripts run."""
-        self._refuse_after_fork()
-        with self._changed:
-            if self._sandbox is None:
-                from divebook.scripting.sandbox import Sandbox
-
-                self._sandbox = Sandbox(_WARM_SESSIONS + _SCRIPTS_AT_ONCE)
-                self._pid = os.getpid()
-                atexit.register(self.close)
-            sandbox = self._sandbox
-        return sandbox.session(limits, prelude, asks_host=asks_host)
-
-    def _refuse_after_fork(self) -> None:
-        if self._sandbox is not None and self._pid != os.getpid():
-            raise forked()
-
-    def lend(self, limits: Limits, *, fresh: bool) -> SandboxSession:
-        """Return a session for expressions, a used one if possible. Blocks while `_WARM_SESSIONS` are in use."""
-        self._refuse_after_fork()
-        with self._changed:
-            before = time.monotonic()
-            while self._lent >= _WARM_SESSIONS:
-                self._changed.wait()
-            self._waited.seconds = getattr(self._waited, "seconds", 0.0) + time.monotonic() - before
-            self._lent += 1
-            if self._idle:
-                session = self._idle.pop()
-                if not fresh:
-                    return session
-                session.close()
-        try:
-            return self.fresh(limits, prelude(), asks_host=False)
-        except BaseException:
-            self._returned(None)
-            raise
-
-    def take_back(self, session: SandboxSession, *, usable: bool) -> None:
-        """Return a session to the pool, or close it if it is not usable any more."""
-        self._returned(session if usable else None)
-        if not usable:
-            session.close()
-
-    def _returned(self, session: SandboxSession | None) -> None:
-        with self._changed:
-            self._lent -= 1
-            if session is not None:
-                self._idle.append(session)
-            self._changed.notify()
-
-    def close(self) -> None:
-        if self._pid != os.getpid():
-            return  # exit of a forked child: the processes belong to the parent
-        atexit.unregister(self.close)
-        with self._changed:
-            idle = self._idle
-            self._idle = []
-            sandbox = self._sandbox
-            self._sandbox = None
-        for session in idle:
-            session.close()
-        if sandbox is not None:
-            sandbox.close()
-
-
 class Interpreter:
-    """Interpreter of sandboxed Python.
+    """Interpreter of sandboxed Python code, for expressions and script steps.
 
     Threads may share an interpreter. Its processes are started when they are first needed.
 
@@ -154,7 +76,8 @@ class Interpreter:
         self._processes.close()
 
     def evaluate(self, context: Context, expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
-        """Return the values of deterministic expressions. All that need the sandbox cross to it together.
+        """Evaluate deterministic expressions and return their values. Expressions that need the sandbox run in it
+        together.
 
         Raises
         ------
@@ -169,31 +92,38 @@ class Interpreter:
         for program in programs:
             program.require(names, SAFE_NAMES)
         work = WorkBudget(self.limits.seconds, self._processes.clock)
-        values = [self._outside(program, context, names, work) for program in programs]
-        return self._completed(values, programs, names)
+        values = [self._evaluate_outside(program, context, names, work) for program in programs]
+        return self._evaluate_remaining(values, programs, names)
 
-    def _completed(self, values: list[Any], programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
-        """Return the values, with those that are `NOTHING` evaluated in the sandbox."""
+    def _evaluate_remaining(
+        self, values: list[Any], programs: Sequence[Program], names: Mapping[str, Any]
+    ) -> list[Any]:
+        """Evaluate in the sandbox the programs that could not be evaluated outside (value `NOTHING`). Return all
+        values.
+        """
         remaining = [program for program, value in zip(programs, values, strict=True) if value is NOTHING]
-        answers = iter(self._asked(remaining, names)) if remaining else iter(())
+        answers = iter(self._evaluate_programs(remaining, names)) if remaining else iter(())
         return [next(answers) if value is NOTHING else value for value in values]
 
-    def _outside(self, program: Program, context: Context, names: Mapping[str, Any], work: WorkBudget) -> Any:
-        """Return the value of a reference or a composed expression; `NOTHING` if the sandbox must evaluate it."""
+    def _evaluate_outside(self, program: Program, context: Context, names: Mapping[str, Any], work: WorkBudget) -> Any:
+        """Evaluate a program outside the sandbox, if it is a reference or a composed expression.
+
+        Return `NOTHING` if the sandbox must evaluate the program.
+        """
         if program.reference is not None:
-            return program.reference.found(names, context)
+            return program.reference.resolve(names, context)
         if program.structure is None or context not in (Context.VALUE, Context.EACH):
             return NOTHING
         return program.structure.value(Scope(context, names, self._parts, work))
 
     def _part(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
-        """Return the value of a part of an expression."""
+        """Evaluate a part of a composed expression: look up a reference, or run the text in the sandbox."""
         program = compile_expression(text)
-        value = NOTHING if program.reference is None else program.reference.found(names, context)
-        return self._completed([value], [program], names)[0]
+        value = NOTHING if program.reference is None else program.reference.resolve(names, context)
+        return self._evaluate_remaining([value], [program], names)[0]
 
-    def _asked(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
-        """Evaluate programs in the sandbox, as one list."""
+    def _evaluate_programs(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
+        """Evaluate several programs in the sandbox in one run, as one list expression."""
         code = f"[{','.join([program.code for program in programs])}]"
         try:
             value = self._evaluate(code, select(programs, names))
@@ -204,7 +134,8 @@ class Interpreter:
     def run_script(
         self, source: str, names: Mapping[str, Any], host: Host | None = None, limits: Limits = DEFAULT_LIMITS
     ) -> Any:
-        """Return the value of the last expression of a script, or None. Blocks until the script ends.
+        """Run a script in a fresh sandbox session. Return the value of its last expression, or None. Blocks until the
+        script ends.
 
         Raises
         ------
@@ -240,7 +171,9 @@ class Interpreter:
             return session.run(program.code, _sendable(names), answers)
 
     def _evaluate(self, code: str, names: dict[str, Any]) -> Any:
-        """Evaluate code in a warm session. If a used session runs out of memory or crashes, repeat in a fresh one."""
+        """Evaluate code in a reused session. If the session runs out of memory or crashes, repeat in a fresh
+        session.
+        """
         try:
             return self._evaluate_once(code, names, fresh=False)
         except SandboxError as failure:
@@ -251,15 +184,15 @@ class Interpreter:
             raise
 
     def _evaluate_once(self, code: str, names: dict[str, Any], *, fresh: bool) -> Any:
-        session = self._processes.lend(self.limits, fresh=fresh)
+        session = self._processes.acquire(self.limits, fresh=fresh)
         usable = SAFE_NAMES.isdisjoint(names)  # a variable named "len" must not exist for the next expression
         try:
             value = session.evaluate(code, names)
         except BaseException as error:
             survives = isinstance(error, SandboxError) and not error.ends_session
-            self._processes.take_back(session, usable=usable and survives)
+            self._processes.release(session, usable=usable and survives)
             raise
-        self._processes.take_back(session, usable=usable)
+        self._processes.release(session, usable=usable)
         return value
 
 
@@ -269,6 +202,96 @@ def _is_plain(text: str, names: Mapping[str, Any]) -> bool:
 
 def _sendable(names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: sendable(value, name) for name, value in names.items()}
+
+
+class _Processes:
+    """Sandbox processes and sessions of one interpreter in this Python process.
+
+    The processes are started on first use, and ended by `close`.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._changed = threading.Condition(threading.Lock())
+        self._idle: list[SandboxSession] = []
+        self._in_use = 0
+        self._sandbox: Sandbox | None = None
+        self._waited = threading.local()
+
+    def clock(self) -> float:
+        """Return a time in seconds that does not advance while this thread waits for a sandbox session."""
+        return time.monotonic() - getattr(self._waited, "seconds", 0.0)
+
+    def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
+        """Start a new sandbox session for a script or for expressions. Blocks while too many scripts run."""
+        self._refuse_after_fork()
+        with self._changed:
+            if self._sandbox is None:
+                # Monty is loaded at this point, because many processes never evaluate anything in a sandbox.
+                from divebook.scripting.sandbox import Sandbox
+
+                self._sandbox = Sandbox(_WARM_SESSIONS + _SCRIPTS_AT_ONCE)
+                self._pid = os.getpid()
+                atexit.register(self.close)
+            sandbox = self._sandbox
+        return sandbox.session(limits, prelude, asks_host=asks_host)
+
+    def _refuse_after_fork(self) -> None:
+        if self._sandbox is not None and self._pid != os.getpid():
+            raise forked()
+
+    def acquire(self, limits: Limits, *, fresh: bool) -> SandboxSession:
+        """Take a sandbox session for expressions from the pool, or start one. Blocks while `_WARM_SESSIONS` are in use.
+
+        With `fresh` the session is always a new one.
+        """
+        self._refuse_after_fork()
+        with self._changed:
+            # Waiting does not count for the time limit of this thread's expressions (see `clock`).
+            before = time.monotonic()
+            while self._in_use >= _WARM_SESSIONS:
+                self._changed.wait()
+            self._waited.seconds = getattr(self._waited, "seconds", 0.0) + time.monotonic() - before
+            self._in_use += 1
+            if self._idle:
+                # A fresh session replaces an idle session, so that at most `_WARM_SESSIONS` sessions exist.
+                session = self._idle.pop()
+                if not fresh:
+                    return session
+                session.close()
+        try:
+            return self.fresh(limits, prelude(), asks_host=False)
+        except BaseException:
+            # Without this, another thread could wait for ever for the session that was not started.
+            self._returned(None)
+            raise
+
+    def release(self, session: SandboxSession, *, usable: bool) -> None:
+        """Return a session for expressions to the pool, or close the session if it is not usable any more."""
+        self._returned(session if usable else None)
+        if not usable:
+            session.close()
+
+    def _returned(self, session: SandboxSession | None) -> None:
+        with self._changed:
+            self._in_use -= 1
+            if session is not None:
+                self._idle.append(session)
+            self._changed.notify()
+
+    def close(self) -> None:
+        if self._pid != os.getpid():
+            return  # exit of a forked child: the processes belong to the parent
+        atexit.unregister(self.close)
+        with self._changed:
+            idle = self._idle
+            self._idle = []
+            sandbox = self._sandbox
+            self._sandbox = None
+        for session in idle:
+            session.close()
+        if sandbox is not None:
+            sandbox.close()
 
 
 _DEFAULT = Interpreter()

@@ -1,8 +1,8 @@
-"""Static analysis of the code in a step: keys of `inputs` and `state` that it requires, reads and sets.
+"""Static analysis of the code in a step: keys of `inputs` and `state` that the code requires, reads and sets.
 
-Nothing runs here. `needs_of_expression` and `needs_of_script` return keys that must exist, for errors before a run.
-`reads_of` returns all keys that a step can read, for comparison of runs. `code_texts` yields all code in a step, with
-the function that checks each text.
+The functions do not run code. `needs_of_expression` and `needs_of_script` return keys that must exist, for errors
+before a run. `reads_of` returns all keys that a step can read, for comparison of runs. `code_texts` yields all code in
+a step, each with the function that checks its syntax.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from divebook.workflow.functions import FUNCTION
 from divebook.workflow.step import CONTINUE, WORKFLOW, Step
 
 Need: TypeAlias = tuple[str, str]
-"""A mapping and one of its keys: ``("state", "total")``."""
+"""A required key: ``state`` or ``inputs``, and the key in it, such as ``("state", "total")``."""
 _OF_MAPPINGS = frozenset(dir(dict)) | {"set", "delete"}
-"""Methods of ``state``: ``state.items`` is not a key."""
+"""Methods of ``state`` and ``inputs``: ``state.items`` is a method, not a key."""
 
 
 def needs_of_expression(program: Program) -> frozenset[Need]:
-    """Return the keys that an expression requires.
+    """Return the keys of `state` and `inputs` without which an expression fails.
 
     >>> from divebook.scripting.syntax import compile_expression
     >>> sorted(needs_of_expression(compile_expression("state.total + inputs['n'] + state.get('more', 0)")))
@@ -52,12 +52,12 @@ def needs_of_expression(program: Program) -> frozenset[Need]:
 
 
 def needs_of_script(text: str) -> frozenset[Need]:
-    """Return the keys that a script requires."""
+    """Return the keys of `state` and `inputs` without which a script fails."""
     return _needs(parse_script(text)[1])
 
 
 def set_by_script(text: str) -> frozenset[str] | None:
-    """Return the variables that a script sets in addition to its result; None if they depend on its run.
+    """Return the variables that a script sets with ``state.set``. None if a name is computed when the script runs.
 
     >>> sorted(set_by_script("state.set('a', 1)")), set_by_script("state.set(name, 1)")
     (['a'], None)
@@ -66,7 +66,7 @@ def set_by_script(text: str) -> frozenset[str] | None:
 
 
 def changed_by_script(text: str) -> frozenset[str] | None:
-    """Return the variables that a script sets or deletes; None as for `set_by_script`."""
+    """Return the variables that a script sets or deletes. None if a name is computed when the script runs."""
     return _changed(text, "set", "delete")
 
 
@@ -77,20 +77,21 @@ def _changed(text: str, *changes: str) -> frozenset[str] | None:
 
 
 def _first(node: ast.AST) -> str | None:
-    """Return the first argument of a call; None if it is not a constant string."""
+    """Return the first argument of a function call in a syntax tree; None if it is not a constant string."""
     return _text(node.args[0]) if isinstance(node, ast.Call) and node.args else None
 
 
 def _needs(tree: ast.AST) -> frozenset[Need]:
-    """Return the keys that are read without a test for their existence.
+    """Return the keys of `state` and `inputs` that code reads without testing that they exist.
 
     Code that tests a key (``"total" in state``) or catches exceptions handles its absence. Names that the code binds
     itself do not refer to the variables.
     """
     bound = {name for node in ast.walk(tree) for name in _bound_by(node)}
+    # An exception handler may handle a missing key.
     if any(isinstance(node, ast.Try) for node in ast.walk(tree)):
         return frozenset()
-    tested = {need for node in ast.walk(tree) for need in _asked(node)}
+    tested = {need for node in ast.walk(tree) for need in _tested(node)}
     read = {need for node in ast.walk(tree) for need in _read(node)}
     return frozenset(need for need in read - tested if need[0] not in bound)
 
@@ -111,8 +112,10 @@ def _read(node: ast.AST) -> Iterator[Need]:
         yield from _needs_of(node.value, [node.slice])
 
 
-def _asked(node: ast.AST) -> Iterator[Need]:
-    """Yield the keys in tests of existence: ``"total" in state``, ``state.get("total")`` and the like."""
+def _tested(node: ast.AST) -> Iterator[Need]:
+    """Yield the keys whose existence a syntax node tests: ``"total" in state``, ``state.get("total")`` and similar
+    code.
+    """
     if isinstance(node, ast.Compare):
         for part in node.comparators:
             yield from _needs_of(part, [node.left])
@@ -124,7 +127,7 @@ def _asked(node: ast.AST) -> Iterator[Need]:
 
 
 def _needs_of(node: ast.AST, keys: Iterable[ast.AST | str]) -> Iterator[Need]:
-    """Yield a need for each constant key, if a node is ``state`` or ``inputs``."""
+    """Yield a `Need` for each constant key, if `node` is the name ``state`` or ``inputs``."""
     if isinstance(node, ast.Name) and node.id in READ_ONLY:
         texts = (key if isinstance(key, str) else _text(key) for key in keys)
         yield from ((node.id, text) for text in texts if text is not None)
@@ -138,28 +141,37 @@ def _text(node: ast.AST) -> str | None:
 
 
 def check_script(text: str) -> list[Program]:
-    """Return the program of a script. Raise `ScriptSyntaxError` if it cannot be parsed or is not allowed."""
+    """Check a script and return its program. Raise `ScriptSyntaxError` if the script cannot be parsed or is not
+    allowed.
+    """
     return [compile_script(text)]
 
 
 def check_condition(text: str) -> list[Program]:
-    """Return the program of a condition; none for ``true`` and ``false``. Raise `ScriptSyntaxError` if not valid."""
+    """Check a condition and return its program, or no program for ``true`` and ``false``. Raise `ScriptSyntaxError` if
+    invalid.
+    """
     expression = unwrapped(text)
     return [] if expression.lower() in LITERALS else [compile_expression(expression)]
 
 
 def check_expression(text: str) -> list[Program]:
-    """Return the program of ``$(...)``. Raise `ScriptSyntaxError` if it is not valid."""
+    """Check an expression, with or without ``$(...)``, and return its program. Raise `ScriptSyntaxError` if it is not
+    valid.
+    """
     return [compile_expression(unwrapped(text))]
 
 
 def check_template(text: str) -> list[Program]:
-    """Return the programs of a template. Raise `TemplateError` or `ScriptSyntaxError` if one is not valid."""
+    """Check a template and return the programs of its expressions. Raise `TemplateError` or `ScriptSyntaxError` if
+    invalid.
+    """
     return [compile_expression(expression) for expression in expressions_of(text)]
 
 
 def check_text(text: str) -> list[Program]:
-    """Return the programs of a text that may be ``$(...)`` or a template. Raise `TemplateError` also if it is unclosed.
+    """Check a string that may be ``$(...)`` or a template, and return its programs. Raise `TemplateError` also if
+    unclosed.
 
     >>> check_text("$(state.a")
     Traceback (most recent call last):
@@ -176,58 +188,58 @@ def check_text(text: str) -> list[Program]:
 
 Check = Callable[[str], list[Program]]
 ABOUT = frozenset({"workflow", "step", "agent"})
-"""Additional names of scripts in content."""
+"""Additional names for scripts in the content of a prompt."""
 OF_RESULT = frozenset({"result"})
-"""Additional name in parameters of a rollback."""
+"""Additional name for expressions in the parameters of a rollback."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeText:
-    """A text in a step that is code or contains code."""
+    """A string in a step's definition that is code or contains code, with the rules that apply to it."""
 
     place: Place
-    """Place relative to the step."""
+    """Place of the string, relative to the step."""
     text: str
     check: Check
-    """Function that parses the text."""
+    """Function that checks the string and returns its programs."""
     is_before: bool = False
-    """True if it is evaluated before the step begins, when there is no item."""
+    """True if the code is evaluated before the step begins. It cannot use a loop item."""
     is_after: bool = False
-    """True if it is evaluated after the end of the step, when there is a result but no item."""
+    """True if the code is evaluated after the end of the step. It can use the result, but no loop item."""
     is_of_item: bool = False
-    """True if it is evaluated for each item, although `is_after` is True."""
+    """True if the code is evaluated for each loop item, although `is_after` is True."""
     about: frozenset[str] = frozenset()
-    """Additional names that it may use."""
+    """Additional names that the code may use."""
     is_value: bool = False
-    """True if it is written as ``$(...)`` where plain text is allowed as well."""
+    """True if the string has the form ``$(...)`` in a field that accepts plain strings as well."""
 
     @property
     def is_script(self) -> bool:
-        """True for a whole script, False for expressions."""
+        """True if the string is a whole script, False if it contains expressions."""
         return self.check is check_script
 
     @property
     def offered(self) -> Collection[str]:
-        """Names that it may use, besides `inputs`, `state` and an item."""
+        """Names that the code may use, besides `inputs`, `state` and a loop item."""
         return (ACTIVITY_NAMES if self.is_script else SAFE_NAMES) | self.about
 
     def escape(self, program: Program) -> str | None:
-        """Return the escaped form of an expression, which stands for its text; None if plain text is not allowed."""
+        """Return advice on writing an expression as plain text; None if the field does not accept plain text."""
         if self.check in (check_template, check_text):
             return escape_hint(program.text)
         return f"write $$({program.text}) for the text $({program.text})" if self.is_value else None
 
     @property
     def key(self) -> str:
-        """Key of the step that holds the text."""
+        """Name of the step's key that contains the string."""
         return next(part for part in reversed(self.place) if isinstance(part, str))
 
 
 def code_texts(step: Step) -> Iterator[CodeText]:
-    """Yield each text of a step that is code.
+    """Yield each string in the definition of a step that is code or contains code.
 
-    All types of steps share items, conditions of edges and rollback parameters. `_OF_TYPE` has a function for the texts
-    of each type.
+    All types of steps share loop items, conditions of edges and rollback parameters. `_OF_TYPE` has a function for the
+    code of each type.
     """
     if step.each is not None and isinstance(step.each.items, str):
         yield CodeText(("Each", "Items"), step.each.items, check_expression, is_before=True)
@@ -276,14 +288,14 @@ def _of_question(step: Step) -> Iterator[CodeText]:
 
 
 def _templates(place: Place, **texts: object) -> Iterator[CodeText]:
-    """Yield a template for each keyword argument that is a string and not empty."""
+    """Yield a `CodeText` for each keyword argument that is a template: a string that is not empty."""
     for key, text in texts.items():
         if isinstance(text, str) and text:
             yield CodeText((*place, key), text, check_template)
 
 
 def filled_texts(place: Place, values: object) -> Iterator[CodeText]:
-    """Yield the templates and expressions in values at any depth."""
+    """Yield a `CodeText` for each string at any depth of a value, since each may be a template or ``$(...)``."""
     for inner, text in texts_in(values):
         if is_escaped_expression(text):
             yield CodeText((*place, *inner), without_escape(text), check_template)
@@ -301,7 +313,7 @@ _OF_TYPE: Mapping[str, Callable[[Step], Iterator[CodeText]]] = {
     CONTINUE: _of_child,
     "interrupt": _of_question,
 }
-"""Functions that yield the code which only steps of one type have."""
+"""Functions that yield the code in the keys of one step type, by type."""
 
 
 # --- variables and inputs that a step can read, according to its definition -------------------------------------------
@@ -314,17 +326,17 @@ T = TypeVar("T")
 STATE = "state"
 INPUTS = "inputs"
 KNOWN_TYPES = frozenset({"prompt", "action", "script", "wait", "interrupt", "workflow"})
-"""Types of steps whose code is in their definition. A handler of another type may read everything."""
+"""Step types whose code is completely in their definition. The handler of another type may read any variable."""
 
 
 class ReadKeys(NamedTuple):
-    """Names of variables and inputs that code can read; None for all of them."""
+    """Names of the variables and inputs that code can read. None means all variables, or all inputs."""
 
     state: Keys = frozenset()
     inputs: Keys = frozenset()
 
     def plus(self, other: ReadKeys) -> ReadKeys:
-        """Return the union of both."""
+        """Return the variables and inputs that this code or other code can read."""
         return ReadKeys(_both(self.state, other.state), _both(self.inputs, other.inputs))
 
 
@@ -337,7 +349,7 @@ def _both(one: Keys, other: Keys) -> Keys:
 
 
 def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
-    """Return the keys that a step can read while it runs, including those of its items, without its conditions.
+    """Return the variables and inputs that a step can read while it runs. Conditions of its edges do not count.
 
     >>> reads_of(Step("add", script="state.a + inputs.n"))
     ReadKeys(state=frozenset({'a'}), inputs=frozenset({'n'}))
@@ -345,12 +357,14 @@ def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
     Parameters
     ----------
     only_items
-        Return only the keys of the expression for its items, which is evaluated before the step begins.
+        True for only the keys that the expression for the loop items reads. It is evaluated before the step begins.
     """
     if only_items:
         return _together(code for code in code_texts(step) if code.is_before)
+    # A workflow function gets all inputs, and does not read variables.
     if step.type == FUNCTION:
         return ReadKeys(frozenset(), None)
+    # A program of `DynamicFrom`, and the handler of a custom step type, may read everything.
     if step.type not in KNOWN_TYPES or any(entry.dynamic_from is not None for entry in step.content):
         return EVERYTHING
     item = step.each.as_ if step.each is not None else None
@@ -365,12 +379,14 @@ def _together(codes: Iterable[CodeText], item: str | None = None) -> ReadKeys:
 
 
 def reads_of_condition(text: str) -> ReadKeys:
-    """Return the keys that the condition of an edge can read."""
+    """Return the variables and inputs that the condition of an edge can read."""
     return _of_code(check_condition, text)
 
 
 def reads_of_script(text: str) -> ReadKeys:
-    """Return the keys that a script can read; none for a script that cannot be parsed, because it never ran."""
+    """Return the variables and inputs that a script can read; none for a script that cannot be parsed, because it never
+    ran.
+    """
     return _of_code(check_script, text)
 
 
@@ -400,6 +416,6 @@ def _normal(keys: Keys) -> Keys:
 
 
 def found_in(values: Mapping[str, T], keys: Keys) -> Iterator[T]:
-    """Yield the values of those keys that exist, in the order of keys; all values if `keys` is None."""
+    """Yield the values of the keys that a mapping contains, in the order of the keys; all values if `keys` is None."""
     names = values if keys is None else sorted(key for key in keys if isinstance(key, str))
     yield from (values[name] for name in names if name in values)

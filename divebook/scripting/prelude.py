@@ -1,10 +1,10 @@
-"""Environment of sandboxed code: contexts, limits and names, the prelude of a session, and calls to the host.
+"""Environment of sandboxed code: available names, limits, the prelude of a session, calls to the host, and references.
 
-The prelude is a few lines of Python that a sandbox session starts with. It defines ``error``, ``string``,
-``documents`` and the modules that need no import, and the helper functions that rewritten code calls
-(`divebook.scripting.syntax.rewrite`). The helpers take builtins such as ``isinstance`` as default arguments, because
-a script may use these names for its variables. A fresh session parses its prelude every time. A script step therefore
-gets only the pieces whose names occur in its code.
+The prelude is a few lines of Python that a sandbox session starts with. It defines ``error``, ``string``, ``documents``
+and the modules that need no import, and the helper functions that rewritten code calls
+(`divebook.scripting.syntax.rewrite`). The helpers take builtins such as ``isinstance`` as default arguments, because a
+script may use these names for its variables. A fresh session parses its prelude every time. A script step therefore
+gets only the parts of the prelude whose names occur in its code.
 """
 
 from __future__ import annotations
@@ -24,42 +24,74 @@ from divebook.events.recorded import BigInt, NonFinite, Recorded, TaggedDict
 from divebook.scripting.values import plain
 from divebook.text.arguments import same_name
 
+
+class Host(Protocol):
+    """Interface for functions outside the sandbox that a script step may call: clock, random bytes, documents and
+    others.
+
+    The functions run in the thread that runs the script. An exception of a function ends the script, which cannot catch
+    it, and reaches the caller of `Interpreter.run_script` unchanged. There is one exception: a script may catch the
+    FileNotFoundError of `document`.
+    """
+
+    def now(self) -> float:
+        """Return the current time as seconds since 1970, UTC."""
+
+    def entropy(self) -> bytes:
+        """Return at least 16 random bytes. All random numbers of the script are derived from them."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for a number of seconds."""
+
+    def document(self, path: str) -> Mapping[str, Any]:
+        """Return the document at `path`, with its text under ``content``."""
+
+    def mutate(self, change: str, key: Any, value: Any) -> None:
+        """Record that the script has set or deleted a variable. `change` is ``set`` or ``delete``."""
+
+    def printed(self, text: str) -> None:
+        """Receive the whole output of the script. Called once, after its end."""
+
+
 # --- contexts, limits and names -------------------------------------------------------------------------------------
 
 
 class Context(Enum):
-    """Purpose of a piece of code. All except ``ACTIVITY`` (script steps) are deterministic expressions."""
+    """Purpose of a piece of code. ``ACTIVITY`` means a script step; the other purposes are deterministic
+    expressions.
+    """
 
     CONDITION = "condition"
     TEMPLATE = "template"
     EACH = "each"
     VALUE = "value"
-    """A parameter, or an input of another workflow. Its names and its result may hold recorded values, such as
-    frames."""
+    """A parameter of an action, or an input of a child workflow. Names and result may be recorded values, such as
+    frames.
+    """
     ACTIVITY = "activity"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a script, which is stopped with a `ScriptLimitError` when it exceeds one."""
+    """Limits of time and memory for a script, which is stopped with a `ScriptLimitError` when it exceeds a limit."""
 
     seconds: float = 5.0
     """Running time in seconds. Time in which the script waits for the host (sleep, documents) does not count."""
 
     memory: int = 256 * 1024 * 1024
-    """Heap inside the sandbox in bytes."""
+    """Size of the heap inside the sandbox in bytes."""
 
 
 DEFAULT_LIMITS = Limits()
 
 
 def ran_too_long(seconds: float) -> str:
-    """Return the message about a script that exceeded its limit of time."""
+    """Return the error message about code that exceeded its limit of time."""
     return f"script ran longer than {seconds:g} s; do less in one script"
 
 
 MODULES = frozenset({"json", "math", "re"})
-"""Modules that are available everywhere without an import."""
+"""Modules that sandboxed code can use without an import."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -79,20 +111,20 @@ BUILTINS = _SAFE_BUILTINS | _words("""
     UnicodeEncodeError ValueError ZeroDivisionError
     complex eval exec getattr hasattr hash id iter locals next object open print property setattr
 """)
-"""Builtins of the sandbox. It includes ``open``, whose use fails with an explanation."""
+"""Builtins of the sandbox. ``open`` is included, because its use fails with an explanation."""
 
 MAKE_CODE = frozenset({"eval", "exec", "locals"})
-"""Builtins that can use names which do not occur in the text of a script."""
+"""Builtins that can read names which do not occur in the source of a script, such as ``eval``."""
 
 SAFE_NAMES = _SAFE_BUILTINS | MODULES | {"error", "string"}
-"""Names of the deterministic contexts, apart from the values passed in.
+"""Names that deterministic expressions may use, in addition to the values passed in.
 
 Excluded because their result depends on more than their arguments: ``hash``, ``id``, ``iter`` (its text shows an
 address), and everything about the clock, randomness, files and processes.
 """
 
 ACTIVITY_NAMES = BUILTINS | SAFE_NAMES | {"documents", "__name__"}
-"""Names of script steps."""
+"""Names that script steps may use."""
 
 
 ATTRIBUTE = "__divebook_attribute__"
@@ -105,13 +137,13 @@ DOCUMENT = "__divebook_document__"
 
 CHANGE = "__divebook_change__"
 MUTATION = "__divebook_mutation__"
-"""Host function that `CHANGE` calls."""
+"""Name of the host function that ``state.set`` and ``state.delete`` call."""
 
 HELPERS = frozenset({ATTRIBUTE, FORMAT, RESULT, ROUND, CHECK, ENTRIES, DOCUMENT, CHANGE, MUTATION})
-"""Names that rewritten code uses. Scripts may not use them."""
+"""Names of helper functions that rewritten code uses. Scripts may not use these names."""
 
 ERROR_FUNCTION = "error"
-"""Name of the function in the sandbox whose message is reported without an exception type."""
+"""Name of the sandbox function ``error``. Its message is reported without the type of the exception."""
 
 # Pieces of the prelude by name. `ATTRIBUTE` reads a key or an attribute, `CHANGE` sets or deletes a variable, `FORMAT`
 # formats a part of an f-string, `RESULT` refuses results that are not data, and `ENTRIES` builds a dict like Python.
@@ -238,9 +270,9 @@ documents = Documents()
 
 
 def prelude(code: str | None = None) -> str:
-    """Return the pieces whose names occur in `code`.
+    """Return the Python code that a sandbox session starts with, reduced to the helpers whose names occur in `code`.
 
-    Return all pieces for None, or if `code` may evaluate more code.
+    Return all helpers if `code` is None or may evaluate more code.
     """
     words = set(re.findall(r"\w+", code or ""))
     everything = code is None or not words.isdisjoint(MAKE_CODE)
@@ -250,38 +282,12 @@ def prelude(code: str | None = None) -> str:
 # --- calls from the sandbox to the host -----------------------------------------------------------------------------
 
 
-class Host(Protocol):
-    """Functions that one script step may call outside the sandbox, in the thread that runs the script.
-
-    An exception of a method ends the script, which cannot catch it, and reaches the caller of `Interpreter.run_script`
-    unchanged. The exception is a FileNotFoundError of `document`, which a script may handle.
-    """
-
-    def now(self) -> float:
-        """Return the time as seconds since 1970, UTC."""
-
-    def entropy(self) -> bytes:
-        """Return at least 16 random bytes. All random numbers of the script are derived from them."""
-
-    def sleep(self, seconds: float) -> None:
-        """Wait for some seconds."""
-
-    def document(self, path: str) -> Mapping[str, Any]:
-        """Return the document at `path`, with its text under ``content``."""
-
-    def mutate(self, change: str, key: Any, value: Any) -> None:
-        """Record that the script set or deleted a variable. `change` is ``set`` or ``delete``."""
-
-    def printed(self, text: str) -> None:
-        """Receive the whole output of the script. Called once, after its end."""
-
-
 _REFUSED = "scripts are sandboxed: {name} is not available; read text with documents.get(path), write it with an action"
 _NO_HOST = "the clock, chance and documents are not available here"
 
 
 class HostAnswers:
-    """Adapter that answers system calls of the sandbox with a `Host`, in the form that Monty expects."""
+    """Adapter between Monty and a `Host`: answers each system call of the sandbox in the form that Monty expects."""
 
     def __init__(self, host: Host | None) -> None:
         self._host = host
@@ -289,7 +295,9 @@ class HostAnswers:
         """Error of the last document that the script requested and that does not exist."""
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the result of one system call. Exceptions of the host are not caught."""
+        """Execute one system call of the sandbox and return its result in Monty's form. Exceptions of the host are not
+        caught.
+        """
         call = _CALLS.get(name)
         if call is None:
             return _refusal("PermissionError", _REFUSED.format(name=name))
@@ -359,11 +367,11 @@ _CALLS: dict[str, Callable[..., Any]] = {
 # references.
 #
 # An example: `reference_of` returns ``Reference("state", (Attribute("order"), Item("id")))`` for ``state.order["id"]``.
-# `Reference.found` then follows the parts, beginning with the value of ``state``.
+# `Reference.resolve` then follows the parts, beginning with the value of ``state``.
 
 
 NOTHING = object()
-"""Result of a lookup that only the sandbox can decide: a missing key, or a value that cannot be passed on as it is."""
+"""Marker for a value that only the sandbox can compute: a key is missing, or the value cannot be used as it is."""
 
 _ATOMS = frozenset({type(None), bool, int, float, str, bytes, BigInt, NonFinite})
 _PLAIN = _ATOMS | {dict, list, TaggedDict, datetime, date, time, timedelta, Decimal}
@@ -375,26 +383,28 @@ class Attribute(NamedTuple):
 
     name: str
 
-    def named_in(self, names: Any) -> Attribute:
-        """Return the part with the spelling that its name has among variables or inputs."""
-        return self if self.name.isascii() else Attribute(_spelt(self.name, names))
+    def spelled_as_in(self, names: Any) -> Attribute:
+        """Return the attribute with its name in the spelling (Unicode form) of the variable or input that it refers
+        to.
+        """
+        return self if self.name.isascii() else Attribute(_matching_key(self.name, names))
 
     def of(self, value: Any) -> Any:
-        """Return what it gives of a value."""
+        """Return the entry of a mapping under the attribute's name; `NOTHING` if there is none."""
         return _entry(value, self.name, NOTHING)
 
 
 class Item(NamedTuple):
-    """The part ``[key]`` of a reference: a string for a mapping, an integer for a list."""
+    """The part ``[key]`` of a reference: a string reads a key of a mapping, an integer an item of a list."""
 
     key: str | int
 
-    def named_in(self, names: Any) -> Item:
-        """Return the part with the spelling that its key has among variables or inputs."""
-        return self if type(self.key) is int or str(self.key).isascii() else Item(_spelt(self.key, names))
+    def spelled_as_in(self, names: Any) -> Item:
+        """Return the item with its key in the spelling (Unicode form) of the variable or input that it refers to."""
+        return self if type(self.key) is int or str(self.key).isascii() else Item(_matching_key(self.key, names))
 
     def of(self, value: Any) -> Any:
-        """Return what it gives of a value."""
+        """Return the entry of a mapping, or the item of a list, under the key; `NOTHING` if there is none."""
         if type(self.key) is str:
             return _entry(value, self.key, NOTHING)
         is_there = type(value) is list and -len(value) <= self.key < len(value)  # type: ignore[operator]
@@ -402,25 +412,25 @@ class Item(NamedTuple):
 
 
 class Get(NamedTuple):
-    """The part ``.get(key, default)`` of a reference."""
+    """The part ``.get(key, default)`` of a reference, which reads a key of a mapping that may be missing."""
 
     key: str
     default: Any
 
-    def named_in(self, names: Any) -> Get:
-        """Return the part with the spelling that its key has among variables or inputs."""
-        return self if self.key.isascii() else Get(_spelt(self.key, names), self.default)
+    def spelled_as_in(self, names: Any) -> Get:
+        """Return the part with its key in the spelling (Unicode form) of the variable or input that it refers to."""
+        return self if self.key.isascii() else Get(_matching_key(self.key, names), self.default)
 
     def of(self, value: Any) -> Any:
-        """Return what it gives of a value."""
+        """Return the entry of a mapping under the key, or the default; `NOTHING` if the value is not a mapping."""
         return _entry(value, self.key, self.default)
 
 
 Part: TypeAlias = Attribute | Item | Get
 
 
-def _spelt(name: Any, names: Any) -> Any:
-    """Return the key of a mapping that is equal to a name in its normal form, or else the name itself."""
+def _matching_key(name: Any, names: Any) -> Any:
+    """Return the key of a mapping that equals a name in normalized form. Return the name itself if no key equals it."""
     key = same_name(name, names) if isinstance(names, Mapping) else None
     return name if key is None else key
 
@@ -432,25 +442,30 @@ def _entry(value: Any, key: str, default: Any) -> Any:
 
 
 class Reference(NamedTuple):
-    """A reference: a name, and the parts that lead from its value to another one."""
+    """Expression that only refers to a value, such as ``state.order["id"]``: a name, and the parts that are read in
+    order.
+    """
 
     name: str
     parts: tuple[Part, ...]
 
-    def found(self, names: Mapping[str, Any], context: Context) -> Any:
-        """Return the value of the reference, or `NOTHING` if only the sandbox can decide."""
+    def resolve(self, names: Mapping[str, Any], context: Context) -> Any:
+        """Look up the value of the reference among the names. Return `NOTHING` if only the sandbox can compute the
+        value.
+        """
         value = names.get(self.name, NOTHING)
         for number, part in enumerate(self.parts):
             if value is NOTHING:
                 return NOTHING
-            value = (part.named_in(value) if number == 0 else part).of(value)
+            # The first part is the name of a variable or input. Only these names have a normalized spelling.
+            value = (part.spelled_as_in(value) if number == 0 else part).of(value)
         if context is Context.VALUE and isinstance(value, Mapping) and type(value) not in _PLAIN:
             value = dict(value)  # ``$(state)`` as a whole: the state is a mapping of another type
         return value if value is NOTHING or _STAYS[context](value) else NOTHING
 
 
 def reference_of(tree: ast.Expression | ast.Module) -> Reference | None:
-    """Return the reference that an expression consists of; None for any other expression."""
+    """Convert the syntax tree of an expression to a `Reference`. Return None if the expression is not a reference."""
     parts: list[Part] = []
     node: Any = tree.body
     while not isinstance(node, ast.Name):
@@ -463,9 +478,9 @@ def reference_of(tree: ast.Expression | ast.Module) -> Reference | None:
 
 
 def last_part(node: Any) -> tuple[Part, ast.expr] | None:
-    """Split the last part off an expression: ``a.b["c"]`` is ``Item("c")`` of ``a.b``. Return None without such a part.
+    """Split the last part off an expression: for ``a.b["c"]`` return ``Item("c")`` and the node of ``a.b``.
 
-    Keys of items and arguments of ``get`` must be constants.
+    Return None if the expression has no such part. Keys of items and arguments of ``get`` must be constants.
     """
     if isinstance(node, ast.Attribute):
         return Attribute(node.attr), node.value
@@ -480,7 +495,7 @@ def last_part(node: Any) -> tuple[Part, ast.expr] | None:
 
 
 def _constant(node: ast.expr) -> Any:
-    """Return the value of a constant, also of a negative integer; `NOTHING` for other nodes."""
+    """Return the value of a syntax node that is a constant or a negative integer; `NOTHING` for other nodes."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         below = _constant(node.operand)
         return -below if type(below) is int else NOTHING
@@ -488,17 +503,22 @@ def _constant(node: ast.expr) -> Any:
 
 
 def _is_data(value: Any) -> bool:
-    """Return True if a value has a plain type. Its parts do not matter for conditions and items."""
+    """Return True if a value has a plain type, whatever it contains. This is sufficient for conditions and loop
+    items.
+    """
     return type(value) in _PLAIN
 
 
 def _is_recordable(value: Any) -> bool:
-    """Return True if a log can hold a value: plain data, or a recorded frame, instance and the like."""
+    """Return True if a log can hold a value: plain data, or a recorded value such as a frame or an instance."""
     return type(value) in _PLAIN or isinstance(value, Recorded)
 
 
 def is_plain(value: Any) -> bool:
-    """Return True if a value consists of plain data at all depths. Frames, for example, enter the sandbox as rows."""
+    """Return True if a value consists of plain data at all depths.
+
+    Other values change in the sandbox: a frame, for example, becomes a list of rows.
+    """
     kind = type(value)
     if kind is list:
         return _ATOMS.issuperset(map(type, value)) or all(map(is_plain, value))
@@ -513,5 +533,7 @@ _STAYS: Mapping[Context, Callable[[Any], bool]] = {
     Context.TEMPLATE: is_plain,
     Context.VALUE: _is_recordable,
 }
-"""Test for each context: True if the value that was looked up can be used instead of the sandbox's. In the context
-`VALUE` it is even better: frames and instances keep their type."""
+"""Tests by context: True if a value that was looked up can be used in place of the sandbox's result.
+
+In the context `VALUE` the looked-up value is preferred, because frames and instances keep their type.
+"""

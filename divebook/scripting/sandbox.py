@@ -21,48 +21,6 @@ import pydantic_monty as monty
 from divebook.scripting.prelude import ERROR_FUNCTION, HostAnswers, Limits
 from divebook.scripting.syntax import FailureKind, SandboxError, forked
 
-# --- protection from interrupts -------------------------------------------------------------------------------------
-#
-# Ctrl-C in a terminal, and Jupyter's interrupt, send SIGINT to the whole process group, and so to the sandbox
-# processes, for whatever execution they work. They are therefore started by a shell script that makes them ignore
-# SIGINT (`tests/scripting/test_shield.py` interrupts the group).
-
-
-_SCRIPT = """#!/bin/sh
-trap '' INT
-exec {program} "$@"
-"""
-
-
-class Shield:
-    """Temporary shell script that starts a sandbox process with SIGINT ignored. It exists until `close`."""
-
-    def __init__(self) -> None:
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self.program: str | None = None
-        """Path of the script. None without a shell or a sandbox program; Monty then starts its default program."""
-        program = _installed_program()
-        if program is not None:
-            self._folder = tempfile.TemporaryDirectory(prefix="divebook-", ignore_cleanup_errors=True)
-            script = Path(self._folder.name) / "monty"
-            script.write_text(_SCRIPT.format(program=shlex.quote(program)), encoding="utf-8")
-            script.chmod(0o700)
-            self.program = str(script) if os.access(script, os.X_OK) else None
-
-    def close(self) -> None:
-        """Remove the script."""
-        if self._folder is not None:
-            self._folder.cleanup()
-
-
-def _installed_program() -> str | None:
-    """Return the path of the sandbox program installed beside this Python; None without one, or without a shell."""
-    if os.name != "posix" or "MONTY_BIN" in os.environ:
-        return None
-    program = Path(sysconfig.get_path("scripts")) / "monty"
-    return str(program) if program.is_file() else None
-
-
 _FROZEN: monty.OSPolicy = {
     "datetime": datetime(2000, 1, 1, tzinfo=UTC),
     "sleep": "zero",
@@ -70,15 +28,16 @@ _FROZEN: monty.OSPolicy = {
 }
 _ASKING: monty.OSPolicy = {"datetime": "call_host", "sleep": "call_host", "random_start": "call_host"}
 _STARTED_IN: set[int] = set()
-"""Ids of the Python processes in which Monty was started. Its threads do not survive a fork: a child would wait for
-ever."""
+"""Ids of the Python processes in which Monty was started. A forked child has another id, and must not use Monty: its
+threads do not survive a fork, so that the child would wait for ever.
+"""
 
 _MOST_QUESTIONS = 100_000
 _PRINTED_BYTES = 10 * 1024 * 1024
 
 
 class Sandbox:
-    """A pool of sandbox processes.
+    """Pool of sandbox processes, which are started once and reused.
 
     Parameters
     ----------
@@ -95,7 +54,10 @@ class Sandbox:
         self._pool.__enter__()
 
     def session(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
-        """Return a fresh session that has run `prelude`. Without `asks_host`, clock and randomness are fixed."""
+        """Start a fresh session in a sandbox process and run `prelude` in it.
+
+        If `asks_host` is False, the clock and random numbers of the session are fixed.
+        """
         checked_out = self._pool.checkout(
             script_name="script",
             limits={
@@ -108,13 +70,13 @@ class Sandbox:
         return SandboxSession(checked_out, prelude)
 
     def close(self) -> None:
-        """End the processes."""
+        """End all sandbox processes of the pool."""
         self._pool.__exit__(None, None, None)
         self._shield.close()
 
 
 class SandboxSession:
-    """Session in one sandbox process. Variables of a run stay defined until the next run replaces them.
+    """Session in one sandbox process. Variables stay defined until later code in the session replaces them.
 
     Raises
     ------
@@ -132,18 +94,19 @@ class SandboxSession:
             raise _failure(error) from error
 
     def close(self) -> None:
-        """Return the process to the pool, without any variables."""
+        """End the session: delete its variables, and return the process to the pool."""
         self._session.__exit__(None, None, None)
 
     def evaluate(self, code: str, names: dict[str, Any]) -> Any:
-        """Return the value of an expression that does not call the host."""
+        """Evaluate an expression that does not call the host, and return its value."""
         try:
             return self._session.feed_run(code, inputs=names)
         except monty.MontyError as error:
             raise _failure(error) from error
 
     def run(self, code: str, names: dict[str, Any], answers: HostAnswers) -> tuple[Any, str]:
-        """Return the value of the last expression of a script, and its output. `answers` handles calls to the host.
+        """Run a script. Return the value of its last expression, and its printed output. `answers` handles calls to the
+        host.
 
         An exception of the host is raised unchanged. The session is not usable afterwards.
         """
@@ -163,7 +126,9 @@ class SandboxSession:
 
 
 def _step(snapshot: monty.SyncSnapshot, answers: HostAnswers) -> monty.SyncSnapshot:
-    """Answer one call of the sandbox to the host, and return the snapshot of the next one or the result."""
+    """Answer one call of the sandboxed code to the host and resume the code. Return the snapshot of the next call, or
+    the result.
+    """
     if isinstance(snapshot, monty.NameLookupSnapshot):
         return snapshot.resume()
     if not isinstance(snapshot, monty.FunctionSnapshot):
@@ -201,3 +166,48 @@ def _raised(error: monty.MontyRuntimeError | monty.MontySyntaxError) -> SandboxE
     # ``error("...")`` of the prelude: the message is shown without the type of the exception.
     deliberate = frames and frames[-1].function_name == ERROR_FUNCTION and len(script_frames) < len(frames)
     return SandboxError(FailureKind.RAISED, text.removeprefix("Exception: ") if deliberate else text, line)
+
+
+# --- protection from interrupts -------------------------------------------------------------------------------------
+#
+# Ctrl-C in a terminal, and Jupyter's interrupt, send SIGINT to the whole process group, and so to the sandbox
+# processes, for whatever execution they work. They are therefore started by a shell script that makes them ignore
+# SIGINT (`tests/scripting/test_shield.py` interrupts the group).
+
+
+_SCRIPT = """#!/bin/sh
+trap '' INT
+exec {program} "$@"
+"""
+
+
+class Shield:
+    """Temporary shell script that starts a sandbox process with SIGINT ignored. The file exists until `close`."""
+
+    def __init__(self) -> None:
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self.program: str | None = None
+        """Path of the script. None without a shell or a sandbox program; Monty then starts its default program."""
+        program = _installed_program()
+        if program is not None:
+            self._folder = tempfile.TemporaryDirectory(prefix="divebook-", ignore_cleanup_errors=True)
+            script = Path(self._folder.name) / "monty"
+            script.write_text(_SCRIPT.format(program=shlex.quote(program)), encoding="utf-8")
+            script.chmod(0o700)
+            self.program = str(script) if os.access(script, os.X_OK) else None
+
+    def close(self) -> None:
+        """Delete the shell script."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _installed_program() -> str | None:
+    """Return the path of the sandbox program that is installed beside this Python.
+
+    Return None if the program is missing, or a shell that could start it.
+    """
+    if os.name != "posix" or "MONTY_BIN" in os.environ:
+        return None
+    program = Path(sysconfig.get_path("scripts")) / "monty"
+    return str(program) if program.is_file() else None

@@ -24,30 +24,34 @@ from divebook.errors import ScriptLimitError
 from divebook.scripting.prelude import NOTHING, Attribute, Context, Get, Item, last_part, ran_too_long, reference_of
 
 MAX_TURNS = 1_000_000
-"""Largest number of loop turns and evaluated parts in one expression. They need about the memory limit of the
-sandbox."""
+"""Largest number of loop turns and evaluated parts in one expression. So many need about as much memory as the sandbox
+may use.
+"""
 
 MAX_COPIES = 10_000_000
-"""Largest number of items that one expression may copy from lists and mappings into others, at 8 bytes each."""
+"""Largest number of items that one expression may copy from lists and mappings into others. An item takes 8 bytes."""
 
 
 class Evaluate(Protocol):
-    """Function that evaluates one expression in a context with some names."""
+    """Function of the interpreter that evaluates a part of a composed expression."""
 
     def __call__(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
-        """Return its value, looked up or from the sandbox, without assembling anything outside of it."""
+        """Evaluate a part with the given names: look up a reference, or run the text in the sandbox. Return the
+        value.
+        """
 
 
 class PartFunctions(NamedTuple):
-    """Functions of the interpreter for the parts of an expression."""
+    """Functions of the interpreter that evaluate and classify the parts of a composed expression."""
 
     evaluate: Evaluate
     is_plain: Callable[[str, Mapping[str, Any]], bool]
-    """Return True if all data that a part reads is plain."""
+    """Function that returns True if all data that a part reads is plain."""
 
 
 class WorkBudget:
-    """Limits for the work outside the sandbox, shared by expressions that are evaluated together.
+    """Limits of time, loop turns and copies for work outside the sandbox, shared by expressions that are evaluated
+    together.
 
     Parameters
     ----------
@@ -67,7 +71,9 @@ class WorkBudget:
         self._copies = 0
 
     def count_turn(self) -> None:
-        """Count a turn of a loop, or a crossing to the sandbox. Raise `ScriptLimitError` if a limit is exceeded."""
+        """Count one turn of a loop, or one evaluation in the sandbox. Raise `ScriptLimitError` if a limit is
+        exceeded.
+        """
         self._turns += 1
         if self._clock() > self._ends:
             raise ScriptLimitError(ran_too_long(self._seconds))
@@ -75,7 +81,7 @@ class WorkBudget:
             raise ScriptLimitError(f"an expression went through more than {MAX_TURNS:,} items; do less in one script")
 
     def count_copies(self, items: int) -> None:
-        """Count copies of items before they are made. Raise `ScriptLimitError` if the limit is exceeded."""
+        """Count items that are going to be copied. Raise `ScriptLimitError` if the limit is exceeded."""
         self._copies += items
         if self._copies > MAX_COPIES:
             raise ScriptLimitError(f"an expression copied more than {MAX_COPIES:,} items; do less in one script")
@@ -83,7 +89,7 @@ class WorkBudget:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Names that an expression may use, and the functions that evaluate its parts."""
+    """Variables that a composed expression may use, and the functions and the budget for evaluating its parts."""
 
     context: Context
     names: Mapping[str, Any]
@@ -92,55 +98,55 @@ class Scope:
 
     @property
     def of_parts(self) -> Scope:
-        """Scope of the parts of a value, in which recorded values keep their type."""
+        """Scope for the parts of a composed value, in which recorded values such as frames keep their type."""
         return self if self.context is Context.VALUE else replace(self, context=Context.VALUE)
 
     def with_name(self, name: str, value: Any) -> Scope:
-        """Return the scope inside a loop, with the value of its variable."""
+        """Return the scope for one turn of a loop: this scope, with a value for the loop variable."""
         return replace(self, names={**self.names, name: value})
 
     def is_plain(self, text: str) -> bool:
-        """Return True if an expression reads plain data only."""
+        """Return True if an expression reads plain data only, and no frames or instances."""
         return self.parts.is_plain(text, self.names)
 
     def value_of(self, text: str) -> Any:
-        """Return the value of an expression, looked up or evaluated in the sandbox."""
+        """Return the value of a part: a reference is looked up, any other text is evaluated in the sandbox."""
         self.work.count_turn()
         return self.parts.evaluate(self.context, text, self.names)
 
     def holds(self, test: str) -> bool:
-        """Return the truth value of an expression, from the sandbox."""
+        """Evaluate a condition in the sandbox. Return True if its value is true."""
         self.work.count_turn()
         return bool(self.parts.evaluate(Context.CONDITION, f"bool({test})", self.names))
 
 
 class ExpressionNode(Protocol):
-    """One node of an expression."""
+    """Interface of the nodes of a composed expression."""
 
     def value(self, scope: Scope) -> Any:
-        """Return its value, or `NOTHING` if only the sandbox can evaluate the node."""
+        """Return the value of the node; `NOTHING` if only the sandbox can evaluate the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComposedNode:
-    """A composed node with its text, which is evaluated in the sandbox if the structure returns `NOTHING`."""
+    """A composed expression with its source, which the sandbox evaluates if the node `structure` returns `NOTHING`."""
 
     structure: ExpressionNode
     text: str
 
     def value(self, scope: Scope) -> Any:
-        """Return its value."""
+        """Return the value of the expression, assembled outside the sandbox or evaluated in it."""
         value = self.structure.value(scope)
         return scope.value_of(self.text) if value is NOTHING else value
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A part that is evaluated as a whole: a constant, a reference to look up, or an expression for the sandbox."""
+    """Expression node that is evaluated as a whole: a constant, a reference to look up, or code for the sandbox."""
 
     text: str
     constant: Any = NOTHING
-    """Value of a constant."""
+    """Value of the node if it is a constant; otherwise `NOTHING`."""
 
     def value(self, scope: Scope) -> Any:
         return scope.value_of(self.text) if self.constant is NOTHING else self.constant
@@ -148,7 +154,7 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """Display of a list or tuple. A starred entry stands for the items of its value."""
+    """Expression node of a list or tuple. A starred entry (``*value``) adds all items of its value."""
 
     items: tuple[tuple[bool, ExpressionNode], ...]
 
@@ -168,7 +174,7 @@ class _List:
 
 @dataclass(frozen=True, slots=True)
 class _Dict:
-    """Display of a mapping. An entry without a key (``**value``) stands for all entries of its value."""
+    """Expression node of a mapping. An entry without a key (``**value``) adds all entries of its value."""
 
     entries: tuple[tuple[ExpressionNode | None, ExpressionNode], ...]
 
@@ -193,7 +199,7 @@ def _is_key(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """``then if test else other``. The other part is not evaluated."""
+    """Expression node of ``then if test else other``. Only the branch that the test selects is evaluated."""
 
     test: str
     then: ExpressionNode
@@ -205,7 +211,7 @@ class _Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """``.name``, ``[key]`` or ``.get(key)`` of a composed value."""
+    """Expression node that reads ``.name``, ``[key]`` or ``.get(key)`` of a composed value."""
 
     whole: ExpressionNode
     part: Attribute | Item | Get
@@ -216,7 +222,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _ComputedItem:
-    """``[key]`` of a value, with a computed key."""
+    """Expression node that reads ``[key]`` of a value, where the key is itself an expression."""
 
     whole: ExpressionNode
     key: ExpressionNode
@@ -229,7 +235,7 @@ class _ComputedItem:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """``[first:last:step]`` of a list."""
+    """Expression node that reads a part of a list, ``[first:last:step]``."""
 
     whole: ExpressionNode
     bounds: tuple[ExpressionNode | None, ...]
@@ -247,7 +253,7 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True)
 class _ListSum:
-    """Concatenation of lists."""
+    """Expression node that concatenates lists, ``a + b``."""
 
     parts: tuple[ExpressionNode, ...]
 
@@ -264,15 +270,17 @@ class _ListSum:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """``for name in items if test`` of a comprehension."""
+    """The part ``for name in items if test`` of a comprehension."""
 
     name: str
     items: ExpressionNode
     tests: str
-    """Expression for a list of booleans: for each item, whether it passes all tests. Empty if there are no tests."""
+    """Expression for a list of booleans: for each item, True if the item passes all tests. Empty if there are no
+    tests.
+    """
 
     def turns(self, scope: Scope) -> Iterator[Scope]:
-        """Yield the scope of each turn."""
+        """Yield a scope for each item that passes the tests. The scope contains the item as the loop variable."""
         items = self.items.value(scope)
         if type(items) is not list:
             raise _NoListError
@@ -284,12 +292,16 @@ class _Loop:
 
 
 class _NoListError(Exception):
-    """The value that a loop iterates over is not a list."""
+    """Error: the value that a loop iterates over is not a list, so that only the sandbox can evaluate the
+    comprehension.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class _Comprehension:
-    """``[item for ...]``, or with a key ``{key: item for ...}``."""
+    """Expression node of a list comprehension ``[item for ...]``, or with a key of a dict comprehension ``{key: item
+    for ...}``.
+    """
 
     text: str
     key: ExpressionNode | None
@@ -297,6 +309,7 @@ class _Comprehension:
     loops: tuple[_Loop, ...]
 
     def value(self, scope: Scope) -> Any:
+        # For plain data one evaluation in the sandbox gives the same result as one for each item.
         if scope.is_plain(self.text):
             return NOTHING
         turns = _nested(self.loops, scope.of_parts)
@@ -310,7 +323,7 @@ class _Comprehension:
 
 
 def _nested(loops: Sequence[_Loop], scope: Scope) -> Iterator[Scope]:
-    """Yield the scope of each turn of nested loops."""
+    """Yield a scope for each turn of the innermost of several nested loops. The scope contains all loop variables."""
     if not loops:
         yield scope
         return
@@ -320,15 +333,15 @@ def _nested(loops: Sequence[_Loop], scope: Scope) -> Iterator[Scope]:
 
 
 def structure_of(source: str, tree: ast.Expression) -> ExpressionNode | None:
-    """Return the structure of a composed expression; None for an expression that is evaluated as a whole."""
+    """Convert the syntax tree of an expression to nodes. Return None for an expression that is evaluated as a whole."""
     node = _Builder(source).of(tree.body)
     return node.structure if isinstance(node, ComposedNode) else None
 
 
 class _Builder:
-    """Converter from the syntax tree of one expression to its structure.
+    """Converter from the syntax tree of one expression to a tree of expression nodes.
 
-    A node that contains no name, such as ``[1, 2 + 3]``, becomes one leaf, which crosses to the sandbox once.
+    A part that contains no variable, such as ``[1, 2 + 3]``, becomes one leaf, which is evaluated in the sandbox once.
     """
 
     def __init__(self, source: str) -> None:
@@ -372,7 +385,9 @@ class _Builder:
         return _Dict(tuple((None if key is None else self.of(key), self.of(value)) for key, value in pairs))
 
     def call(self, node: ast.Call) -> ExpressionNode | None:
-        """Return the structure of ``dict(a=state.a)``. Other calls are evaluated in the sandbox."""
+        """Convert ``dict(a=state.a)`` to the node of a mapping. Return None for other function calls, which the sandbox
+        evaluates.
+        """
         names = [word.arg for word in node.keywords]
         if not (isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args and all(names)):
             return None
@@ -382,7 +397,7 @@ class _Builder:
         return _Choice(self._text(node.test), self.of(node.body), self.of(node.orelse))
 
     def first_of(self, node: ast.BoolOp) -> ExpressionNode:
-        """Return the structure of ``a and b`` or ``a or b``: nested choices, from the last value to the first.
+        """Convert ``a and b`` or ``a or b`` to nested conditional nodes, from the last operand to the first.
 
         ``a or b`` becomes ``a if a else b``. Each value except the last is evaluated twice, which has no effect because
         expressions have no side effects.
@@ -397,9 +412,10 @@ class _Builder:
         return structure
 
     def sum(self, node: ast.BinOp) -> ExpressionNode | None:
-        """Return the structure of ``a + b + c``; None if it mixes tuples and other values.
+        """Convert ``a + b + c`` to the node of a concatenation. Return None if the expression mixes tuples and other
+        operands.
 
-        The structure of a tuple is a list, but Python cannot add a list and a tuple. The sandbox raises that error.
+        The node of a tuple is a list node, but Python cannot add a list and a tuple. The sandbox raises that error.
         """
         operands: list[ast.expr] = []
         first: ast.expr = node
@@ -420,7 +436,7 @@ class _Builder:
         return _Slice(whole, tuple(None if bound is None else self.of(bound) for bound in bounds))
 
     def comprehension(self, node: ast.ListComp | ast.DictComp) -> ExpressionNode | None:
-        """Return the structure of a comprehension; None if only the sandbox can evaluate it."""
+        """Convert a comprehension to a node. Return None if only the sandbox can evaluate the comprehension."""
         key, item = (None, node.elt) if isinstance(node, ast.ListComp) else (node.key, node.value)
         loops = tuple(map(self._loop, node.generators))
         structure = self.of(item)

@@ -1,12 +1,12 @@
 """Preparation of code for the sandbox: parsing, checks, rewriting, analysis of names, and errors.
 
-`compile_expression` and `compile_script` turn a text into a `Program` in four steps:
+`compile_expression` and `compile_script` convert source code to a `Program` in four steps:
 
 1. **Parse** (`parse_expression`, `parse_script`) and explain common mistakes, such as ``&&`` instead of ``and``.
 2. **Check** (`check_expression`, `check_script`): an expression must not change a value, and must give the same result
    each time. A script must not assign to `inputs` or `state`.
-3. **Rewrite** (`rewrite`): ``state.total`` becomes a call that reads a key, because data in the sandbox are plain
-   mappings. No line moves, so that line numbers in errors stay correct.
+3. **Rewrite** (`rewrite`): ``state.total`` becomes a function call that reads a key, because data in the sandbox are
+   plain mappings. No line moves, so that line numbers in errors stay correct.
 4. **Analyse names** (`Scopes`, `key_uses`): for ``state.total * inputs.rate`` the result is
    ``{"state": {"total"}, "inputs": {"rate"}}``. `select` later sends only these values to the sandbox.
 
@@ -63,7 +63,7 @@ _CHANGING_METHODS = frozenset(
         *("set", "delete"),
     }
 )
-"""Methods that change a list, a mapping, a set or the variables."""
+"""Methods that change a list, a mapping, a set, or the variables of the execution."""
 _FOREIGN = (
     (re.compile(r"&&"), "write 'and' instead of '&&'"),
     (re.compile(r"\|\|"), "write 'or' instead of '||'"),
@@ -75,7 +75,9 @@ _ASSIGNS = re.compile(r"^([\w.\[\]\"']+\s*=)(?=[^=])")
 
 
 def parse_expression(text: str) -> tuple[str, ast.Expression]:
-    """Return `text` in parentheses, so that it may span lines, and the syntax tree of this source."""
+    """Parse an expression. Return its source in parentheses, so that it may span lines, and the syntax tree of this
+    source.
+    """
     source = normalise(text).strip()
     if not source:
         raise ScriptSyntaxError("the expression is empty; write a Python expression such as state.count > 3")
@@ -92,7 +94,7 @@ def parse_expression(text: str) -> tuple[str, ast.Expression]:
 
 
 def parse_script(text: str) -> tuple[str, ast.Module]:
-    """Return `text` with normalised line ends, and its syntax tree."""
+    """Parse a script. Return its source with normalized line ends, and its syntax tree."""
     source = normalise(text)
     try:
         with _parser(source):
@@ -102,13 +104,15 @@ def parse_script(text: str) -> tuple[str, ast.Module]:
 
 
 def normalise(text: str) -> str:
-    """Return `text` with the line ends that Python's parser counts."""
+    """Replace all line ends by the line feeds that Python's parser counts."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 @contextmanager
 def _parser(source: str) -> Iterator[None]:
-    """Convert all errors that hostile text causes in Python's parser to SyntaxError, and suppress its warnings."""
+    """Convert all errors that hostile code causes in Python's parser to SyntaxError, and suppress the parser's
+    warnings.
+    """
     try:
         if "\\" in source:  # an invalid escape such as "\d" in a pattern must not cause a warning in a notebook
             with warnings.catch_warnings():
@@ -121,7 +125,9 @@ def _parser(source: str) -> Iterator[None]:
 
 
 def _parse_spanning(source: str, wrapped: str) -> ast.Expression | None:
-    """Parse an expression that is only valid inside parentheses because it spans lines."""
+    """Parse an expression that is valid only inside parentheses, because it spans lines. Return None if it is not valid
+    there.
+    """
     if "\n" not in source or not _balanced(source):
         return None
     try:
@@ -133,7 +139,9 @@ def _parse_spanning(source: str, wrapped: str) -> ast.Expression | None:
 
 
 def _balanced(source: str) -> bool:
-    """Return True if parentheses around `source` close at its end. With ``1) + (2`` they would close earlier."""
+    """Return True if parentheses around a source would close at its end. Around ``1) + (2`` they would close
+    earlier.
+    """
     depth = 0
     end = (source.count("\n") + 2, 1)
     try:
@@ -148,7 +156,7 @@ def _balanced(source: str) -> bool:
 
 
 def _advice_on_change(source: str) -> str | None:
-    """Return advice for an assignment or deletion in place of an expression; None for all other mistakes."""
+    """Return advice if a person wrote an assignment or deletion instead of an expression; None for other mistakes."""
     if _is_comparison(source):
         return f"write '==' to compare; {_NO_CHANGES}"
     try:
@@ -163,7 +171,10 @@ def _advice_on_change(source: str) -> str | None:
 
 
 def _is_comparison(source: str) -> bool:
-    """Return True if the source is an expression after replacing ``=`` by ``==``: ``y = x``, but not ``y = x +``."""
+    """Return True if ``=`` in a source was probably meant as ``==``: with ``==`` the source is a valid expression.
+
+    This holds for ``y = x``, but not for ``y = x +``.
+    """
     corrected, count = _ASSIGNS.subn(r"\1=", source)
     try:
         with _parser(corrected):
@@ -180,7 +191,7 @@ def _syntax_error(error: SyntaxError, source: str, hint: str | None = None) -> S
 
 
 def check_expression(tree: ast.AST) -> None:
-    """Raise `ScriptSyntaxError` for code that could change a value, or give a different result another time."""
+    """Raise `ScriptSyntaxError` if an expression could change a value, or could give another result the next time."""
     _check_targets(tree)
     _check_texts(tree)
     allowed_lambdas = {id(node) for node in _called_lambdas(tree)}
@@ -193,7 +204,7 @@ def check_expression(tree: ast.AST) -> None:
 
 
 def _check_texts(tree: ast.AST) -> None:
-    """Refuse strings with an unpaired surrogate, which the sandbox would silently replace."""
+    """Raise `ScriptSyntaxError` for strings with an unpaired surrogate, which the sandbox would silently replace."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and not _is_unicode(node.value):
             raise ScriptSyntaxError(
@@ -208,7 +219,11 @@ def _is_unicode(text: str) -> bool:
 
 
 def _check_targets(tree: ast.AST) -> None:
-    """Refuse ``[id for id in ids]``: in a comprehension Monty 1.4 reads the builtin ``id`` instead of the variable."""
+    """Raise `ScriptSyntaxError` for a comprehension whose variable has the name of a builtin, such as ``[id for id in
+    ids]``.
+
+    Monty 1.4 reads the builtin instead of the variable.
+    """
     targets = [node.target for node in ast.walk(tree) if isinstance(node, ast.comprehension)]
     for target in targets:
         for name in ast.walk(target):
@@ -220,7 +235,7 @@ def _check_targets(tree: ast.AST) -> None:
 
 
 def _refusal(node: ast.AST) -> str | None:
-    """Return the reason why an expression may not contain a node; None if it may.
+    """Return the reason why an expression must not contain a syntax node; None if the node is allowed.
 
     A method that changes its object (``append``) is refused only for a part of a named value: a list that the
     expression itself has built may change.
@@ -242,7 +257,10 @@ def _refusal(node: ast.AST) -> str | None:
 
 
 def _root_of(node: ast.expr) -> str | None:
-    """Return the name of the value that a node is a part of; None for a value that the expression itself builds."""
+    """Return the variable to which a chain of attributes and items belongs: ``state`` for ``state.a["b"]``.
+
+    Return None if the chain begins with a value that the expression itself builds.
+    """
     while True:
         if isinstance(node, ast.Attribute | ast.Subscript):
             node = node.value
@@ -257,7 +275,10 @@ def _name_of(node: ast.Name | ast.arg) -> str:
 
 
 def _called_lambdas(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes in which a lambda is called and cannot become a result, whose text would show an address."""
+    """Yield the syntax nodes in which a lambda is allowed, because it is called and cannot become the result.
+
+    The text of a lambda would show an address, which differs from run to run.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield node.func
@@ -267,12 +288,13 @@ def _called_lambdas(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def check_script(tree: ast.AST, shadowed: frozenset[str]) -> None:
-    """Raise `ScriptSyntaxError` for mistakes in a script step: a write to `inputs` or `state`, a reserved name.
+    """Raise `ScriptSyntaxError` for mistakes in a script step: an assignment to `inputs` or `state`, or a reserved
+    name.
 
     Parameters
     ----------
     shadowed
-        Names that a function of the script binds itself. ``state.x = 1`` then refers to another ``state``.
+        Names that a function of the script binds locally. ``state.x = 1`` then changes a local variable ``state``.
     """
     _check_targets(tree)
     _check_texts(tree)
@@ -301,9 +323,9 @@ def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _written_root(node: ast.AST) -> str | None:
-    """Return the name at the root of an assignment target: ``state`` for ``state``, ``state.x``, ``state["x"].y``.
+    """Return the variable that an assignment target changes: ``state`` for ``state``, ``state.x``, ``state["x"].y``.
 
-    Return None for other nodes.
+    Return None for other syntax nodes.
     """
     if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or isinstance(node.ctx, ast.Load):
         return None
@@ -340,7 +362,7 @@ _TEXTS_AND_NUMBERS = (ast.Constant, ast.Compare, ast.UnaryOp, ast.JoinedStr)
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """Replacement of a byte range of the source. An empty range is an insertion."""
+    """Replacement of a byte range of a source by a text. An empty range is an insertion."""
 
     start: int
     end: int
@@ -348,7 +370,7 @@ class _Edit:
 
 
 def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[str]) -> str:
-    """Return `source` with attribute reads on data replaced, and with a check of its result.
+    """Translate a source for the sandbox: reading an attribute of data becomes reading a key; the result is checked.
 
     Parameters
     ----------
@@ -360,18 +382,18 @@ def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[s
     if result is not None:
         editor.wrap(result)
     editor.visit(tree)
-    return editor.applied()
+    return editor.edited_source()
 
 
 def _names_dict(node: ast.AST) -> bool:
-    """Return True if a node binds the name ``dict``."""
+    """Return True if a syntax node binds the name ``dict``, so that ``dict`` does not mean the builtin any more."""
     if isinstance(node, ast.Name):
         return node.id == "dict" and not isinstance(node.ctx, ast.Load)
     return "dict" in (getattr(node, "name", None), getattr(node, "arg", None), getattr(node, "asname", None))
 
 
 def _may_have_equal_keys(node: ast.Dict) -> bool:
-    """Return True if two keys of a dict display may be equal but not identical, as 1 and True. Strings never are."""
+    """Return True if a dict display may have two equal keys that are not identical, such as 1 and True."""
     constants = [key.value for key in node.keys if isinstance(key, ast.Constant)]
     computed = [key for key in node.keys if key is None or not isinstance(key, ast.Constant | ast.JoinedStr)]
     numbers = [value for value in constants if not isinstance(value, str)]
@@ -379,7 +401,10 @@ def _may_have_equal_keys(node: ast.Dict) -> bool:
 
 
 def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
-    """Return the expression whose value is the result; None if there is none or it can only be plain data."""
+    """Return the expression whose value is the result of the code, if that value must be checked.
+
+    Return None if the code has no result, or if the result can only be plain data.
+    """
     if isinstance(tree, ast.Expression):
         return tree.body if _may_be_code(tree.body, SAFE_NAMES) else None
     last = tree.body[-1] if tree.body else None
@@ -387,9 +412,9 @@ def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
 
 
 def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
-    """Return True if a value may be a function, class, module or view, and not data.
+    """Return True if the value of an expression may be a function, class, module or dict view, and not data.
 
-    `code_names` are the names of such objects. None means that every name may refer to one.
+    `code_names` are the names of such objects. None means that every name may refer to such an object.
     """
     if isinstance(node, ast.BoolOp):
         return any(_may_be_code(value, code_names) for value in node.values)
@@ -403,7 +428,9 @@ def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
 
 
 def is_change(node: ast.AST, *changes: str) -> bool:
-    """Return True if a node is a call ``state.set(...)`` or ``state.delete(...)``, or one of the methods `changes`."""
+    """Return True if a syntax node calls ``state.set`` or ``state.delete``. `changes` limits the test to some of these
+    names.
+    """
     function = node.func if isinstance(node, ast.Call) else None
     return (
         isinstance(function, ast.Attribute)
@@ -414,7 +441,7 @@ def is_change(node: ast.AST, *changes: str) -> bool:
 
 
 def _is_named(node: ast.AST) -> bool:
-    """Return True if a node is ``state`` or ``inputs``, whose keys are names."""
+    """Return True if a syntax node is the variable ``state`` or ``inputs``, whose keys are names."""
     return isinstance(node, ast.Name) and node.id in ("state", "inputs")
 
 
@@ -423,7 +450,9 @@ def _is_read(node: ast.Attribute, modules: frozenset[str]) -> bool:
 
 
 def _path(node: ast.expr) -> str | None:
-    """Return the text of a plain chain of names such as ``inputs.user``, for error messages; None for other nodes."""
+    """Return the source of a plain chain of names such as ``inputs.user``, for error messages; None for other syntax
+    nodes.
+    """
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -433,9 +462,9 @@ def _path(node: ast.expr) -> str | None:
 
 
 class _Editor(ast.NodeVisitor):
-    """Visitor that collects the edits of a source.
+    """AST visitor that collects the edits which rewrite a source.
 
-    Edits of an outer node are added before those of its inner nodes, and sorting is stable. Insertions at the same
+    Edits of an outer node are added before edits of its inner nodes, and sorting is stable. Insertions at the same
     position are therefore nested correctly.
     """
 
@@ -448,8 +477,8 @@ class _Editor(ast.NodeVisitor):
         for line in self._source.split(b"\n"):
             self._line_starts.append(self._line_starts[-1] + len(line) + 1)
 
-    def applied(self) -> str:
-        """Return the source with all edits."""
+    def edited_source(self) -> str:
+        """Apply all collected edits to the source, and return the new source."""
         pieces: list[bytes] = []
         position = 0
         for edit in sorted(self._edits, key=lambda edit: edit.start):
@@ -458,7 +487,7 @@ class _Editor(ast.NodeVisitor):
         return b"".join([*pieces, self._source[position:]]).decode()
 
     def wrap(self, node: ast.expr) -> None:
-        """Wrap a node in a call of the helper that checks results."""
+        """Add the edits that wrap an expression in a call of the helper that checks results."""
         start, end = self._span(node)
         self._insert_call(start, f"{RESULT}((")
         self._edits.append(_Edit(end, end, "))"))
@@ -479,7 +508,9 @@ class _Editor(ast.NodeVisitor):
             self.visit(argument)
 
     def _keep_first_keys(self, node: ast.Call) -> None:
-        """Replace ``dict(pairs)`` by ``dict(helper(pairs))``."""
+        """Add the edits that replace ``dict(pairs)`` by ``dict(helper(pairs))``. The helper keeps the first of two
+        equal keys.
+        """
         if not node.args or isinstance(node.args[0], ast.Starred):
             return
         start, end = self._span(node.args[0])
@@ -490,7 +521,7 @@ class _Editor(ast.NodeVisitor):
         self._edits += [_Edit(start, start, f"{ENTRIES}("), _Edit(end, end, ")")]
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Replace ``{a: b, **c}`` by ``helper([(a, b), *c.items()])`` if two keys may be equal."""
+        """Add the edits that replace ``{a: b, **c}`` by ``helper([(a, b), *c.items()])``, if two keys may be equal."""
         if _may_have_equal_keys(node):
             start, end = self._span(node)
             self._edits.append(_Edit(start, start + 1, f"{ENTRIES}(["))
@@ -509,7 +540,9 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_DictComp(self, node: ast.DictComp) -> None:
-        """Replace ``{a: b for ...}`` by ``helper([(a, b) for ...])``, unless its keys are strings."""
+        """Add the edits that replace ``{a: b for ...}`` by ``helper([(a, b) for ...])``, unless all keys are
+        f-strings.
+        """
         if not isinstance(node.key, ast.JoinedStr):
             start, end = self._span(node)
             self._edits.append(_Edit(start, start + 1, f"{ENTRIES}([("))
@@ -519,7 +552,7 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _separate(self, key: ast.expr) -> None:
-        """Replace the colon after a key by a comma."""
+        """Add the edit that replaces the colon after a key by a comma."""
         colon = self._after(_BEFORE_DOT, self._span(key)[1])
         self._edits.append(_Edit(colon, colon + 1, ","))
 
@@ -529,7 +562,9 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _normalise(self, names: list[ast.expr]) -> None:
-        """Replace constant names of variables by their normal form, in which the log stores them."""
+        """Add edits that replace constant names of variables by their normalized (NFKC) form, in which the log stores
+        them.
+        """
         for name in names:
             if isinstance(name, ast.Constant) and name.lineno == name.end_lineno:
                 normal = normal_name(name.value)
@@ -559,10 +594,10 @@ class _Editor(ast.NodeVisitor):
             self._edits.append(_Edit(start, end, f"({ast.unparse(lowered)}{padding})"))
 
     def visit_MatchValue(self, node: ast.MatchValue) -> None:
-        """Skip patterns: ``case Colour.RED`` must remain a dotted name."""
+        """Skip the patterns of ``match``: ``case Colour.RED`` must remain a dotted name."""
 
     def visit_MatchClass(self, node: ast.MatchClass) -> None:
-        """Skip patterns."""
+        """Skip class patterns of ``match``."""
 
     def _insert_call(self, position: int, text: str) -> None:
         before = self._source[position - 1 : position]
@@ -574,7 +609,9 @@ class _Editor(ast.NodeVisitor):
         return start, self._line_starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
 
     def _find_dot(self, position: int) -> int:
-        """Return the position of the dot after a value. Only closing parentheses, space and comments can precede it."""
+        """Return the position of the dot after a value. Only closing parentheses, space and comments can precede the
+        dot.
+        """
         return self._after(_BEFORE_DOT, position)
 
     def _find_name(self, position: int) -> int:
@@ -586,7 +623,9 @@ class _Editor(ast.NodeVisitor):
 
 
 class _Lowering(ast.NodeTransformer):
-    """Transformer of f-strings: an f-string becomes a join of helper calls, attributes in it become helper calls."""
+    """AST transformer for f-strings: an f-string becomes a join of helper calls, and attributes in it become helper
+    calls.
+    """
 
     def __init__(self, modules: frozenset[str]) -> None:
         self._modules = modules
@@ -630,7 +669,7 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
 
 
 Keys = frozenset[str | int] | None
-"""Keys of a mapping that a script can read; None for all of them."""
+"""Keys of a mapping that a script can read. None means all keys."""
 
 _ADVICE = {
     "true": "write True",
@@ -653,7 +692,7 @@ _SYSTEM = frozenset({"os", "sys", "exec", "eval", "open", "subprocess", "http", 
 
 
 class Scopes:
-    """Names of a script, resolved for each scope by Python's symbol table."""
+    """The names that a script uses, classified by scope with Python's symbol table."""
 
     def __init__(self, source: str, tree: ast.Expression | ast.Module) -> None:
         mode: Literal["eval", "exec"] = "eval" if isinstance(tree, ast.Expression) else "exec"
@@ -667,7 +706,7 @@ class Scopes:
         self._inner = list(_children(self._top))
 
     def free(self) -> frozenset[str]:
-        """Return the names that the script reads but does not define."""
+        """Return the names that the code reads but does not define."""
         used = set()
         for table in [self._top, *self._inner]:
             for symbol in table.get_symbols():
@@ -679,7 +718,7 @@ class Scopes:
         return table is self._top or symbol.is_global()
 
     def defined(self) -> frozenset[str]:
-        """Return the names that the module level binds, also through ``global`` in a function."""
+        """Return the names that the code binds at module level, also through ``global`` in a function."""
         symbols = self._top.get_symbols()
         names = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
         for table in self._inner:
@@ -689,7 +728,7 @@ class Scopes:
         return frozenset(names)
 
     def shadowed(self) -> frozenset[str]:
-        """Return the names that a function, class or comprehension binds in its scope."""
+        """Return the names that a function, class or comprehension of the code binds in its own scope."""
         names = set()
         for table in self._inner:
             for symbol in table.get_symbols():
@@ -704,7 +743,7 @@ class Scopes:
 
 
 class _SeparateScopes(ast.NodeTransformer):
-    """Transformer of comprehensions to generators, which have a symbol table of their own.
+    """AST transformer that replaces comprehensions by generators, which have a separate symbol table.
 
     Since Python 3.12 the variables of a comprehension belong to the symbol table of the code around it.
     """
@@ -722,7 +761,7 @@ class _SeparateScopes(ast.NodeTransformer):
         return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Reduce an f-string to its expressions, because not every Python version can unparse f-strings."""
+        """Replace an f-string by a tuple of its expressions, because not every Python version can unparse f-strings."""
         self.generic_visit(node)
         return ast.Tuple([part for part in node.values if not isinstance(part, ast.Constant)], ast.Load())
 
@@ -733,14 +772,14 @@ class _SeparateScopes(ast.NodeTransformer):
 
 
 def _children(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
-    """Yield the symbol tables inside a table, at any depth."""
+    """Yield all symbol tables nested inside a symbol table, at any depth."""
     for child in table.get_children():
         yield child
         yield from _children(child)
 
 
 def first_lines(tree: ast.AST, names: Collection[str]) -> dict[str, int | None]:
-    """Return the first line of each name, in the order of lines. The line is None for a name without an occurrence."""
+    """Return the number of the line on which each name first occurs, sorted by line. None if a name does not occur."""
     lines: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in names:
@@ -750,7 +789,11 @@ def first_lines(tree: ast.AST, names: Collection[str]) -> dict[str, int | None]:
 
 
 class _KeyUses(ast.NodeVisitor):
-    """Visitor that collects the constant keys read from each name. Any other use adds the name to `whole`."""
+    """AST visitor that collects the constant keys that code reads from each variable, such as ``total`` for
+    ``state.total``.
+
+    A variable that is used in any other way is added to `whole`.
+    """
 
     def __init__(self) -> None:
         self.keys: dict[str, set[str | int]] = {}
@@ -783,14 +826,18 @@ class _KeyUses(ast.NodeVisitor):
             self.visit(argument)
 
     def _sets(self, function: ast.Attribute) -> bool:
-        """Return True for ``state.set``, which reads no variable, and remember that the script uses ``state``."""
+        """Return True for the function ``state.set``, which reads no variable, and record that the code uses
+        ``state``.
+        """
         if not (function.attr == "set" and isinstance(function.value, ast.Name) and function.value.id == "state"):
             return False
         self.keys.setdefault(function.value.id, set())
         return True
 
     def _reads(self, value: ast.AST, key: str | int | None) -> bool:
-        """Record the read of a constant key of a name; return False if it is not such a read."""
+        """Record that code reads a constant key of a variable. Return False if `value` is not a variable or `key` is
+        None.
+        """
         if not isinstance(value, ast.Name) or key is None:
             return False
         self.keys.setdefault(value.id, set()).add(key)
@@ -803,7 +850,7 @@ def _constant(node: ast.AST) -> str | int | None:
 
 
 def key_uses(tree: ast.AST, free: frozenset[str]) -> dict[str, Keys]:
-    """Return the keys that a script can read from each free name.
+    """Return the keys that code can read from each of the free variables.
 
     A variable of the same name in an inner scope counts as well. The result may have too many keys, never too few.
     """
@@ -815,7 +862,7 @@ def key_uses(tree: ast.AST, free: frozenset[str]) -> dict[str, Keys]:
 def undefined(
     name: str, line: int | None, names: Mapping[str, Any], offered: Collection[str]
 ) -> UndefinedVariableError:
-    """Return the error for an unknown name, with a hint."""
+    """Return the `UndefinedVariableError` for an unknown name, with a hint."""
     return UndefinedVariableError(name, line, _hint(name, names, offered))
 
 
@@ -844,34 +891,34 @@ def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An expression or script that is ready to run."""
+    """Checked and rewritten code of an expression or script, ready to run in the sandbox."""
 
     text: str
-    """Text of the author."""
+    """Source as its author wrote it."""
 
     code: str
-    """Rewritten code for the sandbox, with the same lines as the text."""
+    """Rewritten source for the sandbox, with the same lines as the original."""
 
     prelude: str
-    """Code that a fresh session runs first."""
+    """Code that a fresh sandbox session runs before this code."""
 
     uses: Mapping[str, Keys]
-    """Names that the code takes from outside, each with the keys that it can read."""
+    """Variables that the code reads but does not define, each with the keys that the code can read."""
 
     makes_code: bool
-    """True if the code may use names that do not occur in its text, through ``eval`` and the like."""
+    """True if the code may use names that do not occur in its source, through ``eval`` and similar functions."""
 
     lines: Mapping[str, int | None]
-    """First line of each of these names, in order."""
+    """Line on which each of these variables first occurs, sorted by line."""
 
     reference: Reference | None
-    """The reference that the expression consists of, if it is one."""
+    """The reference, if the expression is only a reference such as ``state.rows``; otherwise None."""
 
     structure: ExpressionNode | None
-    """Structure of a composed expression, if it is one."""
+    """Tree of nodes of a composed expression such as ``[state.a, state.b]``; otherwise None."""
 
     def require(self, names: Mapping[str, Any], offered: Collection[str]) -> None:
-        """Raise UndefinedVariableError if a name is neither a key of `names` nor one of `offered`."""
+        """Raise UndefinedVariableError if the code uses a name that is neither in `names` nor in `offered`."""
         for name in self.lines:
             if name not in names and name not in offered:
                 raise undefined(name, self.lines[name], names, offered)
@@ -879,20 +926,20 @@ class Program:
 
 @lru_cache(maxsize=4096)
 def compile_expression(text: str) -> Program:
-    """Prepare an expression of a deterministic context."""
+    """Parse, check and rewrite an expression. The result is cached."""
     source, tree = parse_expression(text)
     return _compiled(text, source, tree)
 
 
 @lru_cache(maxsize=512)
 def compile_script(text: str) -> Program:
-    """Prepare the full script of a script step."""
+    """Parse, check and rewrite the script of a script step. The result is cached."""
     source, tree = parse_script(text)
     return _compiled(text, source, tree)
 
 
 def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Program:
-    """Check and rewrite parsed code. Raise `ScriptSyntaxError` if it is not allowed or nested too deeply."""
+    """Check and rewrite parsed code. Raise `ScriptSyntaxError` if the code is not allowed or nested too deeply."""
     try:
         scopes = Scopes(source, tree)
         free = scopes.free()
@@ -911,15 +958,16 @@ def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Prog
 
 
 def look_up(expression: str, names: Mapping[str, Any]) -> Any:
-    """Return the recorded value that an expression refers to; `NOTHING` if it is not a reference."""
+    """Look up the value to which an expression like ``state.rows`` refers. Return `NOTHING` for other expressions."""
     reference = compile_expression(expression).reference
-    return NOTHING if reference is None else reference.found(names, Context.VALUE)
+    return NOTHING if reference is None else reference.resolve(names, Context.VALUE)
 
 
 def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of `names` that the programs can read. The cost does not grow with the size of the state."""
+    """Return the part of `names` that some programs can read. The cost does not depend on the size of the state."""
     reached: dict[str, set[str | int] | None] = {}
     for program in programs:
+        # ``eval`` may read any name, so that all values are sent.
         if program.makes_code:
             return {name: _part(value, None) for name, value in names.items()}
         for name, keys in program.uses.items():
@@ -947,13 +995,13 @@ def _part(value: Any, keys: set[str | int] | None) -> Any:
 # --- errors: failures of the sandbox, with line numbers of the script ------------------------------------------------
 
 
-_GROWN = 64
-"""Largest ratio between the memory of a value inside the sandbox and the size of its JSON form."""
+_MAX_GROWTH = 64
+"""Largest ratio between the memory that a value takes inside the sandbox and the size of its JSON form."""
 _MISSING_KEY = re.compile(r"(?P<before>(?P<path>[\w.]+) has no key '(?P<key>.*)') \(keys: .*\)", re.DOTALL)
 
 
 class FailureKind(Enum):
-    """Reason why the sandbox returned no value."""
+    """Reason why the sandbox returned no value for a piece of code."""
 
     RAISED = "raised"
     SYNTAX = "syntax"
@@ -964,7 +1012,7 @@ class FailureKind(Enum):
 
 
 class SandboxError(Exception):
-    """Failure of a run in the sandbox. `line` counts in the code that was sent, not in the text of the author."""
+    """Failure of code in the sandbox. `line` counts in the code that was sent, not in the source of the author."""
 
     def __init__(self, kind: FailureKind, text: str, line: int | None = None) -> None:
         self.kind = kind
@@ -975,12 +1023,12 @@ class SandboxError(Exception):
 
     @property
     def ends_session(self) -> bool:
-        """True if the session must not be used again."""
+        """True if the sandbox session cannot be used again after this failure."""
         return self.kind in (FailureKind.TIME, FailureKind.MEMORY, FailureKind.CRASHED)
 
 
 def forked() -> ScriptError:
-    """Return the error for a child process forked after the sandbox was started."""
+    """Return the error for code that runs in a child process forked after the sandbox was started."""
     return ScriptError(
         "scripts cannot run in a process forked from one that has run scripts; "
         'start it with multiprocessing.get_context("spawn") instead'
@@ -990,29 +1038,37 @@ def forked() -> ScriptError:
 def script_error(
     failure: SandboxError, programs: Sequence[Program], names: Mapping[str, Any], limits: Limits
 ) -> ScriptError:
-    """Convert a failure of the sandbox to the error to raise. `programs` is the code that was sent, in order."""
+    """Convert a failure of the sandbox to the error for the user. `programs` are the programs that were sent, in
+    order.
+    """
     if failure.kind is FailureKind.TIME:
         return ScriptLimitError(ran_too_long(limits.seconds), failure.line)
     if failure.kind is FailureKind.MEMORY:
         return ScriptLimitError(_needs_more(programs, names, limits.memory), failure.line)
     if failure.kind is FailureKind.CRASHED:
         return ScriptError(f"the sandbox process ended while it ran the script ({failure.text}); run it again")
-    line, spans_lines = _own_line(failure.line, programs)
+    line, spans_lines = _program_line(failure.line, programs)
     where = f" (line {line})" if line and spans_lines else ""
     kind = ScriptSyntaxError if failure.kind is FailureKind.SYNTAX else ScriptError
     return kind(f"{_with_nearest_key(failure.text, names)}{where}", line)
 
 
 def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: int) -> str:
-    """Return the message about a lack of memory. It names the largest value that was sent, if that can be the cause."""
+    """Return the error message for a lack of memory. If the largest value that was sent can be the cause, it is
+    named.
+    """
     values = dict(_reached(select(programs, names)))
     weights = {place: _weight(value) for place, value in values.items()}
     place = max(weights, key=weights.__getitem__, default="")
     message = f"script needs more than {memory / 2**20:g} MiB of memory"
-    if not place or weights[place] * _GROWN < memory:
+    if not place or weights[place] * _MAX_GROWTH < memory:
         return f"{message}; work on smaller parts"
     value = values[place]
-    kind = "text" if isinstance(value, str) else "mapping" if isinstance(value, Mapping) else type(value).__name__
+    kind = type(value).__name__
+    if isinstance(value, str):
+        kind = "text"
+    elif isinstance(value, Mapping):
+        kind = "mapping"
     return (
         f"{message}; {place}, a {kind} of {len(value):,}, is the largest value it looks at: "
         f"give it whole to an action or a step, as $({place}), or make what the script needs of it there"
@@ -1020,7 +1076,9 @@ def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: i
 
 
 def _reached(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values that a script can read, with their places. Of ``state`` and ``inputs``, yield each entry."""
+    """Yield the values that a script can read, with their places. Entries of ``state`` and ``inputs`` are yielded one
+    by one.
+    """
     for name, value in names.items():
         if isinstance(value, Mapping):
             yield from ((f"{name}.{key}", item) for key, item in value.items())
@@ -1029,7 +1087,7 @@ def _reached(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _weight(value: Any) -> int:
-    """Return the approximate size of a value as JSON, in bytes."""
+    """Return the approximate size of a value's JSON form in bytes."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, Mapping):
@@ -1037,10 +1095,10 @@ def _weight(value: Any) -> int:
     return sum(map(_weight, value)) + len(value) if isinstance(value, list | tuple) else 8
 
 
-def _own_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None, bool]:
-    """Convert a line of the code that was sent to a line of its program.
+def _program_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None, bool]:
+    """Convert a line number in the code that was sent to a line number in one of its programs.
 
-    Return also whether the program has several.
+    Return also True if this program has more than one line.
     """
     if line is None:
         return None, False
@@ -1053,9 +1111,9 @@ def _own_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None
 
 
 def _with_nearest_key(text: str, names: Mapping[str, Any]) -> str:
-    """Replace the list of keys in an error by a suggestion.
+    """Replace the list of keys in an error message by the most similar existing key, or by the existing keys.
 
-    The sandbox knows only the keys that the script mentions.
+    The sandbox knows only the keys that the script mentions, but `names` has all keys.
     """
     match = _MISSING_KEY.search(text)
     value: Any = names

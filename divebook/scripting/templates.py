@@ -1,7 +1,7 @@
-"""Evaluation of templates, conditions, each-items and parameters (syntax: `divebook.text.syntax`).
+"""Evaluation of templates, conditions, loop items and parameters. Their syntax is defined in `divebook.text.syntax`.
 
-All expressions of several texts are evaluated together, because one crossing to the sandbox takes as long as a trivial
-step.
+All expressions of several texts are evaluated in the sandbox together, because one evaluation takes as long as a
+trivial step.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from divebook.scripting.values import scalar_text
 from divebook.text.syntax import Slot, is_escaped_expression, is_expression, split, texts_in, without_escape
 
 MAX_CHARACTERS = 64 * 1024 * 1024
-"""Largest number of characters of all values in templates that are rendered together. It equals the size limit in bytes
-of an event."""
+"""Largest number of characters of all values in templates that are rendered together. It equals the size limit of an
+event in bytes.
+"""
 _MOST_SHOWN = 40
-"""Largest number of characters of an expression that an error repeats."""
+"""Largest number of characters of an expression that an error message quotes."""
 
 
 def render_template(text: str, names: Mapping[str, Any], interpreter: Interpreter | None = None) -> str:
-    """Return `text` with every ``${expression}`` replaced by its value.
+    """Render a template: replace every ``${expression}`` in a text by the value of the expression.
 
     Raises
     ------
@@ -46,7 +47,7 @@ def render_template(text: str, names: Mapping[str, Any], interpreter: Interprete
 def render_templates(
     texts: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter | None = None
 ) -> list[str]:
-    """Return all texts rendered, evaluating their expressions together."""
+    """Render several templates. All their expressions are evaluated together."""
     templates = [split(text) for text in texts]
     slots = [part.expression for parts in templates for part in parts if isinstance(part, Slot)]
     if not slots:
@@ -56,13 +57,13 @@ def render_templates(
 
 
 def escape_hint(expression: str) -> str:
-    """Return the hint how to write the text ``${expression}`` itself, for errors about an expression."""
+    """Return advice on escaping ``${expression}`` as plain text, for error messages about an expression."""
     shown = expression if len(expression) <= _MOST_SHOWN and "\n" not in expression else "..."
     return f"write $${{{shown}}} for the text ${{{shown}}}"
 
 
 def expressions_of(text: str) -> list[str]:
-    """Return the expressions of a template. Raise `TemplateError` if one is not closed."""
+    """Return the expressions in a template, in order. Raise `TemplateError` if an expression is not closed."""
     return [part.expression for part in split(text) if isinstance(part, Slot)]
 
 
@@ -71,7 +72,9 @@ def _literals(parts: tuple[str | Slot, ...]) -> Iterator[str]:
 
 
 def rendered(value: Any) -> str:
-    """Return a value as text in a template: list items and ``key: value`` entries are separated by blank lines."""
+    """Convert a value to the text that a template shows. List items and ``key: value`` entries are separated by blank
+    lines.
+    """
     if isinstance(value, Mapping):
         return "\n\n".join(f"{scalar_text(key)}: {rendered(item)}" for key, item in value.items())
     if isinstance(value, list | tuple):
@@ -92,7 +95,9 @@ def _evaluated(slots: Sequence[str], names: Mapping[str, Any], interpreter: Inte
 
 
 def _within_limit(texts: Iterable[str]) -> Iterator[str]:
-    """Yield texts. Raise `ScriptLimitError` when they have more than `MAX_CHARACTERS` characters together."""
+    """Yield the texts unchanged. Raise `ScriptLimitError` when they have more than `MAX_CHARACTERS` characters
+    together.
+    """
     characters = 0
     for text in texts:
         characters += len(text)
@@ -107,9 +112,9 @@ def _within_limit(texts: Iterable[str]) -> Iterator[str]:
 def _blame(
     slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter, error: ScriptError
 ) -> TemplateError:
-    """Return the error for the first expression that fails alone.
+    """Find the expression that caused an error, and return a `TemplateError` that names the expression.
 
-    All expressions were evaluated together and `error` does not identify the failed one, so that they are evaluated
+    All expressions were evaluated together, and `error` does not identify the failed one. They are therefore evaluated
     again one by one.
     """
     for slot in slots:
@@ -140,7 +145,7 @@ LITERALS = {"true": True, "false": False}
 
 
 def evaluate_condition(text: str, names: Mapping[str, Any], interpreter: Interpreter | None = None) -> bool:
-    """Return the truth value of a condition.
+    """Evaluate the condition of an edge. Return True if its value is true; see `truth`.
 
     Raises
     ------
@@ -153,7 +158,7 @@ def evaluate_condition(text: str, names: Mapping[str, Any], interpreter: Interpr
 def evaluate_conditions(
     texts: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter | None = None
 ) -> list[bool]:
-    """Return the truth values of conditions, which are evaluated together."""
+    """Evaluate several conditions together. Return a boolean for each."""
     expressions = [unwrapped(text) for text in texts]
     to_evaluate = [expression for expression in expressions if expression.lower() not in LITERALS]
     if not to_evaluate:
@@ -164,13 +169,13 @@ def evaluate_conditions(
 
 
 def unwrapped(text: str) -> str:
-    """Return the expression inside ``$(...)``, or the text itself, without surrounding space."""
+    """Return the expression inside ``$(...)``. A text without ``$(...)`` is returned without surrounding space."""
     text = text.strip()
     return text[2:-1].strip() if text.startswith("$(") and text.endswith(")") else text
 
 
 def truth(value: Any) -> bool:
-    """Return the truth value of a condition's result, as in Python, except that the string "false" is false."""
+    """Convert the value of a condition to a boolean, as Python does, except that the string "false" is false."""
     if isinstance(value, str):
         return value != "" and value.lower() != "false"
     return bool(value)
@@ -185,7 +190,7 @@ _PREFIX = "failed to resolve each items: "
 def evaluate_items(
     items: Any, names: Mapping[str, Any], interpreter: Interpreter | None = None, *, flatten: bool = False
 ) -> list[Any] | dict[str, Any]:
-    """Return the items of an ``Each`` block, as a list or as a mapping of keys to items.
+    """Evaluate the items of a loop (key ``Each``). Return a list, or a mapping from the keys of items to items.
 
     A list is returned as it is. An expression ``$(...)`` is evaluated: a list results in its items, a mapping in its
     values with their keys, any other value in one item. With `flatten`, as in the dialect ``dive``, nested lists and
@@ -247,7 +252,7 @@ def _unsupported(value: Any) -> str:
 
 
 def is_to_be_filled(values: Any) -> bool:
-    """Return False if `fill_values` would not change anything."""
+    """Return True if a value contains a string with ``$``, so that `fill_values` may change the value."""
     return any("$" in text for _, text in texts_in(values))
 
 
@@ -257,7 +262,8 @@ def fill_values(
     interpreter: Interpreter,
     references: MutableMapping[int, Any] | None = None,
 ) -> dict[str, Any]:
-    """Fill the strings of a mapping at any depth: ``${...}`` results in text, a whole ``$(...)`` in its value.
+    """Evaluate the strings in a mapping at any depth: ``${...}`` becomes text, a whole string ``$(...)`` becomes its
+    value.
 
     Keys of mappings are not changed. A value that ``$(...)`` only refers to, such as ``state.rows``, keeps its type,
     even if the sandbox could not accept it. It is added to `references` under its ``id``.
@@ -282,7 +288,7 @@ def fill_values(
 
 
 def _with(value: Any, results: Mapping[Place, Any], place: Place) -> Any:
-    """Return a copy of a value in which some places have other values."""
+    """Return a copy of a value in which the parts at some places are replaced. `results` has the new parts by place."""
     if place in results:
         return results[place]
     if isinstance(value, Mapping):
@@ -298,7 +304,7 @@ def _values_of(
     interpreter: Interpreter,
     references: MutableMapping[int, Any] | None,
 ) -> list[Any]:
-    """Return the values of expressions: references are looked up, all others are evaluated together."""
+    """Evaluate expressions: references are looked up, all other expressions are evaluated in the sandbox together."""
     values = [look_up(text, names) for text in expressions]
     if references is not None:
         references.update((id(value), value) for value in values if value is not NOTHING)

@@ -1,4 +1,4 @@
-"""Conversion of values: results of the sandbox to plain data, arguments for the sandbox, and values to text."""
+"""Conversion of values: results of the sandbox to plain data, values for the sandbox, and values to text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIMES = (datetime, date, time)
 
 
 def plain(value: Any) -> Any:
-    """Return the result of a script as plain data. Tuples and sets become lists, sets in sorted order.
+    """Convert the result of a script to plain data. Tuples and sets become lists, sets in sorted order.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def plain(value: Any) -> Any:
 
 
 def in_order(items: list[Any]) -> list[Any]:
-    """Sort the items of a set in a reproducible order, also if they cannot be compared with one another."""
+    """Sort the items of a set in a reproducible order, even if the items cannot be compared with one another."""
     try:
         return sorted(items)
     except TypeError:
@@ -62,7 +62,7 @@ def _checked(value: Any) -> Any:
 
 
 def sendable(value: Any, path: str) -> Any:
-    """Return `value` converted to types that the sandbox accepts. Used only after it refused the value itself.
+    """Convert a value to types that the sandbox accepts. Called only after the sandbox has refused the value itself.
 
     A frame becomes a list of records, a series or array a list, an instance a mapping of its fields, an enum member
     its value, and a missing value None.
@@ -101,7 +101,7 @@ def _plain(value: Recorded, path: str) -> Any:
 
 
 def value_text(value: Any) -> str:
-    """Return the result of a script as the output text of its step: like in a template, but collections as JSON.
+    """Convert the result of a script to the output text of its step. Collections become JSON, other values text.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def _key_text(key: Any) -> str:
 
 
 def scalar_text(value: Any) -> str:
-    """Return one value as text.
+    """Convert one value that is not a collection to text, as templates show it.
 
     None is empty, booleans are lower case, floats have as few digits as possible, bytes are decoded as UTF-8, and times
     have the ISO format. A recorded value such as a frame is its summary.
@@ -165,7 +165,8 @@ def _int_text(value: int) -> str:
 
 
 def float_text(value: float) -> str:
-    """Return the shortest text that parses as `value`, with an exponent below 1e-4 and from 1e6 on.
+    """Convert a float to the shortest text that parses as the same float. An exponent is used below 1e-4 and from 1e6
+    on.
 
     These are the rules of C's ``%g`` without its rounding to six digits.
 

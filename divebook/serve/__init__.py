@@ -1,4 +1,4 @@
-"""divebook as an MCP server: each workflow is a tool of the clients that connect to it."""
+"""MCP server that publishes each workflow of an environment as a tool."""
 
 from divebook.serve.server import WorkflowServer, serve_stdio
 

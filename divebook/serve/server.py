@@ -1,4 +1,4 @@
-"""MCP server of workflows. A call of a tool starts an execution and returns when it has ended or asks a person.
+"""MCP server of workflows: a tool call starts an execution, and returns when the execution has ended or asks a person.
 
 A client of protocol 2026-07-28 gets a question as `input_required`, with the execution as its sealed state: no process
 waits for the answer, and a restarted server accepts it. Older clients are asked within the call. The execution is an
@@ -77,18 +77,18 @@ T = TypeVar("T")
 clean_libraries("mcp")
 NAME = "divebook"
 ASKED_BY_RESULT = "2026-07-28"
-"""First protocol in which a result may contain a question. Its dates compare as texts."""
+"""First protocol version in which a tool result may contain questions. Versions are dates, which compare as strings."""
 WAIT = 50.0
-"""Seconds that a call waits; less than the time limits of clients."""
+"""Default number of seconds that a tool call waits. It is shorter than the time limits of clients."""
 _STATE_LASTS = 30 * 86400.0
-"""Seconds for which the state of a question is valid."""
+"""Seconds for which a client may send an answer with the sealed state of a question."""
 
 Result = CallToolResult | InputRequiredResult
 Context = ServerRequestContext[Any, Any]
 
 
 class WorkflowServer:
-    """MCP server with the workflows of an environment as tools.
+    """MCP server that publishes the workflows of an environment as tools.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class WorkflowServer:
 
     @property
     def _workflows(self) -> Mapping[str, Workflow]:
-        """Workflows by the names of their tools, including those registered after the server started."""
+        """Workflows by tool name, including workflows that were registered after the server started."""
         return tool_names(self._environment.workflows.values())
 
     async def _list_tools(self, context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
@@ -135,14 +135,18 @@ class WorkflowServer:
         return ListToolsResult(tools=[*tools, status_tool()])
 
     async def _call_tool(self, context: Context, params: CallToolRequestParams) -> Result:
-        """Handle a call. An error of divebook is a result that the client's model can read."""
+        """Handle the tool call of a client. A `DivebookError` becomes an error result, so that the model that uses the
+        client can read it.
+        """
         try:
             return await self._handle_call(context, params)
         except DivebookError as error:
             return shown_result(f"{type(error).__name__}: {error}", is_error=True)
 
     async def _handle_call(self, context: Context, params: CallToolRequestParams) -> Result:
-        """Start the execution of a call, or continue one: with the answers to its questions, or by the status tool."""
+        """Handle a tool call: start an execution of the tool's workflow. A call with answers to questions, or a call of
+        the status tool, continues an existing execution instead.
+        """
         arguments = params.arguments or {}
         if params.name != STATUS_TOOL and params.name not in self._workflows:
             return shown_result(f"there is no tool {params.name!r}; known: {', '.join(self._workflows)}", is_error=True)
@@ -161,7 +165,9 @@ class WorkflowServer:
         return await self._wait_and_report(context, execution)
 
     def _execution(self, execution_id: str) -> Execution:
-        """Return an execution of a workflow of this server; raises `DivebookError` for any other."""
+        """Return the execution with an id; raise `DivebookError` if it is not an execution of a workflow that this
+        server publishes.
+        """
         execution = self._environment.execution(execution_id)
         if execution.workflow.name not in {workflow.name for workflow in self._workflows.values()}:
             raise DivebookError(f"execution {execution_id} is not one of a workflow that this server offers")
@@ -176,7 +182,9 @@ class WorkflowServer:
     # --- waiting for the end or for a question ---------------------------------------------------------------------
 
     async def _wait_and_report(self, context: Context, execution: Execution) -> Result:
-        """Wait for an execution; return its result or its questions."""
+        """Wait until an execution ends, asks a question, or the waiting time of a call is over. Return the result of
+        the tool call.
+        """
         asks_by_result = context.protocol_version >= ASKED_BY_RESULT
         asks_within = can_ask(context) and not asks_by_result
         unsubscribe = execution.subscribe(_Progress(context).on_events)
@@ -191,9 +199,9 @@ class WorkflowServer:
         return self._questions_of(execution) if asks_by_result and can_ask(context) else result_of(execution)
 
     async def _wait_until_idle(self, execution: Execution) -> None:
-        """Wait until an execution has ended, asks, or cannot continue.
+        """Wait until an execution has ended, asks a question, or cannot continue in this process.
 
-        Raises TimeoutError after the client's waiting time.
+        Raises TimeoutError after the waiting time of a call.
 
         A new execution is started even if the client does not wait for it. One without a living driver is resumed. One
         that asks may have a running call that waits for the answer (test_a_server_asks_a_client_through_a_run).
@@ -211,7 +219,9 @@ class WorkflowServer:
             await _until_driven(execution)
 
     def _questions_of(self, execution: Execution, complaints: Mapping[str, str] | None = None) -> Result:
-        """Return the questions of an execution with the execution as their state; its result if it asks nothing."""
+        """Return the open questions of an execution as a tool result of type `input_required`, so that the client sends
+        answers in a later call. If there are none, return the result of the execution.
+        """
         complaints_by_id = complaints or {}
         requests: dict[str, Any] = {
             question.id: ElicitRequest(params=form_of(question, complaints_by_id.get(question.id, "")))
@@ -222,7 +232,9 @@ class WorkflowServer:
         return InputRequiredResult(input_requests=requests, request_state=execution.id)
 
     async def _handle_answers(self, context: Context, execution: Execution, responses: Mapping[str, Any]) -> Result:
-        """Record the answers of a client, and wait again."""
+        """Record the answers to questions of an execution that a client has sent, and wait for the execution again. If
+        an answer is not valid, ask the questions again.
+        """
         questions = {question.id: question for question in execution.interrupts}
         accepted = {name: result for name, result in responses.items() if name in questions and is_accepted(result)}
         complaints = {}
@@ -237,9 +249,10 @@ class WorkflowServer:
         return await self._wait_and_report(context, execution)
 
     def _answer(self, execution: Execution, question: Question, result: ElicitResult) -> str | None:
-        """Answer a question; return the error of an invalid answer.
+        """Answer a question with the form that a person has filled in. Return the error text if the answer is not
+        valid, otherwise None.
 
-        If it was answered elsewhere first, that answer counts.
+        If the question was answered elsewhere first, the first answer counts.
         """
         try:
             answer = answer_of(question, result.content or {})
@@ -250,7 +263,9 @@ class WorkflowServer:
         return None
 
     async def _ask_within_call(self, context: Context, execution: Execution) -> bool:
-        """Ask the first question within the call; return whether it is answered, here or elsewhere."""
+        """Ask the client the first open question of an execution during the tool call. Return whether the question was
+        answered, by the client or elsewhere.
+        """
         question = execution.interrupts[0]
         complaint = ""
         while True:
@@ -270,7 +285,7 @@ class WorkflowServer:
 
 
 async def _until_driven(execution: Execution) -> None:
-    """Wait until a process, this one or another, has driven an execution to its end, to a question, or to a pause."""
+    """Wait until an execution has ended, asks a question or is paused. Another process may drive it."""
     sequence = execution.refresh().state.last_sequence
     if not _is_idle(execution):
         async with aclosing(follow(execution.store, execution.id, sequence)) as events:
@@ -280,7 +295,9 @@ async def _until_driven(execution: Execution) -> None:
 
 
 def _is_idle(execution: Execution) -> bool:
-    """Return whether an execution has ended, asks, or waits for something that is not there yet."""
+    """Return whether an execution has ended, asks a question, or waits for something (such as a timer) that has not
+    arrived.
+    """
     if execution.state.is_over or execution.status != WAITING:
         return execution.state.is_over
     is_answered = execution.is_live or has_news(execution.state, execution.store)
@@ -288,7 +305,7 @@ def _is_idle(execution: Execution) -> bool:
 
 
 async def _until_answered(execution: Execution, question: Question) -> None:
-    """Wait until a question is answered, by any process, or is withdrawn."""
+    """Wait until a question was answered, in any process, or was withdrawn."""
     async with aclosing(follow(execution.store, execution.id, execution.state.last_sequence)) as events:
         async for _ in events:
             if not any(other.id == question.id for other in execution.refresh().interrupts):
@@ -296,7 +313,7 @@ async def _until_answered(execution: Execution, question: Question) -> None:
 
 
 class _Progress:
-    """Reports to a client how many calls of its execution have ended."""
+    """Reporter that sends an MCP client the number of completed operations of the client's execution."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -304,7 +321,9 @@ class _Progress:
         self._loop = asyncio.get_running_loop()
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Count the calls that ended in some events. Called on the engine's thread."""
+        """Count the completed operations in new events, and report the total to the client. The engine calls this in
+        its own thread.
+        """
         count = sum(isinstance(event.data, OperationCompleted) for event in events)
         if count:
             self._done += count
@@ -312,7 +331,7 @@ class _Progress:
 
 
 async def _first(work: Awaitable[T], other: Coroutine[Any, Any, None]) -> T | None:
-    """Return the result of `work`, such as the answer of a client; None if `other` ends before it."""
+    """Return the result of `work`, or None if `other` ends before it. The one that is still running is cancelled."""
     tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(work), asyncio.ensure_future(other)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -324,7 +343,7 @@ async def _first(work: Awaitable[T], other: Coroutine[Any, Any, None]) -> T | No
 
 
 async def serve_stdio(environment: Environment, *, wait: float = WAIT) -> None:
-    """Handle the client on the standard input and output of this process."""
+    """Run the server for one client, over the standard input and output of this process."""
     protocol = WorkflowServer(environment, wait=wait).protocol
     async with stdio_server() as (read, write):
         with redirect_stdout(sys.stderr):  # otherwise output of workflows would be sent to the client
@@ -338,7 +357,8 @@ _LENGTH = 32
 
 
 def key_beside(location: str) -> bytes:
-    """Return the key of the server of a store; create it if there is none.
+    """Return the key with which the server protects the state of questions, which clients send back, against changes.
+    The key is in a file next to the store, which is created if missing.
 
     Parameters
     ----------
@@ -360,7 +380,9 @@ def key_beside(location: str) -> bytes:
 
 
 def _create_key(path: Path) -> bytes:
-    """Create a key. If two servers start at once, both use the first one."""
+    """Create the file with the server's key, and return the key. If two servers create it at the same time, both use
+    the key that was written first.
+    """
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE)
     with os.fdopen(descriptor, "wb") as file:
@@ -385,7 +407,7 @@ def _read_key(path: Path) -> bytes:
 
 
 STATUS_TOOL = "divebook_status"
-"""Name of the tool that waits for an execution again."""
+"""Name of the tool with which a client waits for an execution again."""
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _JSON_TYPES: dict[type, str] = {
     str: "string",
@@ -408,7 +430,8 @@ _RESULT: Mapping[str, Any] = {
 
 
 def tool_names(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
-    """Return workflows by the names of their tools, in which special characters are replaced.
+    """Return the workflows by the names of their tools. In a tool name, characters that MCP does not allow are
+    replaced.
 
     Raises
     ------
@@ -430,7 +453,7 @@ def tool_names(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
 
 
 def tool_of(name: str, workflow: Workflow) -> Tool:
-    """Return the tool that runs a workflow."""
+    """Return the description of the MCP tool that runs a workflow, with the JSON schema of its inputs."""
     description = workflow.description or f"Run the workflow {workflow.name!r}."
     schema = {
         **combine({entry.name: _input_schema(workflow, entry) for entry in workflow.inputs}),
@@ -447,7 +470,7 @@ def tool_of(name: str, workflow: Workflow) -> Tool:
 
 
 def status_tool() -> Tool:
-    """Return the tool that waits for an execution again."""
+    """Return the description of the MCP tool with which a client waits again for an execution that it has started."""
     return Tool(
         name=STATUS_TOOL,
         description="Wait for a run that a tool of this server has begun, and return what has become of it.",
@@ -465,7 +488,7 @@ def _is_required(entry: InputDefinition) -> bool:
 
 
 def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
-    """Return the JSON schema of an input, with its description and default."""
+    """Return the JSON schema for one input of a workflow, with its description and default."""
     types = INPUT_TYPES.get((entry.type or "").lower(), ())
     annotated = declared_type(workflow, entry)
     schema: dict[str, Any] = {"type": _JSON_TYPES[float if float in types else types[0]]} if types else {}
@@ -483,7 +506,9 @@ def _input_schema(workflow: Workflow, entry: InputDefinition) -> dict[str, Any]:
 
 
 def result_of(execution: Execution) -> CallToolResult:
-    """Return the result of an execution, or its current status, as text and as data."""
+    """Return the outputs of an execution as the result of a tool call. If the execution has not completed, the text
+    describes its status.
+    """
     data = {"execution": execution.id, "status": execution.status, "outputs": json_form(dict(execution.state.outputs))}
     if execution.error:
         data["error"] = execution.error
@@ -497,7 +522,7 @@ def result_of(execution: Execution) -> CallToolResult:
 
 
 def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: bool = False) -> CallToolResult:
-    """Return a result without texts that look like credentials."""
+    """Build the result of a tool call from a text and data, and remove secrets from both."""
     cleaned = None if data is None else shared().value(dict(data))
     return CallToolResult(
         content=[TextContent(type="text", text=shared().text(text))], structured_content=cleaned, is_error=is_error
@@ -505,7 +530,7 @@ def shown_result(text: str, data: Mapping[str, Any] | None = None, *, is_error: 
 
 
 def _status_text(execution: Execution) -> str:
-    """Return the status of an execution that has not completed, as text."""
+    """Describe the status of an execution that has not completed, in a text for the model that uses the client."""
     if execution.state.is_over:
         return f"The run {execution.id} is {execution.status}: {execution.error or 'no reason was given'}"
     questions = "; ".join(
@@ -521,7 +546,7 @@ def _status_text(execution: Execution) -> str:
 
 
 ANSWER: Final = "answer"
-"""Name of the field of a form with a single field."""
+"""Name of the field in a form that has a single field."""
 _PLAIN = frozenset({"string", "number", "integer", "boolean"})
 _KEPT = frozenset(
     {"type", "title", "description", "enum", "default", "format", "minimum", "maximum", "minLength", "maxLength"}
@@ -529,9 +554,9 @@ _KEPT = frozenset(
 
 
 def can_ask(context: ServerRequestContext[Any, Any]) -> bool:
-    """Return whether a client declares that it can show forms.
+    """Return whether an MCP client has declared that it can show forms to a person.
 
-    Before there were other kinds, it declared that by `{}`.
+    In older protocol versions, forms are the only kind of question, and a client declares them by an empty `{}`.
     """
     capabilities = context.session.client_capabilities
     elicitation = None if capabilities is None else capabilities.elicitation
@@ -539,7 +564,7 @@ def can_ask(context: ServerRequestContext[Any, Any]) -> bool:
 
 
 def form_of(question: Question, complaint: str = "") -> ElicitRequestFormParams:
-    """Return a question as a form.
+    """Return a question as a form that an MCP client can show (an elicitation).
 
     Parameters
     ----------
@@ -552,7 +577,7 @@ def form_of(question: Question, complaint: str = "") -> ElicitRequestFormParams:
 
 
 def answer_of(question: Question, content: Mapping[str, Any]) -> Any:
-    """Return the answer that a filled form contains."""
+    """Return the answer to a question from `content`, the fields of the form that a person has filled in."""
     if _is_form(question) or question.kind == CONFIRMATION:
         return dict(content)
     value = content.get(ANSWER, "")
@@ -560,12 +585,14 @@ def answer_of(question: Question, content: Mapping[str, Any]) -> Any:
 
 
 def is_accepted(result: ElicitResult | None) -> bool:
-    """Return whether a form was filled, and not declined or closed."""
+    """Return whether a person filled in a form and sent it. Return False if the person declined or closed it."""
     return result is not None and result.action == "accept"
 
 
 def _fields(question: Question) -> dict[str, Any]:
-    """Return the schema of a form, whose fields may have plain values only."""
+    """Return the JSON schema of the form for a question. The fields of a form can only have plain values (text, number,
+    boolean).
+    """
     if question.kind == CONFIRMATION:
         reason = {"type": "string", "description": "Why not; whoever asked is told."}
         return _object({"approved": {"type": "boolean"}, "text": reason}, ["approved"])
@@ -584,7 +611,9 @@ def _object(fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
 
 
 def _is_form(question: Question) -> bool:
-    """Return whether a question asks for a mapping of plain values, as a form returns it."""
+    """Return whether a question expects a mapping of plain values as its answer, so that its form has one field for
+    each value.
+    """
     schema = question.schema or {}
     properties = schema.get("properties")
     return (
@@ -613,11 +642,13 @@ def _data_in_words(question: Question) -> str:
 
 _HERE: Final = ("127.0.0.1", "localhost", "[::1]")
 _LEAST_TOKEN: Final = 16
-"""Fewest characters of a token that cannot be guessed."""
+"""Minimum length of a token, so that nobody can guess it."""
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """Parse an address such as ``127.0.0.1:8000`` or ``[::1]:8000``; raises `SetupError`."""
+    """Parse an address to listen on, such as ``127.0.0.1:8000`` or ``[::1]:8000``, into host and port; raises
+    `SetupError`.
+    """
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdigit() and int(port) < 2**16):
         raise SetupError(f"{text!r} is no address: write HOST:PORT, such as 127.0.0.1:8000")
@@ -625,7 +656,9 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def require_token(host: str, token: str | None) -> None:
-    """Raise `SetupError` if other machines could run workflows without a token, or a token could be guessed."""
+    """Raise `SetupError` if the token of the server is too short, or if it is missing although other machines could
+    connect.
+    """
     if token is not None and len(token) < _LEAST_TOKEN:
         raise SetupError(f"the token has {len(token)} characters: give one of at least {_LEAST_TOKEN}")
     if token is None and not _is_here(host):
@@ -645,7 +678,7 @@ def _is_here(host: str) -> bool:
 
 
 async def serve_http(environment: Environment, address: str, *, token: str | None = None, wait: float = WAIT) -> None:
-    """Handle clients at ``http://ADDRESS/mcp`` until the process is asked to end.
+    """Run the server at ``http://ADDRESS/mcp`` until the process receives a stop signal.
 
     Parameters
     ----------
@@ -672,7 +705,9 @@ async def serve_http(environment: Environment, address: str, *, token: str | Non
 
 
 async def _require_free(host: str, port: int) -> None:
-    """Raise `SetupError` if an address cannot be listened on. With such an address uvicorn would end the process."""
+    """Raise `SetupError` if the server cannot listen on an address. Without this check, the web server uvicorn would
+    end the process.
+    """
     try:
         server = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port, start_serving=False)
     except OSError as error:
@@ -685,7 +720,9 @@ async def _require_free(host: str, port: int) -> None:
 
 
 def app_of(server: WorkflowServer, host: str) -> Starlette:
-    """Return the ASGI application. On the loopback it refuses requests of web pages, whatever host name they use."""
+    """Return the ASGI application of a server. If the server listens on the loopback address, it refuses requests of
+    web pages from other hosts.
+    """
     from mcp.server.transport_security import TransportSecuritySettings
 
     names = [*_HERE, f"[{host}]" if ":" in host else host]
@@ -698,7 +735,7 @@ def app_of(server: WorkflowServer, host: str) -> Starlette:
 
 
 class _TokenGuard:
-    """ASGI application that accepts only requests with a token."""
+    """ASGI middleware that answers 401 to requests without the right bearer token."""
 
     def __init__(self, app: Any, token: str) -> None:
         self._app = app

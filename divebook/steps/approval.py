@@ -33,7 +33,49 @@ from divebook.runtime.context import StepContext
 from divebook.steps.conversations import DurableLog, Entry
 from divebook.text.format import local_time
 from divebook.workflow.json_schemas import require_schema
-from divebook.workflow.servers import ASK, DENY, Approvals
+from divebook.workflow.resources import ASK, DENY, Approvals
+
+
+class EnvironmentApprovalPolicy:
+    """Approval policy of an environment: configured rules and modes, and permanent rules that people created in their
+    answers.
+
+    Implements the protocol `divebook.runtime.waiting.ApprovalPolicy`.
+
+    Parameters
+    ----------
+    table
+        Returns the rules and modes for an agent's name. An empty name stands for calls without an agent.
+    """
+
+    def __init__(self, table: Callable[[str], Approvals], log: DurableLog) -> None:
+        self._table = table
+        self._log = log
+
+    def table(self, agent: str) -> Approvals:
+        """Return the configured approval rules and modes for the calls of an agent."""
+        return self._table(agent)
+
+    async def lasting(self) -> Iterable[StandingRule]:
+        """Return the active permanent rules: rules that a person created for all executions. Call on the engine's event
+        loop.
+        """
+        return await self._log.on_loop(self.standing)
+
+    async def keep(self, rule: StandingRule) -> None:
+        """Store a permanent rule, which applies to all executions from now on. A rule that was revoked stays
+        revoked.
+        """
+        entry = {ADDED: rule._asdict()}
+        await self._log.on_loop(lambda: self._log.write(RULES, rule.rule_id, entry, rule.by or NOBODY))
+
+    def standing(self) -> list[StandingRule]:
+        """Return the active permanent rules, as `lasting` does. Callable from any thread."""
+        return rules_in(self._log.entries(RULES))
+
+    def revoke(self, rule_id: str, by: str) -> None:
+        """Revoke a permanent rule for all executions."""
+        self._log.write(RULES, f"{REVOKED}/{rule_id}", {REVOKED: rule_id}, by)
 
 
 async def approve(
@@ -209,48 +251,6 @@ REVOKED = "revoked"
 
 
 NOBODY = "nobody"
-
-
-class EnvironmentApprovalPolicy:
-    """Approval policy of an environment: configured rules and modes, and permanent rules that people created in their
-    answers.
-
-    Implements the protocol `divebook.runtime.waiting.ApprovalPolicy`.
-
-    Parameters
-    ----------
-    table
-        Returns the rules and modes for an agent's name. An empty name stands for calls without an agent.
-    """
-
-    def __init__(self, table: Callable[[str], Approvals], log: DurableLog) -> None:
-        self._table = table
-        self._log = log
-
-    def table(self, agent: str) -> Approvals:
-        """Return the configured approval rules and modes for the calls of an agent."""
-        return self._table(agent)
-
-    async def lasting(self) -> Iterable[StandingRule]:
-        """Return the active permanent rules: rules that a person created for all executions. Call on the engine's event
-        loop.
-        """
-        return await self._log.on_loop(self.standing)
-
-    async def keep(self, rule: StandingRule) -> None:
-        """Store a permanent rule, which applies to all executions from now on. A rule that was revoked stays
-        revoked.
-        """
-        entry = {ADDED: rule._asdict()}
-        await self._log.on_loop(lambda: self._log.write(RULES, rule.rule_id, entry, rule.by or NOBODY))
-
-    def standing(self) -> list[StandingRule]:
-        """Return the active permanent rules, as `lasting` does. Callable from any thread."""
-        return rules_in(self._log.entries(RULES))
-
-    def revoke(self, rule_id: str, by: str) -> None:
-        """Revoke a permanent rule for all executions."""
-        self._log.write(RULES, f"{REVOKED}/{rule_id}", {REVOKED: rule_id}, by)
 
 
 def rules_in(entries: Iterable[Entry]) -> list[StandingRule]:

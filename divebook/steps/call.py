@@ -30,7 +30,7 @@ from divebook.workflow.functions import (
     StepFunction,
     UserFunction,
     place_of,
-    require_itself,
+    require_unambiguous_name,
 )
 
 
@@ -136,7 +136,7 @@ async def call(
 async def _call_with_own_rollback(function: StepFunction, run_function: Callable[[], Awaitable[Any]]) -> Any:
     """Call a function; raise an error first if the name of its rollback function now refers to another function."""
     assert function.rollback is not None  # noqa: S101 - callers check this
-    require_itself(function.rollback)
+    require_unambiguous_name(function.rollback)
     return await run_function()
 
 

@@ -262,42 +262,6 @@ def _remembered_call(method: F) -> F:
     return cast("F", wrapper)
 
 
-AskAgent = Callable[[StepContext, str, AgentTask], Awaitable[Answer]]
-"""Asks an agent by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentOfContext:
-    """Handle of an agent for use in a workflow function; `WorkflowContext.agent` returns it."""
-
-    name: str
-    _ask: Callable[[str, str, Any, Any, str | None], Coroutine[Any, Any, Any]]
-
-    def run(
-        self, prompt: str, *, output: Any = None, deps: Any = None, thread: str | None = None
-    ) -> Coroutine[Any, Any, Any]:
-        """Ask the agent; return an awaitable of the answer. Each model request is recorded and counts in the bounds.
-
-        Parameters
-        ----------
-        output
-            Type of the answer, in place of the agent's `output`: a pydantic model, a dataclass or another type, or a
-            JSON schema. By default the answer is a text.
-        deps
-            Value of ``ctx.deps`` for its tools and capabilities, in place of that of the agent.
-        thread
-            Id of the conversation that the turn continues, over several runs: see `Environment.thread`.
-
-        Examples
-        --------
-        ::
-
-            verdict = await ctx.agent("critic").run("Is this good?", output=Verdict)
-            if verdict.score < 5: ...
-        """
-        return self._ask(self.name, prompt, output, deps, thread)
-
-
 class WorkflowContext:
     """First parameter of a workflow function: access to time, randomness, people, agents and other workflows.
 
@@ -652,6 +616,42 @@ class WorkflowContext:
         except Exception as error:
             raise as_recorded(error) from error
         return opened(result)
+
+
+AskAgent = Callable[[StepContext, str, AgentTask], Awaitable[Answer]]
+"""Asks an agent by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOfContext:
+    """Handle of an agent for use in a workflow function; `WorkflowContext.agent` returns it."""
+
+    name: str
+    _ask: Callable[[str, str, Any, Any, str | None], Coroutine[Any, Any, Any]]
+
+    def run(
+        self, prompt: str, *, output: Any = None, deps: Any = None, thread: str | None = None
+    ) -> Coroutine[Any, Any, Any]:
+        """Ask the agent; return an awaitable of the answer. Each model request is recorded and counts in the bounds.
+
+        Parameters
+        ----------
+        output
+            Type of the answer, in place of the agent's `output`: a pydantic model, a dataclass or another type, or a
+            JSON schema. By default the answer is a text.
+        deps
+            Value of ``ctx.deps`` for its tools and capabilities, in place of that of the agent.
+        thread
+            Id of the conversation that the turn continues, over several runs: see `Environment.thread`.
+
+        Examples
+        --------
+        ::
+
+            verdict = await ctx.agent("critic").run("Is this good?", output=Verdict)
+            if verdict.score < 5: ...
+        """
+        return self._ask(self.name, prompt, output, deps, thread)
 
 
 class FunctionStep:

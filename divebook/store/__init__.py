@@ -1,4 +1,4 @@
-"""Event stores: append, read, follow, export."""
+"""Event stores: base class, implementations, opening by location, export and import."""
 
 from divebook.engine.inbox import Message
 from divebook.store.append import Batch, ExecutionRecord

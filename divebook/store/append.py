@@ -1,8 +1,8 @@
-"""Batches of records, and their preparation: every store checks and encodes a batch before it writes it.
+"""Batches of records that are appended to a log, and the checks and the encoding that all stores apply to a batch.
 
 `prepare` makes a `PreparedBatch` of a `Batch`: records as bytes, and the changes of the execution's row. It visits each
 fact once. The function of the fact's class (`divebook.events.codec`) checks it and returns plain data, which are
-encoded at once. Only records that turn out long are examined for repeated and large values (`divebook.store.encoding`).
+encoded at once. Only long records are examined for repeated and large values (`divebook.store.encoding`).
 
 This file also has the rows of executions: `Line` as a table has it, `ExecutionRecord` as lists show it.
 """
@@ -41,9 +41,8 @@ from divebook.events.catalog import (
 )
 from divebook.events.codec import DATA_FUNCTIONS, decode, encode
 from divebook.events.event import Event, Record, check_place, place_of, successor, to_datetime
-from divebook.events.payload import quickly_made
+from divebook.events.payload import fast_init
 from divebook.events.values import ByHash, StoredFile, tag
-from divebook.store.codec import Sealing
 from divebook.store.encoding import (
     LARGE,
     NOTABLE,
@@ -58,36 +57,38 @@ from divebook.store.encoding import (
     of_row,
     type_of,
 )
+from divebook.store.encryption import Sealing
 from divebook.store.leases import LEASE_SECONDS, Lease, Moment, Owner
 from divebook.text.redaction import logger
 
 Refusal: TypeAlias = StoreError | InvalidEventError
-"""Why a batch was not appended."""
+"""Error that explains why a batch was not appended."""
 Ids: TypeAlias = tuple[str, int]
-"""Ids of the events of a record: the first id, and the number of ids."""
+"""Ids of the events of one record: the id of the first event, and the number of ids, which are consecutive."""
 Bounds: TypeAlias = tuple[str, str]
-"""Lowest and highest id of some records, in the order of strings."""
+"""Lowest and highest event id of some records, in the order of strings."""
 Durability: TypeAlias = Literal["full", "relaxed"]
 FULL: Durability = "full"
-"""Events survive a power failure."""
+"""Durability of appends that survive a power failure."""
 RELAXED: Durability = "relaxed"
-"""Events survive the death of the process. A power failure may take the latest ones, but leaves no log half written."""
+"""Durability of appends that survive the death of the process. A power failure may lose the latest events, but leaves
+no event half written."""
 _DURABILITIES: tuple[str, ...] = get_args(Durability)
 FIRST_TOKEN = 1
 """Token of the lease that is written with the first events."""
 QUESTIONS = (InterruptRaised, InterruptResolved, InterruptExpired)
 _EFFECTIVE = frozenset({*QUESTIONS, *STATUS_AFTER, ExecutionAnnotated, ExecutionPaused})
-"""Types of facts that change data which a store keeps beside the log."""
+"""Payload classes of events that change other data than the log: the execution's row, its questions or its queue."""
 _log = logger(__name__)
 
 
 # --- batches ---
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records of one log that are written together or not at all."""
+    """Records that are appended to one log together: either all of them or none."""
 
     execution_id: str
     expected_sequence: int
@@ -96,24 +97,24 @@ class Batch:
     token: int | None = None
     """Fencing token of the writer; None for an execution that never had a lease."""
     acquire: Owner | None = None
-    """Owner of the first lease (`FIRST_TOKEN`, for `LEASE_SECONDS`) of the execution that the batch begins, or None."""
+    """Owner of the execution's first lease (`FIRST_TOKEN`, for `LEASE_SECONDS`); only for a batch that begins a log."""
     status: str | None = None
-    """Status after the events: running or waiting, which the events do not determine.
+    """Status of the execution after the batch: running or waiting, which the events do not determine.
 
     None leaves it unchanged. A terminal status is ignored, since only events end an execution.
     """
     wake_at: int | None = None
-    """Time at which a waiting execution continues by itself (a timer, a question that expires), in microseconds."""
+    """Time in microseconds at which a waiting execution continues by itself (timer, expiring question), or None."""
     taken: int = 0
-    """Number of the last message that is in the log. A lower number than before has no effect."""
+    """Number of the last message that is in the log. A number below the recorded one has no effect."""
     durability: Durability | None = None
-    """Durability of the batch, and in the first batch that of the execution's record. None is the store's default."""
+    """Durability of the batch; for a first batch also that recorded for the execution. None: the store's default."""
     is_heavy: bool = False
-    """True to search for large values before encoding. It saves time; they are found without it as well."""
+    """True if large values are searched before encoding. This only saves time: large values are detected without it."""
     again: bool = False
-    """True if the log may already have its first records, since the connection was lost during an earlier write."""
+    """True if the log may already have some of the records, because the connection broke during an earlier write."""
     source: str | None = None
-    """For the first batch of a fork: the execution whose events up to `expected_sequence` the new log shares."""
+    """For the first batch of a fork: id of the source, whose events up to `expected_sequence` the new log shares."""
 
     @property
     def last_sequence(self) -> int:
@@ -121,11 +122,11 @@ class Batch:
         return self.records[-1].last_sequence if self.records else self.expected_sequence
 
     def events(self) -> list[Event]:
-        """Return the events of its records."""
+        """Return the events of all records of the batch."""
         return [event for record in self.records for event in record.events()]
 
     def without(self, count: int) -> Batch:
-        """Return the batch without its first `count` records, which the log already has."""
+        """Return a copy of the batch without its first `count` records, for a log that already has those records."""
         token = FIRST_TOKEN if count and self.acquire is not None else self.token
         return replace(
             self,
@@ -139,7 +140,10 @@ class Batch:
 
 @dataclass(slots=True)  # made for every append: to be frozen would double what that costs
 class PreparedBatch:
-    """A checked and encoded batch. The store checks whether it fits the log."""
+    """Batch in the form that a store writes: checked, encoded and encrypted.
+
+    The store still has to check whether the batch fits the log.
+    """
 
     execution_id: str
     expected_sequence: int
@@ -147,70 +151,78 @@ class PreparedBatch:
     """Sequence number of the last event of the log after the batch."""
     records: Sequence[Record]
     types: Sequence[str]
-    """Types of the records (`divebook.store.encoding`)."""
+    """Type string of each record (`divebook.store.encoding`)."""
     payloads: Sequence[bytes]
-    """Encoded data of the records, with references in place of `blobs`."""
+    """Encoded events of each record, with references in place of the values in `blobs`."""
     heads: Sequence[bytes]
-    """For each record, the bytes that its checksum covers before the payload."""
+    """Bytes of each record that its checksum covers before the payload (`divebook.store.encoding.head`)."""
     ids: Bounds
-    """Lowest and highest id of the events."""
+    """Lowest and highest event id of the batch."""
     size: int
-    """Bytes of all payloads."""
+    """Total size of the payloads in bytes."""
     beginning: Beginning | None
-    """Facts of a new log; None if the log exists already."""
+    """Name, origin and other data of a new execution; None if the log exists already."""
     began_at: int
-    """Creation time of a new log, in microseconds since 1970."""
-    turn: Turn | None
-    """New status of an execution that starts, ends or is resumed in the batch; None for other batches."""
+    """Creation time of a new log, in microseconds since 1970; 0 if the log exists already."""
+    status_change: StatusColumns | None
+    """New status, end time and error, if an event of the batch starts, ends or resumes the execution, or None."""
     status: str | None
-    """New status without a turn (running or waiting); None leaves it unchanged."""
+    """New status that the writer has set without such an event (running or waiting); None leaves it unchanged."""
     wake_at: int | None
     taken: int
     blobs: dict[bytes, bytes]
-    """Large values of the payloads, by their hash."""
+    """Contents of the large values of the payloads, by their SHA-256."""
     token: int
-    """Fencing token of the writer; 0 if it has none."""
+    """Fencing token of the writer; 0 for a writer without a token."""
     durability: Durability | None
     questions: dict[str, bool]
-    """Ids of the questions that were asked (True) or settled (False) in the batch."""
+    """Ids of the questions that an event of the batch asks (True) or settles (False)."""
     lease: Lease | None
-    """First lease of a new log, written together with it, or None."""
+    """First lease of a new log, written in the same transaction, or None."""
     annotations: Sequence[ExecutionAnnotated] = ()
     """Changes of tags and note for the execution's row; empty for a new log, whose `beginning` contains them."""
     source: str | None = None
-    """The execution that a new log forks, whose events it shares up to `expected_sequence`."""
+    """For the first batch of a fork: id of the source, whose events up to `expected_sequence` the new log shares."""
     packed: dict[bytes, Packed] = field(default_factory=dict)
-    """Those of the `blobs` that were compressed before the store was locked."""
+    """The values of `blobs` that were compressed before the store was locked, in compressed form."""
     enqueued: ExecutionEnqueued | None = None
-    """The last event in the batch that puts the execution into a queue, or None."""
+    """Last event of the batch that puts the execution into a queue, or None."""
     withheld: bool | None = None
-    """True if workers skip the execution from now on (a person has paused it, or it has ended); None: unchanged."""
+    """True if workers skip the execution from now on (paused by a person, or ended); None leaves the mark unchanged."""
 
     @property
     def ends(self) -> bool:
-        """True if the execution has ended after the batch."""
-        return self.turn is not None and self.turn.status in TERMINAL
+        """True if the batch ends the execution."""
+        return self.status_change is not None and self.status_change.status in TERMINAL
 
     def checksums(self, previous: int) -> list[int]:
-        """Return the checksums of the records, which follow a record with checksum `previous`."""
+        """Return the checksum of each record of the batch. `previous` is the checksum of the last record before the
+        batch.
+        """
         return chain(previous, self.heads, self.payloads)
 
     def check_may_follow(self, status: str) -> None:
-        """Raise `ExecutionEndedError` if the execution has ended and an event may not follow that."""
+        """Raise `ExecutionEndedError` if the execution has ended, and an event of the batch may not follow its final
+        status.
+        """
         for record in self.records if status in TERMINAL else ():
             for fact in record.facts:
                 check_may_follow(self.execution_id, status, type(fact))
                 if type(fact) in STATUS_AFTER:
                     return  # `prepare` has checked the events after a new status
 
-    def fenced(self, current: int) -> FencedError:
-        """Return the error for a log whose latest lease has the token `current`."""
+    def fenced_error(self, current: int) -> FencedError:
+        """Return the error for a writer that no longer has the lease: its token differs from `current`, the token of
+        the execution's latest lease.
+        """
         return FencedError(self.execution_id, self.token or None, current)
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """Columns of an execution's row that change with its status; times in microseconds since 1970."""
+class StatusColumns:
+    """Status, end time and error of an execution, which change together in its summary row; times in microseconds since
+    1970.
+    """
 
     status: str
     ended_at: int | None
@@ -218,21 +230,22 @@ class Turn:
 
 
 class Appending(NamedTuple):
-    """State of `EventStore.append_in_a_moment`."""
+    """Append that `EventStore.append_in_a_moment` has started. If it is not complete yet, `finish` completes it."""
 
     finish: Callable[[], list[Refusal | None]]
-    """Function that waits for the answers, after writing the batches if they were not sent. It may block for long."""
+    """Function that returns the answers for all batches; it writes batches that were not sent yet, and may block for
+    long."""
     answers: Sequence[Exception | None] | None = None
-    """For each batch, why it was refused, or None; None as a whole if the answers have not arrived in time."""
+    """For each batch the error that refused it, or None; None instead of the list if no answers arrived in time."""
     is_begun: bool = False
-    """True if the batches were sent, and `finish` only waits."""
+    """True if the batches were sent, so that `finish` only waits for the answers."""
 
 
 # --- preparation of batches ---
 
 
 def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
-    """Check and encode a batch, and encrypt its values.
+    """Check and encode a batch, and encrypt its values if the store has a codec.
 
     Raises
     ------
@@ -248,10 +261,13 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
     effects = drafts.effects
     payloads = drafts.payloads
     _check_source(batch, effects.beginning)
-    turn, status = _with_status(batch, effects.turn)
-    blobs = drafts.blobs | drafts.encode_long_values() if drafts.are_long else drafts.blobs
+    status_change, status = _with_status(batch, effects.status_change)
+    blobs = drafts.blobs
+    if drafts.are_long:
+        blobs = blobs | drafts.encode_long_values()  # also changes `payloads`, in place
     beginning = effects.beginning
     annotations = effects.annotations
+    # Annotations of a new execution are part of its row from the start; later ones change an existing row.
     if beginning is not None:
         beginning = beginning.annotated(annotations)
         annotations = []
@@ -259,12 +275,17 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         payloads = list(map(sealing.seal_packed, payloads))
     if sealing.codec is not None:
         blobs = {digest: sealing.seal_content(content) for digest, content in blobs.items()}
-        turn = turn and replace(turn, error=sealing.seal_text(turn.error))
-        beginning = beginning and beginning._replace(note=sealing.seal_text(beginning.note))
+        if status_change is not None:
+            status_change = replace(status_change, error=sealing.seal_text(status_change.error))
+        if beginning is not None:
+            beginning = beginning._replace(note=sealing.seal_text(beginning.note))
         annotations = [
             replace(annotation, note=sealing.seal_text(annotation.note)) if annotation.note else annotation
             for annotation in annotations
         ]
+    # An execution that has ended does not wait for a time, whatever the writer has set.
+    has_ended = status_change is not None and status_change.status in TERMINAL
+    is_fork = beginning is not None and beginning.origin == FORK
     return PreparedBatch(
         batch.execution_id,
         batch.expected_sequence,
@@ -277,9 +298,9 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         sum(map(len, payloads)),
         beginning,
         effects.began_at,
-        turn,
+        status_change,
         status,
-        None if turn is not None and turn.status in TERMINAL else batch.wake_at,
+        None if has_ended else batch.wake_at,
         batch.taken,
         blobs,
         batch.token or 0,
@@ -289,12 +310,12 @@ def prepare(batch: Batch, sealing: Sealing) -> PreparedBatch:
         annotations,
         batch.source,
         enqueued=effects.enqueued,
-        withheld=True if beginning is not None and beginning.origin == FORK else effects.withheld,
+        withheld=True if is_fork else effects.withheld,  # workers never claim a fork
     )
 
 
 class _Drafts:
-    """Records of a batch, each checked and encoded."""
+    """Collector of the records of one batch in checked and encoded form. `prepare` builds a `PreparedBatch` from it."""
 
     __slots__ = (
         "are_long",
@@ -322,16 +343,16 @@ class _Drafts:
         self.last_id = ""
         """Id of the last event."""
         self.ascend = True
-        """True if each id is higher than the one before it."""
+        """True if each event id is higher than the id before it."""
         self.are_long = False
-        """True if a record may contain values that are worth a reference or a blob."""
+        """True if a record is so long that it may contain repeated or large values, which become references."""
         self.blobs: dict[bytes, bytes] = {}
         """Contents of the values that are stored by their hash."""
         self.has_hashed_values = False
-        """True if the present record contains such a value."""
+        """True if the record that is being encoded contains a value that is stored by its hash."""
 
     def add(self, record: Record) -> None:
-        """Check, encode and add a record.
+        """Check and encode the next record of the batch, and add the results to the lists of this collector.
 
         Only the data of rare records are visited twice: if a fact changes the execution's row, and if a value is large
         or stored by its hash.
@@ -376,7 +397,8 @@ class _Drafts:
             self.are_long = True
 
     def _tag(self, value: Any) -> Any:
-        """Return the plain form of a value as `tag` does, and collect contents that are stored by their hash.
+        """Convert a value that JSON lacks to its tagged form (`tag`). A value or file that is stored by its hash is
+        added to `blobs`.
 
         The encoder calls this only for values that JSON lacks.
         """
@@ -394,7 +416,9 @@ class _Drafts:
             self.effects.add(fact, sequence, record.recorded_at)
 
     def encode_long_values(self) -> dict[bytes, bytes]:
-        """Encode records with long values again, with references to repeated and large values; return the blobs."""
+        """Encode the records that contain long values again. References replace repeated and large values; return the
+        contents of these (blobs) by hash.
+        """
         try:
             return encode_repeats(self.bodies, self.payloads)
         except UnstorableValueError as error:  # a value in a record with `LARGE` in place of its payload
@@ -405,19 +429,22 @@ class _Drafts:
 
 @dataclass(slots=True)
 class _Effects:
-    """Changes of the execution's row that the facts of a batch cause, one after the other."""
+    """Changes that the events of a batch cause in the execution's row, questions and queue entry. The events are added
+    one by one.
+    """
 
     execution_id: str
     beginning: Beginning | None = None
     began_at: int = 0
-    turn: Turn | None = None
+    status_change: StatusColumns | None = None
     questions: dict[str, bool] = field(default_factory=dict)
     annotations: list[ExecutionAnnotated] = field(default_factory=list)
     enqueued: ExecutionEnqueued | None = None
     withheld: bool | None = None
 
     def add(self, fact: Payload, sequence: int, recorded_at: int) -> None:
-        """Apply one fact.
+        """Add the changes that the payload of the batch's next event causes in the execution's row, questions and
+        queue.
 
         Raises
         ------
@@ -425,8 +452,8 @@ class _Effects:
             The fact may not follow an end before it in the batch.
         """
         kind = type(fact)
-        if self.turn is not None and self.turn.status in TERMINAL:
-            check_may_follow(self.execution_id, self.turn.status, kind)
+        if self.status_change is not None and self.status_change.status in TERMINAL:
+            check_may_follow(self.execution_id, self.status_change.status, kind)
         note_questions(self.questions, fact)
         if isinstance(fact, ExecutionAnnotated):
             self.annotations.append(fact)
@@ -436,7 +463,7 @@ class _Effects:
             self.withheld = True
         if kind in STATUS_AFTER:
             self.withheld = STATUS_AFTER[kind] in TERMINAL
-            self.turn = turn_after(fact, recorded_at)
+            self.status_change = status_change_of(fact, recorded_at)
             if isinstance(fact, ExecutionStarted | ExecutionForked):
                 self.beginning = Beginning.of(fact, sequence)
                 self.began_at = recorded_at
@@ -444,28 +471,32 @@ class _Effects:
 
 
 _NO_EFFECTS = _Effects("")
-"""Effects of batches that change nothing but the log."""
+"""Shared effects object of batches whose events change nothing but the log."""
 
 
 def note_questions(questions: dict[str, bool], fact: Payload) -> None:
-    """Record the question that a fact asks (True) or settles (False). A fork removes the questions before it."""
+    """Update `questions` by one event: True for a question that it asks, False for a question that it settles; a fork
+    event removes all questions.
+    """
     if isinstance(fact, QUESTIONS):
         questions[fact.interrupt_id] = isinstance(fact, InterruptRaised)
     elif isinstance(fact, ExecutionForked):
         questions.clear()
 
 
-def turn_after(fact: Payload, recorded_at: int) -> Turn | None:
-    """Return the status that a fact gives to its execution; None if the fact does not change it."""
+def status_change_of(fact: Payload, recorded_at: int) -> StatusColumns | None:
+    """Return the status, end time and error that an event gives its execution, or None if the event does not change the
+    status.
+    """
     status = STATUS_AFTER.get(type(fact))
     if status is None:
         return None
     error = fact.error if isinstance(fact, ExecutionFailed) else None
-    return Turn(status, recorded_at if status in TERMINAL else None, error)
+    return StatusColumns(status, recorded_at if status in TERMINAL else None, error)
 
 
 def records_of(events: Iterable[Event]) -> list[Record]:
-    """Return one record for each event.
+    """Return a list of records, one record for each of the given events.
 
     Raises
     ------
@@ -481,12 +512,14 @@ def records_of(events: Iterable[Event]) -> list[Record]:
 
 
 def invalid(index: int, error: Exception) -> InvalidEventError:
-    """Return the error for the event of a batch at an index."""
+    """Return the error that says that the event at `index` of a batch is invalid, and why (`error`)."""
     return InvalidEventError(f"invalid event at index {index}: {error}")
 
 
-def no_place_to_fork(batch: PreparedBatch) -> StoreError:
-    """Return the error for a fork that would share a log up to the middle of a record, or beyond its end."""
+def fork_point_error(batch: PreparedBatch) -> StoreError:
+    """Return the error for a fork at an event that is not the last event of a record in the log of the source
+    execution.
+    """
     return StoreError(
         f"execution {batch.source} has no record that ends with event {batch.expected_sequence}, so that no other log "
         "can share what comes before; fork at the end of a record"
@@ -494,7 +527,7 @@ def no_place_to_fork(batch: PreparedBatch) -> StoreError:
 
 
 def durability_called(name: str | None) -> Durability | None:
-    """Return the durability of that name, None for None.
+    """Return `name` if it is the name of a durability (``full`` or ``relaxed``) or None.
 
     Raises
     ------
@@ -507,7 +540,8 @@ def durability_called(name: str | None) -> Durability | None:
 
 
 def _check_record(record: Record, execution_id: str, sequence: int) -> str:
-    """Return the id of a record's last event after a check of the record.
+    """Check that a record fits its position in a log. Return the id of the record's last event, or raise
+    InvalidEventError.
 
     Raises
     ------
@@ -544,7 +578,9 @@ def _check_beginning(fact: Payload, *, is_first: bool) -> None:
 
 
 def _check_source(batch: Batch, beginning: Beginning | None) -> None:
-    """Raise InvalidEventError unless exactly the first batch of a fork names a source."""
+    """Raise InvalidEventError if a batch that begins the log of a fork names no source execution, or if any other batch
+    names one.
+    """
     is_fork = bool(batch.expected_sequence) and beginning is not None
     if is_fork is not (batch.source is not None):
         raise InvalidEventError(
@@ -555,7 +591,10 @@ def _check_source(batch: Batch, beginning: Beginning | None) -> None:
 
 
 def _index_of_wrong_fact(record: Record, bodies: Sequence[Body]) -> int:
-    """Return the index of the invalid fact of a record; `bodies` are the data of the facts before it, or of all."""
+    """Return the index of the event in a record whose payload cannot be encoded.
+
+    `bodies` are the data of the facts before it, or of all facts.
+    """
     if not bodies or len(bodies) < len(record.facts):
         return len(bodies)
     return next((index for index, body in enumerate(bodies) if _is_unstorable(body)), 0)
@@ -580,16 +619,21 @@ def _first_lease(batch: Batch, owner: Owner) -> Lease:
     return moment.plus(LEASE_SECONDS).lease(batch.execution_id, FIRST_TOKEN, owner)
 
 
-def _with_status(batch: Batch, turn: Turn | None) -> tuple[Turn | None, str | None]:
-    """Return the turn with the status that the writer has set, and that status; None if the events determine it."""
+def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[StatusColumns | None, str | None]:
+    """Merge the status change that a batch's events cause with the status that the batch itself states, and return
+    both. The stated status counts, unless the events end the execution. It is returned as None if the batch states none
+    or a final status.
+
+    The second value is None if the events determine the status.
+    """
     status = batch.status
     if status is None or status in TERMINAL:
-        return turn, None
+        return status_change, None
     if status not in STATUSES:
         raise NotFoundError("status", status, STATUSES)
-    if turn is None or turn.status in TERMINAL:
-        return turn, status
-    return replace(turn, status=status), status
+    if status_change is None or status_change.status in TERMINAL:
+        return status_change, status
+    return replace(status_change, status=status), status
 
 
 # --- ids of one log ---
@@ -600,7 +644,7 @@ def _with_status(batch: Batch, turn: Turn | None) -> tuple[Turn | None, str | No
 
 
 class KnownIds:
-    """Ids of a log, to reveal duplicates.
+    """Event ids that one log contains, used to refuse a new event whose id is in the log already.
 
     Parameters
     ----------
@@ -613,10 +657,14 @@ class KnownIds:
     def __init__(self, highest: str | None = "") -> None:
         self._highest = highest
         self._all: _IdSet | None = None
-        """All ids; None as long as the highest one was sufficient."""
+        """All ids of the log; None as long as the comparison with the highest id was sufficient."""
 
     def refuse(self, records: Sequence[Record], bounds: Bounds, load: Callable[[], Iterable[Ids]]) -> None:
-        """Raise `InvalidEventError` for the first id of some records that the log has; `load` returns its ids."""
+        """Raise `InvalidEventError` if the log already has an id of the given new records. The error names the first
+        such id.
+
+        `load` returns the ids of the log. It is called only if the highest id does not prove that the new ids are new.
+        """
         if self.are_below(bounds):
             return
         if self._all is None:
@@ -629,11 +677,13 @@ class KnownIds:
             index += len(record.facts)
 
     def are_below(self, bounds: Bounds) -> bool:
-        """Return True if all ids of the log are certainly lower than some ids with the given bounds."""
+        """Return True if all ids of the log are certainly lower than the ids of new records, whose lowest and highest
+        id are `bounds`.
+        """
         return self._highest is not None and bounds[0] > self._highest
 
     def add(self, records: Sequence[Record], bounds: Bounds) -> None:
-        """Add the ids of some records."""
+        """Add the ids of events that were appended to the log."""
         if self._highest is not None and bounds[1] > self._highest:
             self._highest = bounds[1]
         if self._all is not None:
@@ -642,7 +692,7 @@ class KnownIds:
 
 
 def bounds_of(records: Sequence[Record]) -> Bounds:
-    """Return the lowest and the highest id of some records, in any order.
+    """Return the lowest and the highest event id in some records. The ids need not be in order.
 
     Raises
     ------
@@ -659,13 +709,15 @@ def bounds_of(records: Sequence[Record]) -> Bounds:
 
 
 def last_id(record: Record) -> str:
-    """Return the id of a record's last event."""
+    """Return the id of the last event of a record."""
     width = len(record.facts)
     return record.id if width == 1 else successor(record.id, width - 1)
 
 
 class _IdSet:
-    """Set of ids: for each common part, an integer with one bit for each id."""
+    """Compact set of event ids. For each prefix that ids share, it stores an integer in which each bit stands for one
+    id.
+    """
 
     __slots__ = ("_bits",)
 
@@ -673,12 +725,14 @@ class _IdSet:
         self._bits: dict[Hashable, int] = {}
 
     def add(self, first_id: str, width: int) -> None:
-        """Add `width` successive ids."""
+        """Add `width` consecutive event ids to the set, beginning with `first_id`."""
         common, first = place_of(first_id)
         self._bits[common] = self._bits.get(common, 0) | ((1 << width) - 1) << first
 
     def refuse(self, record: Record, index: int) -> None:
-        """Raise `InvalidEventError` if the set has an id of a record, whose first event has the index `index`."""
+        """Raise `InvalidEventError` if the set already contains an id of the record. `index`, the position of the
+        record's first event in its batch, is for the error message.
+        """
         common, first = place_of(record.id)
         duplicates = self._bits.get(common, 0) >> first & ((1 << len(record.facts)) - 1)
         if duplicates:
@@ -694,7 +748,7 @@ class _IdSet:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionRecord:
-    """Summary row of one execution, as lists show it. The store derives it from the appended events."""
+    """Summary row of one execution, as lists show it. The store derives the row from the appended events."""
 
     execution_id: str
     workflow_name: str
@@ -706,34 +760,34 @@ class ExecutionRecord:
     last_sequence: int
     error: str | None
     size: int
-    """Bytes of payloads as written; a large value that occurs several times counts once."""
+    """Size of the payloads as written, in bytes; a large value that occurs several times counts once."""
     wake_at: datetime | None
-    """Time at which a waiting execution continues by itself."""
+    """Time at which a waiting execution continues by itself, or None."""
     taken: int
-    """Number of the last message that is in its log."""
+    """Number of the last message that is in the execution's log."""
     durability: Durability
-    """Durability of its first batch."""
+    """Durability of the first batch of the execution."""
     key: str | None = None
-    """Start key, which no other execution has."""
+    """Start key, which no other execution of the store has, or None."""
     origin: str = RUN
-    """Way in which it was created, one of `divebook.events.catalog.ORIGINS`."""
+    """Operation that created the execution, one of `divebook.events.catalog.ORIGINS`."""
     parent: str | None = None
-    """Id of the execution that it was created from or by."""
+    """Id of the execution that started this one, or from which it was forked; None for a plain run."""
     tags: tuple[str, ...] = ()
     note: str | None = None
     notebook: str | None = None
     cell: str | None = None
     opened: int = 1
-    """Sequence number of its latest opening: 1, or that of the latest `divebook.events.catalog.ExecutionForked`."""
+    """Sequence number of the latest event that opened the log: 1, or that of the latest `ExecutionForked`."""
 
     def is_due(self, moment: datetime) -> bool:
-        """Return True if the execution continues by itself at a moment."""
+        """Return True if the execution has a timer that is due at `moment`, so that it continues without input."""
         return self.wake_at is not None and self.wake_at <= moment
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Filter of a list of executions; None matches all."""
+    """Conditions by which a list of executions is filtered. A condition that is None holds for all executions."""
 
     status: str | None = None
     workflow: str | None = None
@@ -744,10 +798,12 @@ class RecordFilter:
     cell: str | None = None
     key: str | None = None
     with_books: bool = False
-    """True to list books as well, which no person has started (`divebook.steps.conversations`)."""
+    """True to include books: executions that store conversations (`divebook.steps.conversations`)."""
 
     def __contains__(self, status_and_beginning: tuple[str, Beginning]) -> bool:
-        """Return True if an execution with that status and beginning matches."""
+        """Return True if the filter matches an execution, given as a pair of its status and the data of its opening
+        event.
+        """
         status, beginning = status_and_beginning
         if beginning.origin == BOOK and not self.with_books:
             return False
@@ -768,7 +824,9 @@ def _matches(required: str | None, value: str | None) -> bool:
 
 
 class Beginning(NamedTuple):
-    """Facts with which an execution began, as far as lists show or filter them. Tags and note may change later."""
+    """Data of the event that opened an execution's log, as far as lists show it or filter by it. Tags and note may
+    change later.
+    """
 
     workflow_name: str
     fingerprint: str | None = None
@@ -780,18 +838,18 @@ class Beginning(NamedTuple):
     notebook: str | None = None
     cell: str | None = None
     opened: int = 1
-    """Sequence number of the event with these facts: the first one, or the latest fork."""
+    """Sequence number of the opening event: the first event of the log, or the latest fork event."""
 
     @classmethod
     def of(cls, opening: ExecutionStarted | ExecutionForked, sequence: int) -> Self:
-        """Return the facts of an opening event with that sequence number."""
+        """Return the listed data of `opening`, the event that opened a log; its number is `sequence`."""
         # The names of the fields are those of the opening event; `opened` is the number of that event and not part of
         # it.
         facts = {name: getattr(opening, name) for name in cls._fields[:-1]}
         return cls(**{**facts, "origin": opening.came_from, "tags": tuple(opening.tags or ())}, opened=sequence)
 
     def annotated(self, annotations: Iterable[ExecutionAnnotated]) -> Self:
-        """Return a copy with the tags and the note after some annotations."""
+        """Return a copy with the tags and the note as they are after the given annotations of the execution."""
         tags = self.tags
         note = self.note
         for fact in annotations:
@@ -807,7 +865,9 @@ class Beginning(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Row of an execution in a table, as `ExecutionRecord` with times in microseconds and tags as JSON."""
+    """Row of an execution in the database table of executions: the data of an `ExecutionRecord`, with times in
+    microseconds and tags as JSON.
+    """
 
     id: str
     status: str
@@ -831,13 +891,13 @@ class Line(NamedTuple):
     opened: int = 1
 
     def seal(self) -> int:
-        """Return the checksum of the row."""
+        """Return the checksum of this table row."""
         # Without `opened` unless it is a fork, so that rows from before the introduction of forks keep their checksums.
         return of_row(self if self.opened > 1 else self[:-1])
 
 
 def record_of(line: Line) -> ExecutionRecord:
-    """Return a row as lists show it."""
+    """Convert an execution's row in the database table of executions (`Line`) to an `ExecutionRecord`."""
     created = to_datetime(line.created_at)
     return ExecutionRecord(
         execution_id=line.id,
@@ -856,7 +916,7 @@ def record_of(line: Line) -> ExecutionRecord:
 
 
 def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durability) -> Line:
-    """Return the row of an execution before its first events."""
+    """Return the row of a new execution for the database table of executions, before its first events are counted."""
     created = batch.began_at
     counters = (0, None, 0, None, 0, durability)
     name, fingerprint, key, origin, parent, tags, note, notebook, cell, opened = beginning
@@ -866,15 +926,15 @@ def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durabilit
 
 
 def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
-    """Return an execution's row after a batch; `size` is the new size of the log."""
+    """Return an execution's table row as it is after a batch of events; `size` is the new size of the log in bytes."""
     status = batch.status or line.status
     ended_at = line.ended_at
     error = line.error
-    # A turn carries status, end and error together. Without one, an earlier error and end stay.
-    if batch.turn is not None:
-        status = batch.turn.status
-        ended_at = batch.turn.ended_at
-        error = batch.turn.error
+    # A status change carries status, end and error together. Without one, an earlier error and end stay.
+    if batch.status_change is not None:
+        status = batch.status_change.status
+        ended_at = batch.status_change.ended_at
+        error = batch.status_change.error
     last_taken = max(line.taken, batch.taken)
     if batch.annotations:
         beginning = _beginning(line).annotated(batch.annotations)
@@ -902,7 +962,8 @@ def _beginning(line: Line) -> Beginning:
 def load_sound_records(
     rows: Iterable[tuple[Any, ...]], load: Callable[[tuple[Any, ...]], ExecutionRecord | None], warned: set[str]
 ) -> list[ExecutionRecord]:
-    """Return the records of rows, and omit those for which `load` returns None or raises CorruptStoreError.
+    """Convert table rows to `ExecutionRecord` objects with `load`. Rows for which `load` returns None or raises
+    CorruptStoreError are left out.
 
     Each error is logged as a warning, once for each set `warned`.
     """

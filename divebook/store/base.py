@@ -1,4 +1,7 @@
-"""Interface of an event store. Every implementation passes ``tests/store/conformance.py``.
+"""Interface of an event store (`EventStore`), and the classes of rows that its implementations return without decoding
+them.
+
+Every store passes ``tests/store/conformance.py``.
 
 The public methods of `EventStore` contain the code that all stores share: they check and encode input, allow one
 writer at a time, and notify listeners after the commit. Each calls a method of the same name with an underscore, in
@@ -45,8 +48,8 @@ from divebook.store.append import (
     prepare,
     records_of,
 )
-from divebook.store.codec import Codec, Sealing
 from divebook.store.encoding import chain, decode_facts, head, pack_new_blobs, width_of
+from divebook.store.encryption import Codec, Sealing
 from divebook.store.history import History
 from divebook.store.leases import (
     LEASE_SECONDS,
@@ -58,7 +61,7 @@ from divebook.store.leases import (
     QueuedExecution,
     WorkerRecord,
 )
-from divebook.store.notifications import Arrivals, Listener, News, NewsListener, Subscribers
+from divebook.store.listeners import Listener, NewsCounter, NewsListener, NewsListeners, Subscribers
 from divebook.text.arguments import id_of, require
 
 if TYPE_CHECKING:
@@ -68,11 +71,11 @@ if TYPE_CHECKING:
 SOUND_PAGE = 200
 """Number of events that `read_sound` reads at a time from a log that may be damaged."""
 MAX_CANDIDATES = 10
-"""Maximum number of execution ids that an error or a look-up names."""
+"""Maximum number of execution ids that an error message or a search by prefix lists."""
 MAX_READABLE = 10_000
 """Maximum number of executions for which a store caches that its codec decrypts their logs."""
 WORKER_RECORD_SECONDS = 3600.0
-"""Age at which the record of a worker that has expired is deleted."""
+"""Seconds between the expiry of a worker's record and its deletion."""
 MESSAGE_KINDS = (ANSWER, SIGNAL, REVOCATION, ANNOTATION)
 
 
@@ -92,33 +95,33 @@ class EventStore(ABC):
     location: str
     """Path or URL of the store, without its password. `open_store` opens it again."""
     keeps: bool = True
-    """True if written data outlives the process."""
+    """True if written data survive the end of the process (False for a store in memory)."""
     shared: bool = True
     """True if other processes can open the store as well."""
     local: bool = True
-    """True if a commit is fast enough to block the calling event loop; a commit over a network is not."""
+    """True if a commit is fast enough to block the calling event loop; False for a store on a server."""
     durability: Durability = FULL
-    """Durability of batches that do not specify one."""
+    """Durability of batches whose `Batch.durability` is None."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._subscribers = Subscribers()
-        self._arrivals = Arrivals()
-        self._news = News()
+        self._news_counter = NewsCounter()
+        self._news_listeners = NewsListeners()
         self.sealing = Sealing(compresses=self.keeps)
-        """Encryption of values. Set its `codec` before the first write."""
+        """Encryption and compression of stored values. Set its `codec` before the first write."""
         self._closed = False
         self._packed_lately: dict[bytes, None] = {}
-        """Hashes of the large values that were compressed last (`pack_new_blobs`)."""
+        """Hashes of the large values that were compressed last, so that `pack_new_blobs` skips these values."""
         self._readable: dict[str, Codec | None] = {}
-        """Executions whose logs were decrypted, with the codec that did it (`check_key`)."""
+        """Cache of `check_key`: id of each execution whose log was decrypted, and the codec that decrypted the log."""
 
     # --- append and delete --------------------------------------------------------------------------------------------
 
     def append(
         self, execution_id: str, events: Sequence[Event], expected_sequence: int, token: int | None = None
     ) -> None:
-        """Append events to one log, all or none.
+        """Append events to the log of one execution: either all of them or none.
 
         The events that end an execution also release its lease.
 
@@ -142,7 +145,8 @@ class EventStore(ABC):
             raise refusal
 
     def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append many batches in one transaction; return, for each, why it was refused, or None.
+        """Append many batches in one transaction. Return for each batch the error with which it was refused, or None if
+        it was appended.
 
         A refused batch does not affect the others. If the transaction itself fails (disk full, read-only), the error is
         raised and nothing is written. After a `ConnectionLostError` everything may have been written: a retry with the
@@ -158,7 +162,8 @@ class EventStore(ABC):
         return [next(remaining) if isinstance(entry, PreparedBatch) else entry for entry in checked]
 
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
-        """Run the part of `append_all` that blocks for at most `seconds`; another thread may `finish` it.
+        """Start to append batches, and block for at most `seconds`. If that does not suffice, `finish` of the result
+        completes the append, in any thread.
 
         A store that cannot limit the time of a commit leaves all of it to `finish`. A store on a server sends batches
         that only extend logs it has cached, and waits up to `seconds` for the answer. Raises as `append_all` does.
@@ -168,25 +173,31 @@ class EventStore(ABC):
 
     @property
     def syncs_apart(self) -> bool:
-        """True if `append_unsynced` returns sooner than `append_all`."""
+        """True if it is worth calling `append_unsynced` and then `sync`, because `append_unsynced` returns sooner than
+        `append_all`.
+        """
         return False
 
     def append_unsynced(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append as `append_all` does, but survive a power failure possibly only after the next `sync`.
+        """Append batches as `append_all` does, but do not wait for the disk. The events survive a power failure only
+        after `sync`.
 
         Readers see the events at once. Later appends never survive a power failure without these events.
         """
         return self.append_all(batches)
 
     def sync(self) -> None:
-        """Wait until earlier appends survive a power failure, as far as their durability requires it.
+        """Wait until all earlier appends would survive a power failure, as far as their durability requires it.
 
         Another thread may append during the call.
         """
         self._check_open()
 
     def check_key(self, execution_id: str) -> None:
-        """Check that this store can decrypt the end of a log. Every write to an existing execution needs that.
+        """Check that this process has the encryption key of an execution's log, by decrypting the last record of the
+        log.
+
+        Every write to an existing execution needs this check.
 
         Events written with another key, or in plain text, would make the log unreadable for those who have its key, or
         disclose what it encrypts. Costs one read per execution and process; executions that this process started need
@@ -206,14 +217,16 @@ class EventStore(ABC):
             self._mark_readable(execution_id)
 
     def delete(self, execution_id: str) -> None:
-        """Delete one log for good, whatever its status."""
+        """Delete one execution and its log for good, whatever its status."""
         self._check_open()
         with self._lock:
             self._delete(execution_id)
             self._subscribers.notify(execution_id, ())
 
     def cleanup(self, before: datetime) -> int:
-        """Delete the executions that ended before a moment, with whatever status; return how many."""
+        """Delete the executions, of whatever status, that ended before a moment; return the number of deleted
+        executions.
+        """
         self._check_open()
         if before.tzinfo is None:
             raise ValueError(f"before needs a time zone, got {before.isoformat()}; use datetime.now(UTC) - age")
@@ -224,7 +237,9 @@ class EventStore(ABC):
         return len(deleted)
 
     def _prepare_batch(self, batch: Batch) -> PreparedBatch | Refusal | None:
-        """Return a batch ready to be written, or why it is refused; None for one without records that the log lacks."""
+        """Check and encode a batch, and return the result. Return the error if the batch is refused, or None if the log
+        already has all its records.
+        """
         if batch.again:
             batch = self._without_written(batch)
         if not batch.records:
@@ -240,7 +255,9 @@ class EventStore(ABC):
         return prepared
 
     def _is_readable(self, execution_id: str) -> bool:
-        """Return True if the cache records that this store can decrypt the end of a log."""
+        """Return True if this process has already decrypted the end of the execution's log with the present codec, so
+        that `check_key` can be skipped.
+        """
         # None is a valid codec (plain text), so the default must be another object.
         return self._readable.get(execution_id, self) is self.sealing.codec
 
@@ -250,7 +267,8 @@ class EventStore(ABC):
             self._readable.pop(next(iter(self._readable)), None)
 
     def _without_written(self, batch: Batch) -> Batch:
-        """Return a batch without the records that the log already has, and notify listeners of those.
+        """Return a batch without the records that the log already has, because an earlier attempt to append them
+        succeeded. Listeners are notified of the omitted records.
 
         Record ids are unique, so comparing them with the end of the log is exact
         (test_a_batch_whose_commit_nobody_knows_of_is_written_once).
@@ -273,7 +291,9 @@ class EventStore(ABC):
         return answers
 
     def _notify(self, batches: Sequence[PreparedBatch], answers: Sequence[Refusal | None]) -> None:
-        """Notify listeners of written records, and mark executions that this process started as readable."""
+        """Notify listeners of the events of accepted batches. Mark the executions that these batches begin as readable,
+        so that `check_key` skips them.
+        """
         has_listeners = bool(self._subscribers.listeners)
         for batch, answer in zip(batches, answers, strict=True):
             if answer is None and batch.beginning is not None:
@@ -284,7 +304,7 @@ class EventStore(ABC):
     # --- read one log -------------------------------------------------------------------------------------------------
 
     def read(self, execution_id: str, after: int = 0, limit: int | None = None) -> list[Event]:
-        """Return the events with sequences above `after`, ascending, at most `limit`.
+        """Return the events of one log with sequence numbers above `after`, ascending, at most `limit` events.
 
         Raises
         ------
@@ -301,10 +321,11 @@ class EventStore(ABC):
         return self._read(id_of(execution_id), max(after, 0), limit)
 
     def read_records(self, execution_id: str, after: int = 0, last: int = sys.maxsize) -> list[Record]:
-        """Return the records that hold the events with sequences above `after` up to `last`; raises as `read` does.
+        """Return the records of a log that contain the events above `after` up to `last`. A record is a group of events
+        that were written together.
 
-        For callers that fold a log: a record creates its `Event` objects only on access. The first and the last record
-        may hold events outside of the range as well.
+        Raises the errors of `read`. For callers that fold a log: a record creates its `Event` objects only on access.
+        The first and the last record may also contain events outside of the range.
         """
         self._check_open()
         records = self._read_records(execution_id, max(after, 0), last)
@@ -313,7 +334,8 @@ class EventStore(ABC):
         return records[1:] if records and records[0].last_sequence <= after else records
 
     def history(self, execution_id: str, after: int = 0) -> History:
-        """Return the events of one log with sequences above `after` as a sequence that reads its items on access.
+        """Return the events of a log after event number `after` as a sequence, which reads events from the store when
+        they are accessed.
 
         Raises
         ------
@@ -324,7 +346,8 @@ class EventStore(ABC):
         return History(self, execution_id, max(after, 0), self._last_sequence(execution_id))
 
     def page(self, execution_id: str, after: int, limit: int) -> EventPage:
-        """Return events as `read` does, as columns with undecoded payloads.
+        """Return at most `limit` events of a log after event number `after` as columns. Their payloads are JSON that is
+        not decoded yet.
 
         Raises
         ------
@@ -335,12 +358,14 @@ class EventStore(ABC):
         return self._page(execution_id, after, limit)
 
     def facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]:
-        """Return the payloads of some events of a log by sequence number, in one read; raises as `read` does."""
+        """Return the payloads of the events with the given sequence numbers, by number, in a single query. Raises the
+        errors of `read`.
+        """
         self._check_open()
         return self._facts(execution_id, sequences) if sequences else {}
 
     def read_sound(self, execution_id: str) -> tuple[list[Event], CorruptStoreError | NewerStoreError | None]:
-        """Return the readable events from the first one on, and the error that ended the read, or None.
+        """Return the events of a log before the first damaged event, and the error of the damaged event, or None.
 
         Raises
         ------
@@ -387,7 +412,10 @@ class EventStore(ABC):
         cell: str | None = None,
         key: str | None = None,
     ) -> list[ExecutionRecord]:
-        """Return the rows of matching executions, newest first. Limit 0 means all; a `key` also matches books."""
+        """Return the summary rows of matching executions, newest first; `limit` 0 means all.
+
+        Books (executions that only store conversations) are left out unless `key` or ``origin="book"`` selects them.
+        """
         self._check_open()
         _check_not_negative("limit", limit)
         _check_not_negative("offset", offset)
@@ -404,12 +432,15 @@ class EventStore(ABC):
         return [self._decrypted(record) for record in self._records(record_filter, limit, offset)]
 
     def unended(self) -> list[ExecutionRecord]:
-        """Return the executions that have not ended, newest first, without books."""
+        """Return the summary rows of the executions that have not ended, newest first.
+
+        Books (executions that only store conversations) are left out.
+        """
         self._check_open()
         return [self._decrypted(record) for record in self._unended() if record.origin != BOOK]
 
     def orphans(self, now: int | None = None) -> list[ExecutionRecord]:
-        """Return the executions that can continue but that no process drives, newest first.
+        """Return the summary rows of the executions that could continue but that no process drives, newest first.
 
         A waiting execution can continue when its timer is due, when it has a message that is not in its log, or when
         its driver has not released the lease (it died, or the lease expired). Enqueued executions are excluded, because
@@ -423,12 +454,12 @@ class EventStore(ABC):
         ]
 
     def descendants(self, execution_id: str) -> int:
-        """Return the number of direct and indirect child executions, including ended ones."""
+        """Return the number of direct and indirect child executions of an execution, including ended ones."""
         self._check_open()
         return self._descendants(execution_id)
 
     def asking(self, question_id: str | None = None) -> list[tuple[str, str]]:
-        """Return the open questions of executions that have not ended, as pairs of execution id and question id.
+        """Return the open questions of all executions that have not ended, as pairs of execution id and question id.
 
         The newest execution comes first. No log is read.
 
@@ -441,7 +472,7 @@ class EventStore(ABC):
         return self._asking(question_id)
 
     def resolve(self, prefix: str) -> str:
-        """Return the one execution id that begins with `prefix`; the leading ``exec_`` may be omitted.
+        """Return the only execution id that begins with `prefix`; the leading ``exec_`` may be omitted.
 
         Raises
         ------
@@ -483,7 +514,7 @@ class EventStore(ABC):
         now: int | None = None,
         instead_of: Lease | None = None,
     ) -> Lease:
-        """Take the lease of an execution, also from an owner that is dead or did not renew in time.
+        """Take the lease of an execution. A lease whose owner has died or has not renewed it in time is replaced.
 
         The owner may drive the execution until the lease expires. Its token is one higher than that of any earlier
         lease; the store refuses appends with an earlier token.
@@ -508,7 +539,8 @@ class EventStore(ABC):
             return self._acquire(execution_id, owner, moment, moment.plus(ttl_seconds), instead_of)
 
     def renew(self, leases: Sequence[Lease], ttl_seconds: float = LEASE_SECONDS, now: int | None = None) -> list[bool]:
-        """Renew leases in one transaction; return, for each, True if its holder still has it.
+        """Renew leases, each for `ttl_seconds`, in one transaction. Return for each True if its holder still has it,
+        False if it was released or replaced.
 
         The holder of an expired lease still has it as long as no other process acquired the execution.
         """
@@ -518,30 +550,36 @@ class EventStore(ABC):
             return self._renew(leases, until) if leases else []
 
     def release(self, lease: Lease) -> None:
-        """Give a lease back; has no effect if the execution has a newer one."""
+        """Release a lease before it expires. If the execution has a newer lease, do nothing."""
         self._check_open()
         with self._lock:
             self._release(lease)
 
     def leases(self) -> list[Lease]:
-        """Return the leases that were neither released nor replaced, including expired ones, sorted by execution id."""
+        """Return the leases that were neither released nor replaced, including expired leases, sorted by
+        execution id.
+        """
         self._check_open()
         return sorted(self._leases(), key=lambda lease: lease.execution_id)
 
     def lease_of(self, execution_id: str) -> Lease | None:
-        """Return the lease of an execution, live or expired, or None; ExecutionNotFoundError if it does not exist."""
+        """Return the lease of an execution, live or expired; None if it has no lease. Raise ExecutionNotFoundError for
+        an unknown id.
+        """
         self._check_open()
         return self._lease_of(execution_id)
 
     def live_lease_of(self, execution_id: str, now: int | None = None) -> Lease | None:
-        """Return the lease of an execution if it is live, or None; ExecutionNotFoundError if it does not exist."""
+        """Return the lease of an execution if it is live, otherwise None. Raise ExecutionNotFoundError for an unknown
+        id.
+        """
         lease = self.lease_of(execution_id)
         if lease is None or not lease.keeps_out(self._moment(now)):
             return None
         return lease
 
     def live_leases(self, now: int | None = None) -> list[Lease]:
-        """Return the live leases by the store's clock, sorted by execution id."""
+        """Return the leases that are live by the store's clock, sorted by execution id."""
         moment = self._moment(now)
         return [lease for lease in self.leases() if lease.keeps_out(moment)]
 
@@ -581,7 +619,7 @@ class EventStore(ABC):
             return self._claim(claim, owner, moment, moment.plus(ttl_seconds))
 
     def queued(self, *, withheld: bool = False) -> list[QueuedExecution]:
-        """Return the queued executions that have not ended, in the order in which workers claim them.
+        """Return the executions in queues that have not ended, in the order in which workers claim them.
 
         With `withheld`, return instead those that workers skip: a person paused them (`withhold`).
         """
@@ -589,13 +627,16 @@ class EventStore(ABC):
         return self._queued(withheld=withheld)
 
     def withhold(self, execution_id: str) -> None:
-        """Make workers skip an execution until it is resumed; has no effect if it is not in a queue."""
+        """Mark a queued execution so that workers skip it until it is resumed. If the execution is not in a queue, do
+        nothing.
+        """
         self._check_open()
         with self._lock:
             self._withhold(execution_id)
 
     def seen_to(self, schedule: str, moment: int) -> int:
-        """Return up to when the due times of a schedule have been handled; a new schedule starts at `moment`.
+        """Return the time up to which the due times of a schedule have been handled. For a new schedule, store `moment`
+        as this time.
 
         Both are microseconds since 1970. Two processes that ask at once about a new schedule both get the moment of the
         first one.
@@ -605,20 +646,22 @@ class EventStore(ABC):
             return self._seen_to(schedule, moment)
 
     def see_to(self, schedule: str, moment: int) -> None:
-        """Record that all due times of a schedule up to a moment have been handled. An earlier moment has no effect."""
+        """Record that all due times of a schedule up to a moment have been handled; an earlier moment has no effect."""
         self._check_open()
         with self._lock:
             self._see_to(schedule, moment)
 
     def announce(self, worker: WorkerRecord, now: int | None = None) -> None:
-        """Record that a worker runs, for the next `WORKER_SECONDS`; delete records that expired an hour ago."""
+        """Write the record of a running worker, valid for `WORKER_SECONDS`. Delete the records of workers that expired
+        an hour ago.
+        """
         self._check_open()
         moment = self._moment(now)
         with self._lock:
             self._announce(worker, moment.plus(WORKER_SECONDS).wall, moment.plus(-WORKER_RECORD_SECONDS).wall)
 
     def retire(self, worker_id: str) -> None:
-        """Delete the record of a worker that stops."""
+        """Delete the record of a worker, because the worker stops."""
         self._check_open()
         with self._lock:
             self._retire(worker_id)
@@ -636,7 +679,7 @@ class EventStore(ABC):
     # --- messages from outside ----------------------------------------------------------------------------------------
 
     def post(self, message: Message) -> Message:
-        """Store a message for an execution and return it with its number; it is durable then.
+        """Store a message for an execution durably; return the message with the number that it got.
 
         A message is not an event: an answer or a signal may come from any process at any time, also while no process
         drives the execution. The process that drives it next copies the messages above `ExecutionRecord.taken` into the
@@ -660,11 +703,11 @@ class EventStore(ABC):
         payload = storable(message.payload, "payload")
         with self._lock:
             stored = self._post(replace(message, payload=payload), self.sealing.seal(encode(payload)))
-        self._arrivals.add()
+        self._news_counter.add()
         return stored
 
     def bring(self, messages: Sequence[Message]) -> None:
-        """Store messages of another store under the numbers that they have there, all or none.
+        """Store messages copied from another store under their original numbers, either all of them or none.
 
         Raises
         ------
@@ -688,10 +731,10 @@ class EventStore(ABC):
                 self.check_key(execution_id)
             if messages:
                 self._bring([(message, self.sealing.seal(encode(message.payload))) for message in messages])
-        self._arrivals.add()
+        self._news_counter.add()
 
     def inbox(self, execution_id: str, after: int = 0) -> list[Message]:
-        """Return an execution's messages with numbers above `after`, ascending.
+        """Return the messages that an execution has received, with numbers above `after`, ascending.
 
         Raises
         ------
@@ -711,29 +754,38 @@ class EventStore(ABC):
             return self._new_messages(after)
 
     def last_message(self) -> int:
-        """Return the highest number that a message ever had; 0 before the first message."""
+        """Return the highest number that a message in this store ever had; 0 if there was none."""
         self._check_open()
         return self._last_message()
 
     def untaken(self) -> set[str]:
-        """Return the ids of the executions that have not ended and have messages that are not in their logs."""
+        """Return the ids of the executions that have not ended and have received messages which are not in their logs
+        yet.
+        """
         self._check_open()
         return self._untaken()
 
     def has_untaken(self, execution_id: str) -> bool:
-        """Return True if an execution is one of the `untaken`; ExecutionNotFoundError if the log does not exist."""
+        """Return True if an execution has not ended and has received messages that are not in its log yet. Raise
+        ExecutionNotFoundError for an unknown id.
+        """
         self._check_open()
         return self._has_untaken(execution_id)
 
     def last_addressee(self, kind: str, key: str) -> str | None:
-        """Return the id of the execution (also an ended one) that got the latest message of a kind and key, or None."""
+        """Return the id of the execution that received the latest message with a kind and a key; None if none has
+        received one.
+
+        The execution may have ended.
+        """
         self._check_open()
         return self._last_addressee(kind, key)
 
     # --- checkpoints and summaries: caches ----------------------------------------------------------------------------
 
     def put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        """Store the fold of a log up to an event. It replaces an older checkpoint, but never a newer one.
+        """Store the encoded state of an execution after an event as its checkpoint. If it has a newer checkpoint, do
+        nothing.
 
         A checkpoint is a cache: deleting it changes nothing but the time it takes to fold the log again.
 
@@ -752,7 +804,9 @@ class EventStore(ABC):
             self._put_checkpoint(execution_id, sequence, self.sealing.seal_packed(data))
 
     def checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
-        """Return the sequence number and the data of the newest checkpoint; None if there is none, or it is damaged."""
+        """Return the checkpoint of an execution, its cached state, as sequence number and data; None if it is missing
+        or damaged.
+        """
         self._check_open()
         stored = self._checkpoint(execution_id)
         if stored is None:
@@ -766,13 +820,15 @@ class EventStore(ABC):
         return sorted(self._checkpoints())
 
     def drop_checkpoints(self, execution_ids: Sequence[str] | None = None) -> int:
-        """Delete the checkpoints of some executions, or of all; return how many."""
+        """Delete the checkpoints of the given executions, or of all executions; return the number of deleted
+        checkpoints.
+        """
         self._check_open()
         with self._lock:
             return self._drop_checkpoints(self._checkpoints() if execution_ids is None else execution_ids)
 
     def put_summaries(self, summaries: Mapping[str, StoredSummary]) -> None:
-        """Store the summaries of executions in place of older ones; ignore unknown executions.
+        """Store the summaries of executions in place of older summaries; ignore unknown executions.
 
         A summary is a cache: deleting it changes nothing but the time it takes to list the execution.
         """
@@ -785,7 +841,7 @@ class EventStore(ABC):
             self._put_summaries(encrypted)
 
     def summaries(self, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-        """Return the summaries of executions, in one query; omit executions whose summary is missing or damaged."""
+        """Return the cached summaries of executions in one query; omit missing and damaged summaries."""
         self._check_open()
         readable: dict[str, StoredSummary] = {}
         for execution_id, (sequence, data) in self._summaries(execution_ids).items():
@@ -796,23 +852,26 @@ class EventStore(ABC):
     # --- large values -------------------------------------------------------------------------------------------------
 
     def blobs(self, without: Collection[str] = ()) -> list[StoredBlob]:
-        """Return the large values; `used` ignores references from the executions in `without`."""
+        """Return the large values (blobs) of the store, each with its size and whether an execution refers to it.
+
+        References from the executions in `without` are not counted.
+        """
         self._check_open()
         return self._blobs(without)
 
     def blob(self, digest: bytes) -> bytes | None:
-        """Return the content of a large value; None if it is missing.
+        """Return the content of the large value that has a SHA-256 hash; None if the store does not have it.
 
         Raises
         ------
         CorruptStoreError
-            It cannot be decompressed.
+            The value cannot be decompressed.
         """
         self._check_open()
         return self._blob(digest)
 
     def drop_blobs(self) -> int:
-        """Delete the large values that no execution refers to; return how many."""
+        """Delete the large values that no execution refers to; return the number of deleted values."""
         self._check_open()
         with self._lock:
             return self._drop_blobs()
@@ -825,17 +884,19 @@ class EventStore(ABC):
         return self._ids()
 
     def stored_log(self, execution_id: str) -> StoredLog:
-        """Return a log undecoded; ExecutionNotFoundError if there is none."""
+        """Return the row and the undecoded log of an execution; raise ExecutionNotFoundError if there is none."""
         self._check_open()
         return self._stored_log(execution_id)
 
     def faults(self) -> list[str]:
-        """Return descriptions of the faults that the store detects in itself as a whole."""
+        """Return descriptions of faults that do not belong to a single log, such as damaged pages or rows that
+        contradict others.
+        """
         self._check_open()
         return self._faults()
 
     def discard(self, execution_ids: Sequence[str], now: int | None = None) -> list[str]:
-        """Delete those of the executions that have ended and that no process is resuming; return their ids."""
+        """Delete those of the given executions that have ended and that no process resumes; return their ids."""
         self._check_open()
         with self._lock:
             discarded = self._discard(execution_ids, self._moment(now))
@@ -846,7 +907,8 @@ class EventStore(ABC):
     # --- notifications ------------------------------------------------------------------------------------------------
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call ``listener(execution_id, events)`` after each commit; return a function that ends it.
+        """Call ``listener(execution_id, events)`` after each commit of this process; return a function that removes the
+        listener.
 
         The appending thread makes the calls, in commit order, and they block other writers: pass the events on and
         return. For a deleted execution `events` is empty. Appends of other processes cause no call; see `on_news`.
@@ -858,15 +920,18 @@ class EventStore(ABC):
         listener: NewsListener,
         execution_id: str | None = None,  # noqa: ARG002 - a server's store asks for it
     ) -> Callable[[], None]:
-        """Call ``listener()`` in a thread of the store once soon, and then at all news; see `wait_for_news`.
+        """Call ``listener()`` once soon, and then whenever a message arrives or another process has appended events.
+
+        The calls happen in a thread of the store; see `wait_for_news`.
 
         Call the returned function to stop. Appends of other processes are reported at least for the log of
         `execution_id`; a store on a server reports no others.
         """
-        return self._news.add(listener, self.wait_for_news)
+        return self._news_listeners.add(listener, self.wait_for_news)
 
     def wait_for_news(self, seen: int, seconds: float) -> int:
-        """Wait until there is news: a message, or anything that another process wrote. Return the new count of news.
+        """Wait until a message arrives or another process has appended events. Return the number of such changes so
+        far.
 
         Parameters
         ----------
@@ -880,22 +945,26 @@ class EventStore(ABC):
 
     @property
     def in_place(self) -> bool:
-        """True if the location still refers to the open store. If not, the store can be read but not written."""
+        """True if the store's location still refers to the open store. It is False if the store file was deleted or
+        replaced; then the store can be read but not written.
+        """
         return True
 
     @property
     def closed(self) -> bool:
-        """True if `close` was called."""
+        """True if the store was closed with `close`."""
         return self._closed
 
     def close(self) -> None:
-        """Release all resources, and wait for the thread that `on_news` started. A second call changes nothing."""
+        """Release all resources, and wait until the thread that `on_news` started has ended. If the store is closed
+        already, do nothing.
+        """
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._close()
-        self._arrivals.add()  # wake the threads that wait for news, so that they see the store is closed
-        self._news.join()
+        self._news_counter.add()  # wake the threads that wait for news, so that they see the store is closed
+        self._news_listeners.join()
 
     def __enter__(self) -> Self:
         return self
@@ -916,18 +985,22 @@ class EventStore(ABC):
 
     @abstractmethod
     def _write(self, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
-        """Write batches in one transaction; return, for each, why it was refused, or None."""
+        """Write batches in one transaction. Return for each batch the error with which it was refused, or None if it
+        was written.
+        """
 
     @abstractmethod
     def _delete(self, execution_id: str) -> None: ...
 
     @abstractmethod
     def _cleanup(self, before: int) -> list[str]:
-        """Delete the executions that ended before a moment, in microseconds since 1970; return their ids."""
+        """Delete the executions that ended before `before`, in microseconds since 1970; return their ids."""
 
     @abstractmethod
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
-        """Return the records that hold the events above `after` up to `last`; one more record may precede them."""
+        """Return the records of a log that contain the events above `after` up to `last`. The record before them may be
+        included.
+        """
 
     @abstractmethod
     def _facts(self, execution_id: str, sequences: Sequence[int]) -> dict[int, Payload]: ...
@@ -951,7 +1024,9 @@ class EventStore(ABC):
 
     @abstractmethod
     def _orphans(self, moment: Moment) -> list[ExecutionRecord]:
-        """Return the executions without a live lease that can continue; `orphans` removes some by origin and status."""
+        """Return the executions that can continue and have no live lease. The caller (`orphans`) filters them by origin
+        and status.
+        """
 
     @abstractmethod
     def _descendants(self, execution_id: str) -> int: ...
@@ -961,12 +1036,15 @@ class EventStore(ABC):
 
     @abstractmethod
     def _candidates(self, prefix: str) -> list[str]:
-        """Return ids that begin with `prefix`, sorted, at most one more than `MAX_CANDIDATES`."""
+        """Return the ids of executions that begin with `prefix`, sorted, for `resolve`; at most ``MAX_CANDIDATES + 1``
+        ids.
+        """
 
     # --- implemented by each store: leases and queues -----------------------------------------------------------------
 
     def _moment(self, now: int | None) -> Moment:
-        """Return the time of the store's clock, or the moment `now`; a store on a server asks the server.
+        """Return the present time by the store's clock, or the moment `now` if it is not None. A store on a server asks
+        the server.
 
         The clocks of machines differ. If each used its own, a machine whose clock is ahead would take live leases from
         the others.
@@ -1007,7 +1085,9 @@ class EventStore(ABC):
 
     @abstractmethod
     def _announce(self, worker: WorkerRecord, until: int, delete_before: int) -> None:
-        """Write a worker's record, valid until a moment; delete the records that expired before another one."""
+        """Write the record of a running worker, valid up to `until`. Delete the records of workers that expired before
+        `delete_before`.
+        """
 
     @abstractmethod
     def _retire(self, worker_id: str) -> None: ...
@@ -1019,14 +1099,19 @@ class EventStore(ABC):
 
     @abstractmethod
     def _post(self, message: Message, payload: bytes) -> Message:
-        """Store a message, with `payload` as its encoded payload, unless its place is taken; return the stored message.
+        """Store a message and return it; if its execution already has a message of the same kind and key, return that
+        one.
+
+        `payload` is the encoded payload.
 
         The returned message shares no mutable payload with the stored one.
         """
 
     @abstractmethod
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
-        """Store messages with their encoded payloads; their numbers ascend and are above all earlier ones."""
+        """Store messages, each with its encoded payload, under their own numbers, which ascend and exceed the numbers
+        of all stored messages.
+        """
 
     @abstractmethod
     def _inbox(self, execution_id: str, after: int) -> list[Message]: ...
@@ -1035,7 +1120,7 @@ class EventStore(ABC):
     def _new_messages(self, after: int) -> list[Message]: ...
 
     def _wait_for_news(self, last_count: int, seconds: float) -> int:
-        return self._arrivals.wait(last_count, seconds)
+        return self._news_counter.wait(last_count, seconds)
 
     @abstractmethod
     def _last_message(self) -> int: ...
@@ -1101,7 +1186,7 @@ class EventStore(ABC):
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """One record, undecoded."""
+    """One record of a log as the store contains it, with an undecoded payload."""
 
     sequence: int
     recorded_at: int
@@ -1111,7 +1196,7 @@ class StoredRecord:
     step: str
     payload: bytes
     checksum: int | None
-    """None for events that were written before there were checksums."""
+    """Checksum of the record; None for events of versions that wrote no checksums."""
 
     @property
     def last_sequence(self) -> int:
@@ -1119,11 +1204,14 @@ class StoredRecord:
         return self.sequence + width_of(self.type) - 1
 
     def checksum_after(self, previous: int) -> int:
-        """Return the checksum expected for the record if the preceding record has checksum `previous`."""
+        """Return the checksum that this record must have if the record before it in the log has the checksum
+        `previous`.
+        """
         return chain(previous, [head(self.recorded_at, self.type, self.id, self.path, self.step)], [self.payload])[0]
 
     def record(self, execution_id: str, payload: bytes) -> Record:
-        """Return the decoded record. `payload` is its decrypted payload with the large values inserted.
+        """Decode this record. `payload` is its decrypted payload, in which large values were inserted in place of their
+        references.
 
         Raises
         ------
@@ -1136,43 +1224,43 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """Row and undecoded log of one execution, as of one moment."""
+    """Row of one execution and the records of its log, not decoded, all read at one moment."""
 
     record: ExecutionRecord
     """Row as it was stored. The log of a running execution may be longer."""
     checksum: int
-    """Checksum that the row states for the record which ends with the row's last event."""
+    """Checksum of the log's last record, as the execution's row states it."""
     records: list[StoredRecord]
-    """All readable records, beginning with those that a fork shares."""
+    """All readable records; for a fork, beginning with the records that it shares with its source."""
     blobs: frozenset[bytes]
-    """Digests of the large values that the store lists as referenced by the execution."""
+    """Digests of the large values that the store lists as used by the execution."""
     questions: frozenset[str]
-    """Ids of the questions that the store lists as open."""
+    """Ids of the questions that the store lists as open for the execution."""
     shared: int = 0
-    """Number of events shared with the execution that was forked. They do not count towards the size of the log."""
+    """Number of events that a fork shares with its source; these do not count towards the size of the log."""
     shared_blobs: frozenset[bytes] = frozenset()
-    """Digests of the large values listed for the executions whose events this log shares."""
+    """Digests of the large values that the store lists as used by the sources of a fork."""
     broken: str | None = None
     """Reason why the remaining records cannot be read, or None."""
     altered: bool = False
-    """True if the row does not match its own checksum."""
+    """True if the execution's row does not match its own checksum."""
     checkpoint_fits: bool = True
     """False if there is a checkpoint that is damaged or belongs to another log."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
-    """One large value."""
+    """Size of one large value (blob) in the store, and whether an execution uses it."""
 
     digest: bytes
     stored: int
-    """Bytes on disk."""
+    """Size on disk in bytes."""
     used: bool
     """True if an execution refers to the value."""
 
 
 class StoredSummary(NamedTuple):
-    """Cached summary of a log up to one of its events."""
+    """Cached summary of an execution, computed from the events of its log up to one of them."""
 
     sequence: int
     """Sequence number of the last summarized event."""
@@ -1183,7 +1271,9 @@ class StoredSummary(NamedTuple):
 
 
 def check_reached(execution_id: str, sequence: int, last: int) -> None:
-    """Raise StoreError unless the log contains the event of a checkpoint."""
+    """Raise StoreError if a log whose last event is number `last` does not contain event `sequence`, for which a
+    checkpoint is to be stored.
+    """
     if not 0 < sequence <= last:
         raise StoreError(
             f"execution {execution_id} has events 1 to {last}, so it can have no checkpoint at {sequence}; "
@@ -1192,7 +1282,7 @@ def check_reached(execution_id: str, sequence: int, last: int) -> None:
 
 
 def first_sorted(ids: Iterable[str]) -> list[str]:
-    """Return the first ids in sorted order, with the length limit of `_candidates`."""
+    """Sort execution ids and return the first ``MAX_CANDIDATES + 1`` of them, for `EventStore._candidates`."""
     return sorted(ids)[: MAX_CANDIDATES + 1]
 
 

@@ -1,4 +1,6 @@
-"""Logs outside of a store: the lines of an exported file (`LineWriter`), and logs embedded in a page or a notebook.
+"""Readers and writers of logs outside of a store: exported JSON lines, and logs embedded in a page or a notebook.
+
+An exported file consists of lines (`LineWriter`, `read_sound_lines`).
 
 A page or a notebook contains a log by columns, in parts with a checksum each. A part is JSON, deflated, in base64:
 
@@ -48,7 +50,7 @@ from divebook.workflow.definition import Workflow
 
 
 FORM = 1
-"""Version of the form of exports. Exports of older versions and of other systems have no header."""
+"""Version of the format of exports. Exports of older versions and of other systems have no header line."""
 # Values of `LOG_KIND` in lines that are not events. A line with the content of a file precedes the first event that
 # names the file.
 LOG_KIND = "divebook"
@@ -62,19 +64,24 @@ _DIGITS = 32
 
 
 class HashChain:
-    """Chain of hashes: the hash of the latest line."""
+    """Hash chain over the lines of an exported log: each hash covers one line and the hash of the line before."""
 
     def __init__(self) -> None:
         self._last = ""
 
     def after(self, record: Mapping[str, Any]) -> str:
-        """Return the hash of the next line, and store it as the latest one."""
+        """Return the hash for the next line of the exported log, `record`. It is remembered, because the hash of the
+        following line covers it.
+        """
         self._last = canonical_hash({**record, HASH: self._last}, whole=True)[:_DIGITS]
         return self._last
 
 
 class LineWriter:
-    """Writes an exported log. A file without the end line counts as truncated."""
+    """Writer of an exported log as JSON lines: header, events, contents of files, end line.
+
+    A file without the end line counts as truncated.
+    """
 
     def __init__(self, stream: BinaryIO, get_file: GetFile = lambda _: None) -> None:
         self.stream = stream
@@ -84,7 +91,9 @@ class LineWriter:
         self._files: set[str] = set()
 
     def events(self, events: Iterable[Event]) -> None:
-        """Write the next events; write the header before the first one."""
+        """Write a line for each of the next events of the log, after lines with the contents of files that the event
+        names. A header line precedes the first event.
+        """
         for event in events:
             if not self.count:
                 self._write(_header(event))
@@ -94,14 +103,18 @@ class LineWriter:
             self.count += 1
 
     def _file(self, digest: str) -> None:
-        """Write the content of a file, once for each file."""
+        """Write a line with the content of the file that has the SHA-256 `digest`, unless the content is missing or was
+        written before.
+        """
         content = None if digest in self._files else self._get_file(digest)
         if content is not None:
             self._files.add(digest)
             self._write({LOG_KIND: FILE, "digest": digest, "content": base64.b64encode(content).decode()})
 
     def end(self, status: str, *, moved: bool = False, damage: str | None = None) -> None:
-        """Write the end line: status of the execution, whether it moves to the importing store, and damage."""
+        """Write the end line of the exported log. It contains the status of the execution, whether the execution moves
+        to the importing store, and a description of damage, if any.
+        """
         facts: dict[str, Any] = {LOG_KIND: END, "events": self.count, "status": status}
         if moved:
             facts["moved"] = True
@@ -121,23 +134,23 @@ def _header(first: Event) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class LogFile:
-    """An execution in an exported file."""
+    """The log of one execution, read from an exported file, a page or a notebook."""
 
     name: str
-    """Name of the file."""
+    """Name of the file, for errors."""
     events: list[Event] = field(default_factory=list)
     is_verified: bool = False
-    """True if the hashes are correct. Logs of other systems and older exports have none."""
+    """True if the hashes of all lines are correct; False for logs without hashes (other systems, older exports)."""
     status: str | None = None
-    """Status of the execution at the time of the export; None if the file does not have it."""
+    """Status of the execution at the time of the export; None if the file does not state the status."""
     is_moved: bool = False
-    """True if the execution has left its store, and continues in the store that imports it."""
+    """True if the execution has left its original store, and continues in the store that imports the file."""
     damage: str | None = None
-    """Fault of the event after the last one in the original store, or None."""
+    """Error of the first damaged event of the original log, before which the export ends; None for a complete log."""
 
 
 def read_sound_lines(stream: BinaryIO, name: str) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
-    """Return the log in a file up to the first invalid line, and the error of that line, or None."""
+    """Read a log from a file up to the first invalid line; return the log and the error of this line, or None."""
     reader = _Reader(name)
     try:
         for place, raw in _numbered(stream, name):
@@ -149,7 +162,7 @@ def read_sound_lines(stream: BinaryIO, name: str) -> tuple[LogFile, InvalidEvent
 
 
 def read_records(records: Iterable[Any], name: str) -> LogFile:
-    """Return the log in parsed entries without a header, after a check of each.
+    """Return the log that consists of already parsed event entries without a header line, after a check of each entry.
 
     Raises
     ------
@@ -164,7 +177,11 @@ def read_records(records: Iterable[Any], name: str) -> LogFile:
 
 
 def _numbered(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the entries of a file, one in each line or in one JSON array, as pairs of place and parsed entry."""
+    """Yield the parsed entries of a file (events, header and others), each with its place for error messages (``FILE,
+    line 3``).
+
+    A file has one entry in each line, or one JSON array of all entries.
+    """
     has_begun = False
     for number, line in enumerate(stream, 1):
         if not line.strip():
@@ -190,7 +207,9 @@ def _parsed(raw: bytes, place: str, expected: str) -> Any:
 
 
 class _Reader:
-    """Builds a `LogFile` from the entries of a file."""
+    """Builder of a `LogFile` from the lines of an exported file or the entries of an embedded log. The entries are
+    added and checked in order.
+    """
 
     def __init__(self, name: str) -> None:
         self.log = LogFile(name)
@@ -310,7 +329,9 @@ def _brief(value: Any) -> str:
 
 
 def decoded(record: Any, place: str) -> Event:
-    """Return the event in a parsed line after a check of its workflow definition; errors name the place."""
+    """Decode an exported log's parsed entry to an event, and check the workflow definition that it may contain. Error
+    messages begin with `place`.
+    """
     try:
         event = decode_record(record)
     except (NewerStoreError, InvalidEventError) as error:
@@ -366,11 +387,11 @@ _PART = re.compile(
 _SEAL = re.compile(rb"<!-- divebook 1 crc32 ([0-9a-f]{8}) -->\n\Z")
 _AGAIN = "Get the file again from where it came from"
 LONG_TEXT = 24
-"""Minimum length of a listed string, in characters."""
+"""Minimum length in characters of a string that is moved to the list of long strings."""
 MARK = "\x7f"
-"""First character of the number of a listed string."""
+"""First character of a reference to a long string; the number of the string in the list follows."""
 LITERAL = "'"
-"""Second character, after `MARK`, of a short string that begins with the mark itself."""
+"""Second character, after `MARK`, of a string that is not a reference but begins with `MARK` itself."""
 _BORDER = re.compile(r"(\n|^#+ [^\n:]{1,60}: )", re.MULTILINE)
 
 
@@ -378,33 +399,35 @@ _BORDER = re.compile(r"(\n|^#+ [^\n:]{1,60}: )", re.MULTILINE)
 
 
 def pack(data: bytes) -> str:
-    """Return the string of a part from its bytes."""
+    """Return bytes, deflated and in base64, as the string of a part, as in a page or notebook that contains a log."""
     return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
 
 
 def part_of(value: Any) -> str:
-    """Return the string of a part from plain data."""
+    """Return plain data as the string of a part in a page or notebook: JSON, deflated, in base64."""
     return pack(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode())
 
 
 def checksum(text: str) -> str:
-    """Return the checksum that is stored beside the string of a part."""
+    """Return the CRC-32 of the string of an embedded log's part as eight hexadecimal digits."""
     return f"{zlib.crc32(text.encode('ascii', 'replace')):08x}"
 
 
 def script_of(name: str, part: str) -> str:
-    """Return a part as an HTML script element of a page."""
+    """Return the HTML script element with which a page contains a part of an embedded log."""
     return f'<script type="{KIND}" data-name="{name}" data-crc32="{checksum(part)}">{part}</script>\n'
 
 
 def sealed(page: str) -> bytes:
-    """Return a page with a last line that has the checksum of all bytes before it."""
+    """Return the HTML page as bytes, with an added last line that contains the checksum of all bytes before it."""
     content = page.encode()
     return content + f"<!-- divebook 1 crc32 {zlib.crc32(content):08x} -->\n".encode()
 
 
 def metadata_of(parts: Mapping[str, str]) -> dict[str, Any]:
-    """Return parts as the metadata of a notebook, under the key `METADATA`."""
+    """Return the data with which a notebook contains the parts of an embedded log, stored in its metadata under the key
+    `METADATA`.
+    """
     return {
         "form": FORM,
         "parts": {name: {"crc32": checksum(part), "data": part} for name, part in parts.items()},
@@ -414,7 +437,7 @@ def metadata_of(parts: Mapping[str, str]) -> dict[str, Any]:
 def columns_of(
     events: Sequence[Event], data: Sequence[Any], status: str, shown_data: Mapping[int, Any], texts: LongTexts
 ) -> dict[str, Any]:
-    """Return the plain data of the part ``log``: a list for each column of the events.
+    """Return the plain data of the part ``log`` of an embedded log: its events, as one list for each of their fields.
 
     Times are differences to the event before. Types, paths and steps are numbers in a list of names.
 
@@ -455,7 +478,7 @@ def columns_of(
 
 
 def _beginning(ids: Sequence[str]) -> str:
-    """Return the common prefix of all ids: that of the lowest and the highest one."""
+    """Return the longest string with which all of the given ids begin."""
     first = min(ids)
     last = max(ids)
     for index, (letter, other_letter) in enumerate(zip(first, last, strict=False)):
@@ -468,18 +491,19 @@ def _beginning(ids: Sequence[str]) -> str:
 
 
 @dataclass(slots=True)
-class Carried:
-    """Intact parts of a page or a notebook."""
+class EmbeddedParts:
+    """Parts of the log that a page or a notebook contains, as far as they match their checksums."""
 
     name: str
-    """Name of the file."""
+    """Name of the file, for errors."""
     parts: dict[str, str] = field(default_factory=dict)
-    """Name of a part -> its string."""
+    """Mapping of the name of each intact part to the part's string."""
     fault: str = ""
-    """Fault of the file; empty if there is none."""
+    """Description of the damage of the file; empty if the file is intact."""
 
     def data(self, part: str) -> Any:
-        """Return the plain data of a part, with numbers in place of long strings.
+        """Decode a part and return its plain data. In these, references (numbers in the list of long strings) still
+        take the place of long strings.
 
         Raises
         ------
@@ -497,13 +521,14 @@ class Carried:
             raise InvalidEventError(f"{self.name}: the part {part!r} cannot be unpacked: {error}. {_AGAIN}") from None
 
 
-def is_carrier(file: object) -> TypeGuard[str | Path]:
-    """Return True if a file may contain an embedded log, by the ending of its name."""
+def may_embed_log(file: object) -> TypeGuard[str | Path]:
+    """Return True if a file may contain the log of a run, judged by the suffix of its name (``.html``, ``.ipynb``)."""
     return isinstance(file, str | Path) and Path(file).suffix.lower() in (*PAGE, NOTEBOOK)
 
 
-def carried_by(path: Path) -> Carried:
-    """Return the parts of a page or a notebook; none if it has no embedded log.
+def embedded_parts_of(path: Path) -> EmbeddedParts:
+    """Return the parts of the log that a page or a notebook contains. The result has no parts if the file contains no
+    log.
 
     Raises
     ------
@@ -521,37 +546,37 @@ def carried_by(path: Path) -> Carried:
     return _of_notebook(str(path), content) if path.suffix.lower() == NOTEBOOK else _of_page(str(path), content)
 
 
-def _of_page(name: str, content: bytes) -> Carried:
+def _of_page(name: str, content: bytes) -> EmbeddedParts:
     content = content.replace(b"\r\n", b"\n")  # mail and git may change line ends, which is harmless
     parts = {part.decode(): (crc.decode(), text.decode("latin-1")) for part, crc, text in _PART.findall(content)}
-    carried = _intact_parts(name, parts)
-    if not parts or carried.fault:
-        return carried
+    embedded = _intact_parts(name, parts)
+    if not parts or embedded.fault:
+        return embedded
     # The parts have their own checksums, so a changed page can still give an intact log; the fault is reported with it.
     seal = _SEAL.search(content)
     if seal is None:
-        carried.fault = f"{name}: the last line is not as it was written: the checksum of the page. {_AGAIN}"
-        return carried
+        embedded.fault = f"{name}: the last line is not as it was written: the checksum of the page. {_AGAIN}"
+        return embedded
     actual = f"{zlib.crc32(content[: seal.start()]):08x}"
     if actual != seal[1].decode():
-        carried.fault = (
+        embedded.fault = (
             f"{name} was changed: the checksum of the page is {actual}, expected {seal[1].decode()}; the parts "
             f"that hold the run are as they were written. {_AGAIN}"
         )
-    return carried
+    return embedded
 
 
-def _of_notebook(name: str, content: bytes) -> Carried:
+def _of_notebook(name: str, content: bytes) -> EmbeddedParts:
     try:
         notebook = parse(content)
     except ValueError as error:
         raise InvalidEventError(f"{name} is not a notebook: {error}") from None
     metadata = notebook.get("metadata") if isinstance(notebook, dict) else None
     content_of_metadata = metadata.get(METADATA) if isinstance(metadata, dict) else None
-    return Carried(name) if content_of_metadata is None else _of_metadata(name, content_of_metadata)
+    return EmbeddedParts(name) if content_of_metadata is None else _of_metadata(name, content_of_metadata)
 
 
-def _of_metadata(name: str, content: Any) -> Carried:
+def _of_metadata(name: str, content: Any) -> EmbeddedParts:
     try:
         if type(content["form"]) is int and content["form"] > FORM:
             raise NewerStoreError(_newer(name, content["form"]))
@@ -560,72 +585,77 @@ def _of_metadata(name: str, content: Any) -> Carried:
         raise InvalidEventError(
             f"{name}: what its metadata hold under {METADATA!r} has the wrong form. {_AGAIN}"
         ) from None
-    carried = _intact_parts(name, parts)
-    if not carried.fault and not carried.parts.keys() >= {TEXTS, LOG}:
-        carried.fault = f"{name}: of the parts {TEXTS!r} and {LOG!r} it has {[*parts]}. {_AGAIN}"
-    return carried
+    embedded = _intact_parts(name, parts)
+    if not embedded.fault and not embedded.parts.keys() >= {TEXTS, LOG}:
+        embedded.fault = f"{name}: of the parts {TEXTS!r} and {LOG!r} it has {[*parts]}. {_AGAIN}"
+    return embedded
 
 
-def _intact_parts(name: str, parts: Mapping[str, tuple[str, str]]) -> Carried:
-    """Return the parts that match their checksums; `parts` has the checksum and the string of each."""
-    carried = Carried(name)
+def _intact_parts(name: str, parts: Mapping[str, tuple[str, str]]) -> EmbeddedParts:
+    """Return the parts of an embedded log that match their checksums. `parts` has the expected checksum and the string
+    of each part, by name.
+    """
+    embedded = EmbeddedParts(name)
     for part, (expected, text) in parts.items():
         actual = checksum(text)
         if actual == expected and text.isascii():
-            carried.parts[part] = text
+            embedded.parts[part] = text
         else:
-            carried.fault = (
+            embedded.fault = (
                 f"{name}: the part {part!r} is damaged: its checksum is {actual}, expected {expected}. {_AGAIN}"
             )
-    return carried
+    return embedded
 
 
 def _newer(name: str, form: int) -> str:
     return f"{name} has form {form}, this version of divebook knows forms up to {FORM}; upgrade divebook"
 
 
-def read_carried(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
-    """Return the log that a page or a notebook contains, and the fault of the file, or None.
+def read_embedded(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
+    """Return the log that a page or a notebook contains, and a description of the file's damage, or None if the file is
+    intact.
 
     If the file is damaged, but the log is not, return both. With `whole`, return an empty log for a damaged file, and
     decode nothing.
     """
-    carried = carried_by(path)
-    fault = InvalidEventError(carried.fault) if carried.fault else None
+    embedded = embedded_parts_of(path)
+    fault = InvalidEventError(embedded.fault) if embedded.fault else None
     if fault is not None and whole:
         return LogFile(str(path)), fault
-    if LOG not in carried.parts:
+    if LOG not in embedded.parts:
         text = f"{path} carries no log; open it in a browser or by %dive open, or have it written with its log"
         return LogFile(str(path)), fault or InvalidEventError(text)
     try:
-        log = _log_of(carried)
+        log = _log_of(embedded)
     except (InvalidEventError, NewerStoreError) as error:
         return LogFile(str(path)), error
     return log, fault
 
 
 def log_of(name: str, metadata: Mapping[str, Any]) -> LogFile:
-    """Return the log in the result of `metadata_of`; raise InvalidEventError if it is damaged."""
+    """Return the log that a notebook's metadata contain (as written by `metadata_of`); raise InvalidEventError if it is
+    damaged.
+    """
     return _log_of(_of_metadata(name, metadata))
 
 
-def _log_of(carried: Carried) -> LogFile:
-    columns = carried.data(LOG)
-    text_list = carried.data(TEXTS)
+def _log_of(embedded: EmbeddedParts) -> LogFile:
+    columns = embedded.data(LOG)
+    text_list = embedded.data(TEXTS)
     try:
         texts = whole_texts(text_list)
         if type(columns["form"]) is int and columns["form"] > FORM:
-            raise NewerStoreError(_newer(carried.name, columns["form"]))
+            raise NewerStoreError(_newer(embedded.name, columns["form"]))
         shown_data: dict[int, Any] = {}
-        if RUN in carried.parts:
-            view = with_texts(carried.data(RUN)["view"], texts)
+        if RUN in embedded.parts:
+            view = with_texts(embedded.data(RUN)["view"], texts)
             shown_data = dict(zip(view["events"]["sequence"], view["data"], strict=True))
-        log = read_records(_records(columns, whole_texts(columns["texts"], texts), shown_data), carried.name)
+        log = read_records(_records(columns, whole_texts(columns["texts"], texts), shown_data), embedded.name)
         log.status = str(columns["status"])
         log.is_verified = True
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise InvalidEventError(
-            f"{carried.name}: its log has the wrong form: {type(error).__name__}: {error}"
+            f"{embedded.name}: its log has the wrong form: {type(error).__name__}: {error}"
         ) from None
     return log
 
@@ -658,7 +688,8 @@ def _records(
 
 
 class LongTexts:
-    """List of the long strings in plain data, each once, and the plain data with numbers in their place.
+    """List of the distinct long strings in plain data. `without` replaces the strings in the data by references, their
+    numbers in this list.
 
     For example, ``without(["a long string that occurs twice"] * 2)`` returns two marks with the same number. Strings
     with the same beginning are neighbours in the list, so that deflate finds the repetition.
@@ -687,14 +718,16 @@ class LongTexts:
         ordered = [text for texts in texts_by_start.values() for text in sorted(texts, key=len)]
         self._places |= {text: first + number for number, text in enumerate(ordered)}
         self.listed: list[Any] = [self._pieced(text) or text for text in ordered]
-        """The list as it is written: a string, or a list of its pieces."""
+        """List of long strings as written: each entry is a string, or a list of pieces that may be references."""
 
     def places(self) -> dict[str, int]:
-        """Return the number of each string."""
+        """Return a copy of the dict that has the number of each long string in the list."""
         return {**self._places}
 
     def without(self, value: Any) -> Any:
-        """Return plain data with the numbers of long strings in place of them."""
+        """Return plain data in which each long string is replaced by a reference, its number in this list; `with_texts`
+        restores the strings.
+        """
         if isinstance(value, str):
             return self._short(value)
         if isinstance(value, list):
@@ -720,20 +753,30 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 
 def _pieces(text: str) -> list[str]:
-    """Return the pieces of a string: its lines, line breaks and names of headings; none for a single line."""
+    """Split a string of several lines into lines, line breaks and labels of headings, for the list of long strings.
+    Return an empty list for a single line.
+    """
     if "\n" not in text:
         return []
     return [piece for piece in _BORDER.split(text) if piece]
 
 
 def whole_texts(new: Sequence[Any], earlier: Sequence[str] = ()) -> list[str]:
-    """Return the strings of `earlier` and of the list after it, with pieces joined; raises as `with_texts` does."""
+    """Return the list of long strings for `with_texts`. It has the strings of `earlier`, then those of `new`, in which
+    a string of several lines is stored as its pieces.
+
+    Raises the errors of `with_texts`.
+    """
     texts: list[Any] = [*earlier, *new]
     return ["".join(with_texts(text, texts)) if isinstance(text, list) else str(text) for text in texts]
 
 
 def with_texts(value: Any, texts: Sequence[str]) -> Any:
-    """Return plain data with the strings in place of their numbers; raise IndexError, TypeError or ValueError."""
+    """Return plain data in which each reference that `LongTexts.without` inserted is replaced by the long string with
+    that number in `texts`.
+
+    Raises IndexError, TypeError or ValueError for an invalid reference.
+    """
     if isinstance(value, str) and value.startswith(MARK):
         return value[2:] if value.startswith(LITERAL, 1) else texts[int(value[1:])]
     if isinstance(value, list):
@@ -751,20 +794,23 @@ T = TypeVar("T")
 
 
 class Closable(Protocol):
-    """Object with a method `close`."""
+    """Protocol of an object with a method `close`, such as a database connection."""
 
     def close(self) -> None:
-        """Release all resources."""
+        """Release all resources of the object, such as files and sockets."""
         ...
 
 
 def close_when_dropped(owner: object, connection: Closable) -> None:
-    """Close a connection when its owner is dropped. At the end of the process it stays open: a thread may use it."""
+    """Close a connection when its owner is garbage-collected.
+
+    At the end of the process the connection stays open, because a thread may still use it.
+    """
     weakref.finalize(owner, connection.close).atexit = False
 
 
-def weakly(method: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that calls a bound method without a reference to its object.
+def weak_method(method: Callable[P, T]) -> Callable[P, T]:
+    """Return a function that calls a method of an object without keeping the object alive.
 
     A store passes its methods to its parts in this way. Without the reference cycle, Python drops the store, and closes
     its files, as soon as nothing else refers to it.

@@ -1,4 +1,4 @@
-"""Binary form of records: facts as JSON, compression, large and repeated values, checksums, and packed ids.
+"""Binary format of records in a store: events as JSON, compression, large and repeated values, checksums, packed ids.
 
 A record of one fact has the type of its event, and the fact as JSON. A record of several facts has a type that joins
 their names, and a JSON list with one line for each fact::
@@ -43,47 +43,56 @@ from divebook.events.recorded import ATOMS, TAG, Recorded, TaggedDict
 from divebook.events.values import ByHash, StoredFile, tag, untag
 
 Body: TypeAlias = dict[str, Any]
-"""Plain data of one fact (`Payload.to_data`)."""
+"""Plain data (a dict) of one event payload, as `Payload.to_data` returns it."""
 
 JOINT = "+"
+"""Separator of the event types in the type of a record with several facts."""
 MIN_LENGTH = 48
-"""Minimum length of a string, in characters, that a reference may replace."""
+"""Minimum length of a string, in characters, that may be replaced by a reference."""
 _SHORT = ATOMS - {str}
 _SAME = f'{{"{TAG}":"same",'.encode()
 
 
 @functools.lru_cache(maxsize=1024)
 def type_of(kinds: tuple[type[Payload], ...]) -> str:
-    """Return the type of a record, by the classes of its facts."""
+    """Return the type of a record: the names of its event types, joined (``step_started+operation_started``)."""
     return JOINT.join([kind.event_type for kind in kinds])
 
 
 @functools.cache
 def names_of(record_type: str) -> tuple[str, ...]:
-    """Return the event types that a record's type is made of."""
+    """Return the names of the event types that the type of a record consists of, such as ``step_started`` and
+    ``operation_started`` for ``step_started+operation_started``.
+    """
     return tuple(record_type.split(JOINT))
 
 
 def width_of(record_type: str) -> int:
-    """Return the number of events in a record of that type."""
+    """Return the number of events in a record, from the record's type."""
     return record_type.count(JOINT) + 1
 
 
 def encode_facts(bodies: Sequence[Body], tagged: Callable[[Any], Any] = tag) -> bytes:
-    """Return the encoded data of a record; `tagged` as for `encode_all`."""
+    """Encode the payloads of a record's events, given as plain data, to the bytes that a store keeps.
+
+    `tagged` converts values that JSON lacks, as for `encode_all`.
+    """
     return joined(encode_all(bodies, tagged))
 
 
 def joined(lines: Sequence[bytes]) -> bytes:
-    """Return the encoded data of a record from its encoded facts."""
+    """Join the JSON lines of a record's events to the encoded data of the record: one line unchanged, several as a JSON
+    list.
+    """
     return lines[0] if len(lines) == 1 else b"[" + b",\n".join(lines) + b"]"
 
 
 def places(bodies: Sequence[Body], first: int = 0) -> list[tuple[Any, Any, list[Any]]]:
-    """Return the places of values that may be long: container, key in it, and path from the record to the value.
+    """Return where the events of a record have values that may be long: for each value its dict, its key in the dict,
+    and the path from the record to the value.
 
-    They are the fields of facts, and the values of the variables that a fact changes. `first` is the index of the first
-    body in the record.
+    The searched values are the fields of facts, and the values of variables that a fact changes. `first` is the index
+    of the first body in the record.
     """
     long_values: list[tuple[Any, Any, list[Any]]] = []
     for index, body in enumerate(bodies, first):
@@ -105,7 +114,8 @@ def _may_be_long(value: Any) -> bool:
 
 
 def split(record_type: str, data: bytes) -> list[bytes]:
-    """Return the JSON of each fact, as if it were a record of its own; `data` are decrypted, with blobs inserted.
+    """Split the data of a record into the JSON of each of its events. The data must be decrypted, and contain large
+    values instead of references to them.
 
     Raises
     ------
@@ -122,7 +132,8 @@ def split(record_type: str, data: bytes) -> list[bytes]:
 
 
 def decode_facts(record_type: str, data: bytes) -> list[Payload]:
-    """Return the facts of a record; `data` are decrypted, with blobs inserted.
+    """Decode the data of a record to the payloads of its events. The data must be decrypted, and contain large values
+    instead of references to them.
 
     Raises
     ------
@@ -143,7 +154,9 @@ def decode_facts(record_type: str, data: bytes) -> list[Payload]:
 
 
 def _bodies(record_type: str, data: bytes) -> list[Body]:
-    """Return the plain data of the facts, with references to values of earlier facts resolved."""
+    """Decode the data of a record to the plain data of its events. A reference to a value of an earlier event of the
+    record is replaced by this value.
+    """
     try:
         bodies: list[Body] = parse(data)
         _check_count(bodies, width_of(record_type))
@@ -181,19 +194,19 @@ def _unreadable(record_type: str, error: Exception) -> CorruptStoreError:
 
 
 PACKED_FROM = 1000
-"""Minimum size of data to compress. Shorter data would share a page of the file with others anyway."""
+"""Minimum size in bytes of data to compress. Shorter data would share a page of the file with others anyway."""
 _WINDOW = 12
 _MEMORY = 5
 _LEVEL = 1
 PACKED = b"H"
-"""First byte of data that are compressed with that window."""
+"""First byte of compressed data: the zlib header of a window of 4 KB."""
 _SAMPLE = 2048
 _LONG = 8192
 _WORTH = 0.9  # maximum ratio of sizes; data that shrink less are stored uncompressed
 
 
 def pack(data: bytes) -> bytes:
-    """Return data compressed, or unchanged if that saves too little."""
+    """Return the data of a record in compressed form, or unchanged if compression saves too little."""
     if len(data) < PACKED_FROM or (len(data) > _LONG and not _is_compressible(data[:_SAMPLE])):
         return data
     packed = _compressed(data)
@@ -210,7 +223,7 @@ def _compressed(data: bytes) -> bytes:
 
 
 def unpack(data: bytes) -> bytes:
-    """Return data decompressed if `pack` has compressed them.
+    """Return data in decompressed form if `pack` has compressed them, otherwise unchanged.
 
     Raises
     ------
@@ -237,13 +250,13 @@ def unpack(data: bytes) -> bytes:
 
 
 BLOB_BYTES = 64 * 1024
-"""Values whose JSON is longer become blobs."""
+"""Size of a value's JSON in bytes above which the value becomes a blob."""
 
 Blobs: TypeAlias = Mapping[bytes, bytes]
-"""SHA-256 of a content -> content, which is JSON."""
+"""Mapping of the SHA-256 of a content to the content, which is JSON."""
 
 Fetch: TypeAlias = Callable[[bytes], bytes | None]
-"""Function that returns the content with a hash; None if it is missing."""
+"""Function that returns the content with a given SHA-256, or None if it is missing."""
 
 _MARK = f'{{"{TAG}":"blob",'.encode()
 _REFERENCE = re.compile(re.escape(_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\]\}')
@@ -252,7 +265,7 @@ _FILE = re.compile(re.escape(_FILE_MARK) + rb'"value":\["([0-9a-f]{64})",[0-9]+\
 MAX_CHARACTER_BYTES = 6
 """Maximum number of bytes in JSON for one character or byte."""
 _MAX_RECENT = 64
-"""Number of contents that a store remembers as compressed before."""
+"""Number of contents that a store remembers as already compressed."""
 _MAX_SINGLE_PARTS = 16
 """Maximum number of parts of a container that are examined one by one."""
 _MAX_JOINT_PARTS = 512
@@ -264,7 +277,8 @@ _REPEATS = 0.8
 
 
 def encode_large(data: Any) -> tuple[bytes, dict[bytes, bytes]]:
-    """Encode a large payload with references in place of its large values; return it and their contents.
+    """Encode the plain data of a large event as JSON in which references replace large values. Return the JSON and the
+    contents of these values (blobs) by hash.
 
     The smallest value that is still large becomes the blob: of a dict with one long string, the string. A string is
     thus stored once, whether it is the result of an operation, the output of a step or the value of a variable.
@@ -276,7 +290,10 @@ def encode_large(data: Any) -> tuple[bytes, dict[bytes, bytes]]:
 
 
 def is_large(value: Any) -> bool:
-    """Return True if a value is certainly large. It is not encoded, so many large values give False."""
+    """Return True if the JSON of a value is certainly larger than `BLOB_BYTES`. The value is not encoded for that.
+
+    Many values that are large return False.
+    """
     if isinstance(value, str | bytes):
         return len(value) > BLOB_BYTES
     if isinstance(value, dict | list):
@@ -287,7 +304,9 @@ def is_large(value: Any) -> bool:
 
 
 def _with_references(value: Any, blobs: dict[bytes, bytes]) -> Any:
-    """Return a value with references in place of its large parts, or a reference if all of it is large."""
+    """Return a value in which references replace the large parts. If the value itself is still large, return a single
+    reference to it.
+    """
     if isinstance(value, str | bytes):
         if len(value) * MAX_CHARACTER_BYTES <= BLOB_BYTES:
             return value
@@ -303,7 +322,7 @@ def _with_references(value: Any, blobs: dict[bytes, bytes]) -> Any:
 
 
 def _without_large(value: Any, blobs: dict[bytes, bytes]) -> Any:
-    """Return a copy of a dict or list with references in place of large parts; itself if no part is large."""
+    """Return a copy of a dict or list in which references replace large items; the same object if no item is large."""
     keys: Sequence[Any] = list(value) if isinstance(value, dict) else range(len(value))
     result: Any = value
     for key in keys if len(keys) <= _MAX_SINGLE_PARTS else _large_keys(value, keys):
@@ -316,7 +335,7 @@ def _without_large(value: Any, blobs: dict[bytes, bytes]) -> Any:
 
 
 def _large_keys(value: Any, keys: Sequence[Any]) -> Iterator[Any]:
-    """Yield the keys of parts that are large, in a container of many parts.
+    """Yield the keys (or indices) of the large items of a dict or list that has many items.
 
     Up to `_MAX_JOINT_PARTS` parts are encoded together. If the result is small, all of them are small, which is the
     usual case. Otherwise each half is examined in the same way.
@@ -333,14 +352,18 @@ def _large_keys(value: Any, keys: Sequence[Any]) -> Iterator[Any]:
 
 
 def reference(content: bytes, blobs: dict[bytes, bytes]) -> dict[str, Any]:
-    """Add a content to the blobs, and return the reference to it."""
+    """Add a large value, encoded as JSON, to `blobs`; return the reference (hash and size) that replaces it in a
+    payload.
+    """
     digest = sha256(content).digest()
     blobs[digest] = content
     return {TAG: "blob", "value": [digest.hex(), len(content)]}
 
 
 def by_reference(value: Any, blobs: dict[bytes, bytes]) -> Any:
-    """Return plain data with references in place of values that are always stored by their hash, however short."""
+    """Return plain data in which references replace the values that a store always keeps by their hash (`ByHash`), and
+    add their contents and those of files to `blobs`.
+    """
     kind = type(value)
     if kind is ByHash:
         return {TAG: ByHash.tag, "value": reference(content_of(value), blobs)}
@@ -352,14 +375,16 @@ def by_reference(value: Any, blobs: dict[bytes, bytes]) -> Any:
 
 
 def references(payload: bytes) -> list[bytes]:
-    """Return the hashes of the large values that a stored payload, or the content of a blob, refers to directly."""
+    """Return the hashes of the large values to which a stored payload, or another large value, refers directly."""
     if _MARK not in payload:
         return []
     return [bytes.fromhex(match.decode()) for match in _REFERENCE.findall(payload)]
 
 
 def files_in(payload: bytes, fetch: Fetch) -> Iterator[bytes]:
-    """Yield the hashes of the files that a stored payload names, directly or in the large values it refers to."""
+    """Yield the hashes of the files that a stored payload refers to, directly or inside the large values that it refers
+    to.
+    """
     if _FILE_MARK in payload:
         yield from (bytes.fromhex(match.decode()) for match in _FILE.findall(payload))
     for digest in references(payload):
@@ -367,7 +392,8 @@ def files_in(payload: bytes, fetch: Fetch) -> Iterator[bytes]:
 
 
 def reached(payload: bytes, fetch: Fetch) -> Iterator[bytes]:
-    """Yield the hashes of files and large values that a stored payload refers to, directly or through large values.
+    """Yield the hashes of all files and large values that a stored payload refers to, directly or through another large
+    value.
 
     The content of a file is not searched, since it may look like a reference
     (test_a_file_that_reads_like_a_reference_is_none).
@@ -380,7 +406,7 @@ def reached(payload: bytes, fetch: Fetch) -> Iterator[bytes]:
 
 
 def embed(payload: bytes, fetch: Fetch) -> bytes:
-    """Return a payload with the contents in place of their references.
+    """Return a payload in which the references to large values are replaced by the values, loaded with `fetch`.
 
     Raises
     ------
@@ -401,21 +427,24 @@ def embed(payload: bytes, fetch: Fetch) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Content as it is stored: compressed if that makes it smaller."""
+    """Content of a large value (blob) as a store keeps it, compressed if that makes it smaller."""
 
     compressed: bool
     data: bytes | bytearray
 
 
 def verified(digest: bytes, content: bytes) -> bytes:
-    """Return a content; raise CorruptStoreError if it does not have that hash."""
+    """Return the content of a large value if it matches the hash `digest`; otherwise raise CorruptStoreError."""
     if sha256(content).digest() != digest:
         raise CorruptStoreError(f"the large value {digest.hex()[:12]}... does not have the content its name promises")
     return content
 
 
 def pack_blob(content: bytes) -> Packed:
-    """Return a content, compressed if that saves enough. A sample decides, so that images cost almost no time."""
+    """Return the content of a large value as it is stored: compressed if that saves enough.
+
+    Compression of a sample decides, so that images cost almost no time.
+    """
     sample = content[:_SAMPLE_BYTES]
     huffman_size = len(_deflated(sample, zlib.Z_HUFFMAN_ONLY))
     deflated_size = len(_deflated(sample, zlib.Z_DEFAULT_STRATEGY))
@@ -427,7 +456,9 @@ def pack_blob(content: bytes) -> Packed:
 
 
 def pack_new_blobs(blobs: Blobs, recent: dict[bytes, None]) -> dict[bytes, Packed]:
-    """Return compressed contents, except recent ones, which the store has already; add the others to `recent`."""
+    """Return large values in compressed form, by hash, except those in `recent`, which the store already has. Their
+    hashes are added to `recent`.
+    """
     packed = {digest: pack_blob(blobs[digest]) for digest in blobs.keys() - recent.keys()}
     recent |= dict.fromkeys(packed)
     for digest in list(recent)[:-_MAX_RECENT]:
@@ -448,12 +479,12 @@ def _deflated(content: bytes, strategy: int) -> bytes | bytearray:
 
 
 def unpack_blob(packed: Packed) -> bytes:
-    """Return the content of a stored blob.
+    """Return the content of a large value from its stored form, decompressed if necessary.
 
     Raises
     ------
     CorruptStoreError
-        It cannot be decompressed.
+        The content cannot be decompressed.
     """
     try:
         return zlib.decompress(packed.data) if packed.compressed else bytes(packed.data)
@@ -469,15 +500,16 @@ def unpack_blob(packed: Packed) -> bytes:
 
 
 NOTABLE = 384
-"""Minimum size of a record's data that may contain a repeated value worth a reference."""
+"""Minimum size in bytes of a record that is searched for repeated values."""
 SHARED_BYTES = 512
-"""Minimum size of a value that is worth a blob because several records contain it."""
+"""Minimum size in bytes of a value that becomes a blob because several records contain the value."""
 LARGE = b""
-"""Placeholder for data that are not encoded yet, because large values are replaced first."""
+"""Placeholder for the data of a record that are encoded later, after large values were replaced."""
 
 
 def encode_repeats(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> dict[bytes, bytes]:
-    """Encode records of a batch again if they contain repeated or large values, in `payloads`; return the blobs.
+    """Encode the records of a batch again, in place in `payloads`, if they have repeated or large values. References
+    replace these values; return their contents (blobs) by hash.
 
     1. Within each long record, replace values that occur again.
     2. Among the longer records, replace values that several of them contain by blobs.
@@ -501,7 +533,9 @@ def encode_repeats(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> d
 
 
 def _without_repeats(bodies: Sequence[Body]) -> Sequence[Body]:
-    """Return the bodies of a record with references in place of values that it contains in full before."""
+    """Return the data of a record's events in which a value is replaced by a reference if an earlier event of the
+    record contains the same value.
+    """
     first_values: list[tuple[Any, list[Any]]] = []
     shortened: list[Body] | None = None
     for holder, key, place in places(bodies) if len(bodies) > 1 else ():
@@ -522,7 +556,9 @@ def _is_short(value: Any) -> bool:
 
 
 def _replaced(value: Any, place: Sequence[Any], replacement: Any) -> Any:
-    """Return a copy of plain data with another value at a path."""
+    """Return a copy of plain data in which `replacement` takes the place of the value at a path, a list of keys and
+    indices.
+    """
     if not place:
         return replacement
     copy = value.copy()
@@ -531,7 +567,8 @@ def _replaced(value: Any, place: Sequence[Any], replacement: Any) -> Any:
 
 
 def _replace_repeated(bodies: Sequence[Sequence[Body]], blobs: dict[bytes, bytes]) -> list[Sequence[Body]]:
-    """Return the bodies of records with references to blobs in place of values that occur more than once.
+    """Return the data of several records in which each value that occurs more than once is replaced by a reference to a
+    blob.
 
     Large values are not replaced here. They become blobs anyway, and the content of a blob must not depend on the
     records around it.
@@ -542,8 +579,14 @@ def _replace_repeated(bodies: Sequence[Sequence[Body]], blobs: dict[bytes, bytes
 
 
 def _medium_values(value: Any) -> Iterator[bytes]:
-    """Yield the JSON of every value in a body that is long enough for a blob, and not large."""
-    parts = value.values() if type(value) is dict else value if type(value) is list else ()
+    """Yield the JSON of each value inside an event's data that is long enough to be stored as a blob if it is repeated,
+    but not large.
+    """
+    parts: Iterable[Any] = ()
+    if type(value) is dict:
+        parts = value.values()
+    elif type(value) is list:
+        parts = value
     for part in parts:
         content = _content(part)
         if content is not None:
@@ -552,7 +595,9 @@ def _medium_values(value: Any) -> Iterator[bytes]:
 
 
 def _with_shared(value: Any, repeated: Collection[bytes], blobs: dict[bytes, bytes]) -> Any:
-    """Return a body with references in place of the outermost repeated values."""
+    """Return an event's data in which references to blobs replace the outermost values whose JSON is in `repeated`. The
+    contents are added to `blobs`.
+    """
 
     def with_reference(part: Any) -> Any:
         content = _content(part)
@@ -566,7 +611,7 @@ def _with_shared(value: Any, repeated: Collection[bytes], blobs: dict[bytes, byt
 
 
 def _content(value: Any) -> bytes | None:
-    """Return the JSON of a value that is neither short nor large; None for others."""
+    """Return the JSON of a value if it is of medium size (between `SHARED_BYTES` and `BLOB_BYTES`), otherwise None."""
     if isinstance(value, str | bytes):
         may_be_medium = len(value) * MAX_CHARACTER_BYTES > SHARED_BYTES
     else:
@@ -586,17 +631,21 @@ def _content(value: Any) -> bytes | None:
 
 
 def head(recorded_at: int, event_type: str, event_id: str, path: str, step: str) -> bytes:
-    """Return the bytes of a record that its checksum covers before the payload."""
+    """Return the bytes of a record's time, type, id, path and step, which the record's checksum covers before the
+    payload.
+    """
     return f"{recorded_at}\n{event_type}\n{event_id}\n{path}\n{step}\n".encode()
 
 
 def of_row(columns: Iterable[object]) -> int:
-    """Return the checksum of a row. It depends on the types of the values as well."""
+    """Return the checksum of a database row. It covers the values of the columns and their Python types."""
     return crc32(repr(tuple(columns)).encode())
 
 
 def chain(previous: int, heads: Iterable[bytes], payloads: Iterable[bytes]) -> list[int]:
-    """Return the checksums of records that follow one with checksum `previous`; 0 stands before the first."""
+    """Return the checksum of each of several consecutive records. `previous` is the checksum of the record before them,
+    or 0 if there is none.
+    """
     # Each continues from the one before (test_the_checksum_of_an_event_covers_those_before).
     return [
         previous := crc32(payload, crc32(before, previous)) for before, payload in zip(heads, payloads, strict=True)
@@ -614,7 +663,9 @@ _SHIFTS = tuple(range(120, -1, -10))
 
 
 def pack_id(event_id: str) -> bytes | str:
-    """Return the 16 bytes of an id ``event_`` with 26 characters; another id unchanged."""
+    """Return an event id packed into 16 bytes if it is ``event_`` and 26 characters of the id alphabet; otherwise
+    return it unchanged.
+    """
     if len(event_id) != _LENGTH or not event_id.startswith(_PREFIX):
         return event_id
     try:
@@ -624,7 +675,7 @@ def pack_id(event_id: str) -> bytes | str:
 
 
 def unpack_id(packed: bytes | str) -> str:
-    """Undo `pack_id`; a damaged id becomes a string that no event has."""
+    """Return the event id that `pack_id` packed. For damaged bytes, return a string that is not the id of any event."""
     if not isinstance(packed, bytes):
         return str(packed)
     value = int.from_bytes(packed, "big")
@@ -632,7 +683,9 @@ def unpack_id(packed: bytes | str) -> str:
 
 
 def unencodable_error(error: UnicodeEncodeError) -> StoreError:
-    """Return the error for a search with a string that UTF-8 cannot encode. The store itself is intact."""
+    """Return the error for a query with a string that UTF-8 cannot encode. The error does not mean that the store is
+    damaged.
+    """
     return StoreError(
         f"{error.object!a} cannot be looked up: it has half a character ({error.object[error.start]!a}), which no text "
         "in a store has. Check where it comes from"
@@ -643,10 +696,10 @@ def unencodable_error(error: UnicodeEncodeError) -> StoreError:
 
 
 FILE = 0o600
-"""Mode of stores and exports: only the owner may read and write them."""
+"""Mode of files of stores and exports: only the owner may read and write them."""
 FOLDER = 0o700
 
 
 def opener(path: str, flags: int) -> int:
-    """Open a file for `open`, and create a new one with the mode `FILE`."""
+    """Open a file for the argument `opener` of Python's `open`. A new file gets the permissions `FILE`."""
     return os.open(path, flags, FILE)

@@ -1,4 +1,4 @@
-"""`follow`: an async stream of the events of an execution, recorded ones first and then new ones, without a gap.
+"""`follow`: an async stream of the recorded events of an execution and then of its new events, without a gap.
 
 Events that this process appends arrive through a subscription, without polling. If some are missing there, because the
 reader was so slow that its inbox overflowed, the sequence numbers reveal it, and `follow` reads the store. It also
@@ -23,9 +23,9 @@ from divebook.store.base import EventStore
 
 T = TypeVar("T")
 PAGE = 200
-"""Number of events that are read at once. A long history must not block the event loop."""
+"""Number of recorded events that one read returns. Short reads keep a long log from blocking the event loop."""
 INBOX = 1000
-"""Maximum number of live events in the inbox of a slow reader. It reads older ones from the store."""
+"""Maximum number of live events in the inbox of a slow reader, which reads older events from the store."""
 
 
 async def follow(
@@ -36,7 +36,7 @@ async def follow(
     until_end: bool = True,
     poll_interval: float | None = None,
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events with sequences above `after`, then new events as they are appended.
+    """Yield the events of an execution with sequence numbers above `after`, then new events as they are appended.
 
     Parameters
     ----------
@@ -90,7 +90,9 @@ def _has_ended_after(event: Event, has_ended: bool) -> bool:  # noqa: FBT001 - t
 
 
 async def _call(store: EventStore, call: Callable[[], T]) -> T:
-    """Return the result of a call of the store. A call over a network runs in a thread, and does not block the loop."""
+    """Return the result of `call`, a function that uses the store. If the store is on a server, `call` runs in a
+    thread, so that the event loop is not blocked.
+    """
     return call() if store.local else await asyncio.to_thread(call)
 
 
@@ -100,7 +102,7 @@ async def _has_ended(store: EventStore, execution_id: str, last: int) -> bool:
 
 
 class _Inbox:
-    """Queue of live events from the appending thread to the event loop of the reader."""
+    """Queue that passes new events of one execution from the thread that appends them to the event loop of `follow`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, execution_id: str) -> None:
         self._loop = loop
@@ -108,13 +110,15 @@ class _Inbox:
         self._events: deque[Event] = deque(maxlen=INBOX)
         self._is_deleted = False
         self._has_news = False
-        """True if another process may have appended events."""
+        """True if another process may have appended events since the last `pop_events`."""
         self._wake_up = asyncio.Event()
         self._is_scheduled = False
-        """True if the reader will be woken, so that many events cause one wake-up."""
+        """True if a wake-up of the reader is already scheduled, so that many events cause only one."""
 
     def on_events(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Add appended events. Called in the appending thread."""
+        """Add events that were just appended to the followed execution; ignore other executions. The thread that
+        appends them calls this.
+        """
         if execution_id != self._execution_id:
             return
         self._events.extend(events)
@@ -122,7 +126,7 @@ class _Inbox:
         self._schedule()
 
     def on_news(self) -> None:
-        """Record that another process may have appended events."""
+        """Record that another process may have appended events. `follow` then reads the new events from the store."""
         self._has_news = True
         self._schedule()
 
@@ -133,7 +137,7 @@ class _Inbox:
                 self._loop.call_soon_threadsafe(self._wake_up.set)
 
     async def wait(self, seconds: float | None) -> bool:
-        """Wait until something was added; return False if nothing was within `seconds`."""
+        """Wait until this process or another one appends events. Return False if none did so within `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._wake_up.wait()
@@ -144,7 +148,9 @@ class _Inbox:
         return True
 
     def pop_events(self, last: int) -> tuple[list[Event], bool]:
-        """Remove all events; return those that continue after `last`, and True if none can be missing."""
+        """Remove all events from the queue. Return those that directly continue after event `last`, and True if the
+        store has no further events that are missing here.
+        """
         events: list[Event] = []
         has_news = self._has_news
         self._has_news = False
@@ -162,7 +168,9 @@ class _Inbox:
 
 
 def chain_of(store: EventStore, execution_id: str) -> list[str]:
-    """Return the chain of an execution: its predecessors, itself and its successors, by id, the oldest first.
+    """Return the ids of the executions that continue each other: predecessors, the execution itself, successors.
+
+    The oldest execution comes first.
 
     An execution that continues as new ends, and its successor continues with an empty log. A deleted execution ends the
     chain on its side. An execution without predecessor and successor is a chain of one.

@@ -1,4 +1,4 @@
-"""Leases, queue entries and worker records of a store.
+"""Data classes for leases, their owners, queue entries and worker records.
 
 A lease is the right to drive one execution. It expires unless its owner renews it. Each acquisition increases the
 execution's fencing token by one, and the store refuses events that come with an older token. A process that has lost
@@ -25,9 +25,9 @@ from divebook.errors import LeaseHeldError
 from divebook.events.event import to_datetime
 
 LEASE_SECONDS = 30.0
-"""Duration of a lease unless it is renewed."""
+"""Seconds after which a lease expires unless its owner renews it."""
 WORKER_SECONDS = LEASE_SECONDS
-"""Duration for which the record of a worker is valid."""
+"""Seconds for which the record of a worker is valid."""
 _PROC = Path("/proc")
 
 
@@ -36,20 +36,24 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to append to one execution, as of when it was acquired or listed."""
+    """Exclusive right of a process to append to the log of one execution, as it was when it was acquired or listed."""
 
     execution_id: str
     token: int
     owner: Owner
     expires_at: int
-    """Microseconds since 1970."""
+    """Expiry by the wall clock, in microseconds since 1970."""
     expires_uptime: int | None = None
-    """Expiry by the monotonic clock of the owner's machine; None if `now` was passed to the store, or on a server."""
+    """Expiry by the monotonic clock of the owner's machine, in microseconds.
+
+    None if a test passed `now` to the store, or if the store is on a server.
+    """
     was_left: bool = field(default=False, compare=False)
-    """True if the previous owner had not released its lease. Set for leases that were just acquired."""
+    """True if the previous owner had not released its lease. Only leases that were just acquired state this."""
 
     def keeps_out(self, moment: Moment, instead_of: Lease | None = None) -> bool:
-        """Return True if the lease is live at a moment: it has not expired, and its owner is not known to be dead.
+        """Return True if the lease is live at a moment, so that other processes may not acquire the execution: it has
+        not expired, and its owner is not known to be dead.
 
         False for `instead_of`, the lease that the caller wants to replace although it is live.
         """
@@ -60,7 +64,7 @@ class Lease:
         return not moment.is_past(self) and not self.owner.has_died()
 
     def held_error(self) -> LeaseHeldError:
-        """Return the error for a caller that cannot have the execution because of this lease."""
+        """Return the error for a process that wants to acquire the execution while another process has this lease."""
         owner = self.owner
         until = to_datetime(self.expires_at)
         return LeaseHeldError(self.execution_id, host=owner.host, pid=owner.pid, name=owner.name, until=until)
@@ -68,7 +72,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment by two clocks, in microseconds: the wall clock and the monotonic clock of the machine.
+    """Point in time in microseconds, measured by two clocks: the wall clock and the monotonic clock of the machine.
 
     Between processes of one machine the monotonic clock decides. It cannot be set, and it stops while the machine
     sleeps, so that neither ends a lease early nor extends it.
@@ -79,24 +83,26 @@ class Moment:
 
     @classmethod
     def at(cls, now: int | None) -> Self:
-        """Return the present, or the moment `now` of the wall clock, without a monotonic time."""
+        """Return the present time by both clocks. If `now` is given, return this wall-clock time without a time of the
+        monotonic clock.
+        """
         if now is not None:
             return cls(now, None)
         return cls(time.time_ns() // 1000, time.monotonic_ns() // 1000)
 
     def is_past(self, lease: Lease) -> bool:
-        """Return True if the lease has expired."""
+        """Return True if this point in time is at or after the expiry of the lease."""
         if self.uptime is None or lease.expires_uptime is None or lease.owner.boot != this_boot():
             return lease.expires_at <= self.wall
         return lease.expires_uptime <= self.uptime
 
     def plus(self, seconds: float) -> Moment:
-        """Return a later moment, or an earlier one for negative seconds."""
+        """Return the moment that is `seconds` later than this one, or earlier if `seconds` is negative."""
         microseconds = round(seconds * 1_000_000)
         return Moment(self.wall + microseconds, None if self.uptime is None else self.uptime + microseconds)
 
     def lease(self, execution_id: str, token: int, owner: Owner) -> Lease:
-        """Return a lease that expires at this moment."""
+        """Return a new lease of an execution for an owner, which expires at this moment."""
         return Lease(execution_id, token, owner, self.wall, self.uptime)
 
 
@@ -105,7 +111,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process that drives executions.
+    """Identity of a process that drives executions.
 
     The system reuses process numbers, so the start time belongs to the identity. Both are unique only within one start
     of one machine and one container, which `boot` identifies.
@@ -119,24 +125,26 @@ class Owner:
     host: str
     pid: int
     started: int
-    """Start of the process, in the kernel's clock ticks since the machine's start; 0 if unknown."""
+    """Start time of the process, in the kernel's clock ticks since the start of the machine; 0 if unknown."""
     name: str
-    """Name of the program, for people."""
+    """Name of the process's program, shown to people."""
     boot: str = ""
-    """The start of the machine, and the container, that `pid` and `started` belong to; empty if unknown."""
+    """Identifier of the machine's boot and of the container in which the process runs; empty if unknown."""
 
     @classmethod
     def current(cls, name: str | None = None) -> Self:
-        """Return this process; `name` replaces the name of its program."""
+        """Return the identity of the current process; `name` replaces the name of its program."""
         pid = os.getpid()
         return cls(socket.gethostname(), pid, _start_of_this_process(pid), name or _program(sys.argv[0]), this_boot())
 
     def is_same_process(self, other: Owner) -> bool:
-        """Return True if two owners are the same process, whatever their names."""
+        """Return True if two owners denote the same process; their names may differ."""
         return (self.host, self.pid, self.started, self.boot) == (other.host, other.pid, other.started, other.boot)
 
     def has_died(self) -> bool:
-        """Return True if the process has certainly ended; False if this process cannot see it."""
+        """Return True if the owner's process has certainly ended. Return False if it runs or cannot be observed from
+        here, as on another machine.
+        """
         boot = this_boot()
         if self.host != socket.gethostname():
             return False
@@ -147,7 +155,7 @@ class Owner:
 
 
 class _ThisProcess:
-    """Number of this process. `os.getpid` is a system call, and stores need the number with every call."""
+    """Cached id of the current process. Stores need it at each call, and `os.getpid` is a slower system call."""
 
     def __init__(self) -> None:
         self._update()
@@ -163,7 +171,9 @@ THIS_PROCESS = _ThisProcess()
 
 @lru_cache(maxsize=1)
 def this_boot() -> str:
-    """Return an identifier of this start of this machine, and of this container; empty if the system has none."""
+    """Return an identifier of the machine's current boot and of the container of this process; empty if the operating
+    system provides none.
+    """
     try:
         machine = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{machine} {(_PROC / 'self/ns/pid').readlink()}"
@@ -217,7 +227,7 @@ def _accepts_signals(pid: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class QueuedExecution:
-    """An execution in a queue that has not ended."""
+    """Queue entry of an execution that has not ended."""
 
     execution_id: str
     queue: str
@@ -227,12 +237,12 @@ class QueuedExecution:
 
 
 class Claim(NamedTuple):
-    """A worker's request for executions."""
+    """Request of a worker for queued executions that the worker is able to run."""
 
     queues: tuple[str, ...]
-    """Served in this order."""
+    """Names of queues, in the order in which they are searched."""
     workflows: Mapping[str, str]
-    """Names of workflows that the worker has, each with its fingerprint."""
+    """Fingerprint of each workflow that the worker can run, by name."""
     limit: int
     without: frozenset[str]
     """Ids of executions to skip."""
@@ -240,28 +250,30 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkerRecord:
-    """State that a worker reports, valid until `expires_at`."""
+    """State of a worker process as the worker last reported it, valid until `expires_at`."""
 
     id: str
     owner: Owner
     queues: tuple[str, ...]
     parallel: int
-    """Maximum number of executions that it drives at once."""
+    """Maximum number of executions that the worker drives at the same time."""
     workflows: Mapping[str, str]
-    """Workflows that it can run: names with their fingerprints."""
+    """Fingerprint of each workflow that the worker can run, by name."""
     driving: int = 0
-    """Number of executions that it drives, as of the last report."""
+    """Number of executions that the worker drove at its last report."""
     expires_at: int = 0
-    """Microseconds since 1970, by the store's clock."""
+    """End of the record's validity by the store's clock, in microseconds since 1970."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Executions that it could not start or resume, each with the reason."""
+    """Reason for each execution id that the worker could not start or resume."""
 
     def can_run(self, queued: QueuedExecution) -> bool:
-        """Return True if it claims such executions, and has not refused this one."""
+        """Return True if the worker can claim a queued execution: the worker takes from its queue, has the same
+        definition of its workflow, and has not refused it before.
+        """
         return self.why_not(queued) is None
 
     def why_not(self, queued: QueuedExecution) -> str | None:
-        """Return why it does not claim an execution; None if it does."""
+        """Return the reason why the worker does not claim a queued execution; None if it can."""
         if queued.queue not in self.queues:
             return f"takes from {', '.join(self.queues)}"
         if queued.workflow not in self.workflows:
@@ -272,7 +284,7 @@ class WorkerRecord:
 
 
 def worker_to_data(worker: WorkerRecord) -> dict[str, Any]:
-    """Return a worker's record as plain data, without its id and its expiry."""
+    """Return the record of a worker as plain data, without its id and its expiry."""
     data = asdict(worker)
     del data["id"], data["expires_at"]
     mappings = {"workflows": dict(worker.workflows), "refused": dict(worker.refused)}
@@ -280,6 +292,8 @@ def worker_to_data(worker: WorkerRecord) -> dict[str, Any]:
 
 
 def worker_from(worker_id: str, data: Mapping[str, Any], expires_at: int) -> WorkerRecord:
-    """Return a worker's record from plain data; ValueError, TypeError or KeyError if the data have another form."""
+    """Build the record of a worker from plain data. Raise ValueError, TypeError or KeyError if the data are not those
+    of a worker.
+    """
     fields = {**data, "owner": Owner(**data["owner"]), "queues": tuple(data["queues"])}
     return WorkerRecord(id=worker_id, expires_at=expires_at, **fields)

@@ -26,7 +26,7 @@ from divebook.errors import (
 )
 from divebook.events.catalog import RUNNING, WAITING, ExecutionAnnotated, ExecutionForked, ExecutionStarted
 from divebook.events.event import Event, to_datetime, to_microseconds
-from divebook.store.append import Beginning, ExecutionRecord, Turn, note_questions, turn_after
+from divebook.store.append import Beginning, ExecutionRecord, StatusColumns, note_questions, status_change_of
 from divebook.store.base import EventStore, StoredLog, StoredRecord
 from divebook.store.encoding import embed, files_in, reached, width_of
 
@@ -35,47 +35,47 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One fault that `check` found."""
+    """One fault that `check` reports: its description, and the execution and event that it concerns."""
 
     text: str
     execution_id: str | None = None
-    """None for a fault of the store as a whole."""
+    """Id of the damaged execution; None for a fault of the store as a whole."""
     sequence: int | None = None
-    """Sequence number of an event; None for a fault of the execution as a whole."""
+    """Sequence number of the damaged event; None for a fault of the execution as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedExecution:
-    """Result of `check` for one execution."""
+    """Result of `check` for one execution: numbers of events in its log, and the faults that were found."""
 
     execution_id: str
     events: int
-    """Number of events."""
+    """Number of events in the log."""
     readable: int
-    """Number of events before the first damaged one."""
+    """Number of events before the first damaged event."""
     unverified: int
-    """Number of events from versions without checksums."""
+    """Number of events that have no checksum, because an old version wrote them."""
     damages: tuple[Damage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """Result of `check`."""
+    """Result of `check` for a whole store."""
 
     location: str
     executions: tuple[CheckedExecution, ...]
     damages: tuple[Damage, ...]
-    """Faults of the store as a whole."""
+    """Faults of the store as a whole, without those of single executions."""
     orphan_blobs: int
-    """Number of large values that no execution refers to. They are not a fault, and `gc` deletes them."""
+    """Number of large values that no execution refers to. They are not a fault; `gc` deletes them."""
 
     @property
     def ok(self) -> bool:
-        """True if nothing is damaged."""
+        """True if the store and all executions are undamaged."""
         return not self.all_damages()
 
     def all_damages(self) -> list[Damage]:
-        """Return all faults: of the store first, then execution by execution."""
+        """Return all faults: first those of the store, then those of each execution."""
         return [*self.damages, *(damage for entry in self.executions for damage in entry.damages)]
 
 
@@ -89,7 +89,7 @@ Fold: TypeAlias = Callable[[Sequence[Event]], object]
 
 
 def check(store: EventStore, *, fold: Fold | None = None) -> CheckReport:
-    """Verify a store.
+    """Verify all logs and rows of a store without changing anything.
 
     Parameters
     ----------
@@ -108,23 +108,25 @@ def check(store: EventStore, *, fold: Fold | None = None) -> CheckReport:
     return CheckReport(store.location, executions, tuple(Damage(text) for text in faults), orphans)
 
 
-def _try(look: Callable[[], list[T]], faults: list[str]) -> list[T]:
+def _try(read: Callable[[], list[T]], faults: list[str]) -> list[T]:
     try:
-        return look()
+        return read()
     except StoreError as error:
         faults.append(str(error))
         return []
 
 
 class _Contents:
-    """Large values of a store. The error of a damaged one is cached."""
+    """Reader of the large values of one store. The error of a damaged value is cached."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
         self._damaged: dict[bytes, CorruptStoreError] = {}
 
     def fetch(self, digest: bytes) -> bytes | None:
-        """Return a content, None if it is missing; raise CorruptStoreError if it does not match its hash."""
+        """Return the content of the large value with the hash `digest`, or None if it is missing. Raise
+        CorruptStoreError if the content does not match the hash.
+        """
         if digest in self._damaged:
             raise self._damaged[digest]
         try:
@@ -134,15 +136,17 @@ class _Contents:
             raise
 
     def size(self, digest: bytes) -> int:
-        """Return the size of a content in bytes; 0 if it is missing."""
+        """Return the stored size of a large value in bytes; 0 if it is missing."""
         return len(self._store.blob(digest) or b"")
 
     def absent_files(self, payload: bytes) -> set[bytes]:
-        """Return the digests of files that a payload names and the store does not have."""
+        """Return the hashes of the files that a payload refers to but that the store does not have."""
         return {digest for digest in files_in(payload, self.fetch) if self._store.blob(digest) is None}
 
     def reached(self, payload: bytes) -> dict[bytes, int]:
-        """Return the digests and sizes of all large values that a payload refers to, directly or indirectly."""
+        """Return the hash and size of each large value that a payload refers to, directly or through another large
+        value.
+        """
         return {digest: self.size(digest) for digest in reached(payload, self.fetch)}
 
 
@@ -171,7 +175,8 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
 def _check_values(
     store: EventStore, log: StoredLog, contents: _Contents, fold: Fold | None, *, intact: bool
 ) -> list[Finding]:
-    """Return faults in the values of a log. If the log is not `intact`, return only values that cannot be read.
+    """Return the faults in the payloads of a log, and in the data that the store derives from them. If the log is not
+    `intact`, return only payloads that cannot be decoded.
 
     Each group of checks runs only if the ones before found nothing, since one fault would cause others.
     """
@@ -191,7 +196,10 @@ def _check_values(
 
 
 def _first_of_each_event(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the first finding of each event, since later ones have the same cause, and those without an event."""
+    """Return the first fault of each event in `findings`, and all faults that do not concern a single event.
+
+    Later findings of an event have the same cause as the first.
+    """
     of_events: dict[int, Finding] = {}
     for sequence, text in findings:
         if sequence is not None:
@@ -204,7 +212,8 @@ def _by_sequence(finding: Finding) -> int:
 
 
 def _check_rows(log: StoredLog) -> Iterator[Finding]:
-    """Yield records that are missing, changed, or at the wrong place.
+    """Yield a finding (number and text of a fault) for each record of a log that is missing, changed or in the wrong
+    position.
 
     A checksum continues from the preceding one. If a record does not match, either it or the preceding checksum was
     changed. Two candidates for the preceding checksum therefore remain: the stored one, and the one that the content of
@@ -230,7 +239,12 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
         is_sound = not is_in_place or unchecked or record.checksum in expected_checksums
         if not is_sound:
             yield record.sequence, f"{_name_of(record)} not have the checksum it was written with"
-        checksums_before = {None} if unchecked else {record.checksum, *(expected_checksums if is_in_place else ())}
+        if unchecked:
+            checksums_before = {None}
+        else:
+            checksums_before = {record.checksum}
+            if is_in_place:
+                checksums_before |= expected_checksums
         expected = record.last_sequence + 1
         is_last_of_row = expected == row_last_sequence + 1
         is_old_log = checksums_before == {None} and not log.checksum  # neither events nor row have checksums
@@ -240,7 +254,8 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
 
 
 def _fault_of_first_event(log: StoredLog) -> str | None:
-    """Return the fault of a log that begins with the first event of another log, or None.
+    """Return a description of the fault if the first event of a log was not recorded when the execution began, for
+    example because it belongs to another execution; otherwise None.
 
     Checksums do not reveal it, since the chain of every log begins with 0.
     """
@@ -274,7 +289,9 @@ def _name_of(record: StoredRecord) -> str:
 def _check_payloads(
     store: EventStore, log: StoredLog, contents: _Contents, results: tuple[list[bytes], list[Event]]
 ) -> Iterator[Finding]:
-    """Append decrypted payloads and decoded events to `results`; yield records that cannot be read."""
+    """Decode all payloads of a log, and append them and their events to the lists in `results`. Yield a finding for
+    each record that cannot be read.
+    """
     payloads, events = results
     for record in log.records:
         try:
@@ -287,22 +304,24 @@ def _check_payloads(
 
 
 def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield differences between the row and the last change of status in the events."""
-    all_turns = [turn_after(event.data, event.recorded_at) for event in events]
-    turns = [turn for turn in all_turns if turn is not None]
-    if not turns:
+    """Yield a finding if the status, end time or error in an execution's row differs from that of its events."""
+    all_changes = [status_change_of(event.data, event.recorded_at) for event in events]
+    changes = [status_change for status_change in all_changes if status_change is not None]
+    if not changes:
         yield None, "the log does not begin with execution_started"
         return
     ended_at = None if record.ended_at is None else to_microseconds(record.ended_at)
-    by_row = Turn(record.status, ended_at, record.error)
-    if turns[-1].status == RUNNING and record.status == WAITING:  # the events do not distinguish them
+    by_row = StatusColumns(record.status, ended_at, record.error)
+    if changes[-1].status == RUNNING and record.status == WAITING:  # the events do not distinguish them
         by_row = replace(by_row, status=RUNNING)
     for name in ("status", "ended_at", "error"):
-        yield from _compare(name, getattr(by_row, name), getattr(turns[-1], name))
+        yield from _compare(name, getattr(by_row, name), getattr(changes[-1], name))
 
 
 def _check_beginning(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield differences between the row and the latest opening of the log, with later changes of tags and note."""
+    """Yield a finding for each difference between an execution's row and the event that opened its log, with later
+    annotations.
+    """
     if not isinstance(events[0].data, ExecutionStarted):
         return
     openings = (event for event in reversed(events) if isinstance(event.data, ExecutionStarted | ExecutionForked))
@@ -320,31 +339,34 @@ def _compare(name: str, by_record: object, by_events: object) -> Iterator[Findin
 
 
 def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:
-    """Yield large values that the store does not list as used, and a wrong size in the row.
+    """Yield a finding for each large value of a log that the store does not list as used, and for a wrong log size in
+    the execution's row.
 
     Files of a log that was imported from a page or a notebook are absent, which is not a fault.
     """
     used: set[bytes] = set()
     absent_files: set[bytes] = set()
-    own_sizes: dict[bytes, int] = {}
+    unshared_sizes: dict[bytes, int] = {}
     for stored, payload in zip(log.records, payloads, strict=True):
         sizes = contents.reached(payload)
         used |= sizes.keys()
         absent_files |= contents.absent_files(payload)
         if stored.sequence > log.shared:
-            own_sizes |= sizes
+            unshared_sizes |= sizes
     for digest in used - log.blobs - log.shared_blobs - absent_files:
         yield None, f"the large value {digest.hex()[:12]}... is in use, but not noted as such: gc would delete it"
     counted = [record for record in log.records if log.shared < record.sequence <= log.record.last_sequence]
     # The heir of a deleted log that could not be read has all values of that log, whether or not its events use them.
-    own_sizes |= {digest: contents.size(digest) for digest in log.blobs}
-    size = sum(len(record.payload) for record in counted) + sum(own_sizes.values())
+    unshared_sizes |= {digest: contents.size(digest) for digest in log.blobs}
+    size = sum(len(record.payload) for record in counted) + sum(unshared_sizes.values())
     if size != log.record.size:
         yield None, f"the record says {log.record.size} bytes, the events have {size}"
 
 
 def _check_questions(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield questions that the store lists as open and the events settle, or the other way round."""
+    """Yield a finding for each question that the store lists as open although the events of the log settle it, or does
+    not list although the events leave it open.
+    """
     states: dict[str, bool] = {}
     for event in events:
         note_questions(states, event.data)
@@ -366,16 +388,16 @@ def _check_fold(events: Sequence[Event], fold: Fold) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class GcReport:
-    """Data that `gc` deleted, or would delete in a dry run."""
+    """Numbers of executions, events, blobs and checkpoints that `gc` deleted, or would delete in a dry run."""
 
     dry_run: bool
     executions: tuple[ExecutionRecord, ...]
     events: int
     blobs: int
     blob_bytes: int
-    """Bytes on disk of the blobs. The file does not shrink, but uses the space again."""
+    """Size of the deleted blobs on disk in bytes. The file does not shrink, but reuses the space."""
     checkpoints: int
-    """Number of checkpoints of ended executions that stay."""
+    """Number of deleted checkpoints, which belong to ended executions that are kept."""
 
 
 def gc(
@@ -387,7 +409,8 @@ def gc(
     dry_run: bool = False,
     now: int | None = None,
 ) -> GcReport:
-    """Delete ended executions by age or number, then unused large values and checkpoints of ended executions.
+    """Delete ended executions that are old or exceed a number. Then delete unused large values and the checkpoints of
+    ended executions.
 
     Without `older_than` and `keep_last`, no execution is deleted. Executions that have not ended, or that a process is
     resuming, stay.
@@ -457,14 +480,14 @@ def _finish(store: EventStore, deleted: list[ExecutionRecord], *, dry_run: bool)
 
 
 def file_content(store: EventStore, digest: str) -> bytes:
-    """Return the content of a file by its SHA-256, hexadecimal.
+    """Return the content of a workspace file from the store, by the file's SHA-256 (hexadecimal).
 
     Raises
     ------
     CorruptStoreError
-        It is missing, or does not match its hash.
+        The content is missing, or does not match its hash.
     DecryptionError
-        It was encrypted with another key, or the key is missing.
+        The content was encrypted with another key, or the key is missing.
     """
     digest_bytes = bytes.fromhex(digest)
     content = store.sealing.open_content(digest_bytes, store.blob(digest_bytes))

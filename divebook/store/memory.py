@@ -1,4 +1,4 @@
-"""Event store in the memory of this process: for tests, and for runs that need not be kept.
+"""Event store in the memory of this process, for tests and for runs that need not be kept.
 
 Payloads are stored encoded, as on disk. A reader therefore always gets a copy, and a value that a file could not store
 fails here as well.
@@ -30,8 +30,8 @@ from divebook.store.append import (
     PreparedBatch,
     RecordFilter,
     Refusal,
-    Turn,
-    no_place_to_fork,
+    StatusColumns,
+    fork_point_error,
 )
 from divebook.store.base import (
     EventStore,
@@ -46,12 +46,15 @@ from divebook.store.encoding import reached, width_of
 from divebook.store.leases import Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
 
 Head: TypeAlias = tuple[int, int, str, str, str, str]
-"""First sequence, time, type, id, path and step of a record. A plain tuple of plain values, which Python's garbage
-collector stops tracking: otherwise it would visit all of a long log again and again."""
+"""First sequence, time, type, id, path and step of a record.
+
+A plain tuple of plain values, because Python's garbage collector stops tracking such tuples. It would otherwise visit
+all records of a long log again and again.
+"""
 
 
 class MemoryStore(EventStore):
-    """Event store that ends with the process."""
+    """Event store in memory. Its content is lost at the end of the process."""
 
     location = "memory:"
     keeps = shared = False
@@ -65,14 +68,14 @@ class MemoryStore(EventStore):
         """Logs of executions that have not ended, so that the inbox and recovery need not search all logs."""
         self._log_numbers = itertools.count()
         self._start_keys: dict[str, str] = {}
-        """Start key -> execution id."""
+        """Execution id by start key."""
         self._blob_contents: dict[bytes, bytes] = {}
-        """Digest of a large value -> content."""
+        """Content of each large value by its digest."""
         self._messages: dict[int, tuple[Message, bytes]] = {}
         self._message_numbers: dict[str, list[int]] = {}
-        """Execution id -> numbers of its messages, ascending."""
+        """Message numbers of each execution id, ascending."""
         self._message_places: dict[tuple[str, str, str], int] = {}
-        """Execution id, kind and key -> number of the message. Only the first one is stored."""
+        """Number of the message with an execution id, kind and key; later messages with these are not stored."""
         self._last_number = 0
 
     # --- writing -----------------------------------------------------------------------------------------------------
@@ -93,10 +96,10 @@ class MemoryStore(EventStore):
         if log is None:
             return self._begin(batch)
         if batch.token != log.token and batch.expected_sequence:
-            raise batch.fenced(log.token)
+            raise batch.fenced_error(log.token)
         if log.last_sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.last_sequence)
-        batch.check_may_follow(log.turn.status)
+        batch.check_may_follow(log.status)
         log.ids.refuse(batch.records, batch.ids, log.all_ids)
         return log
 
@@ -105,7 +108,7 @@ class MemoryStore(EventStore):
         if beginning is None:
             raise self._unknown(batch.execution_id)
         if batch.token:
-            raise batch.fenced(0)
+            raise batch.fenced_error(0)
         if beginning.key is not None and beginning.key in self._start_keys:
             raise StartKeyTakenError(beginning.key, self._start_keys[beginning.key])
         log = MemoryLog(beginning, batch.began_at, next(self._log_numbers), durability=batch.durability or FULL)
@@ -113,11 +116,12 @@ class MemoryStore(EventStore):
             return log
         source = self._find(batch.source)
         if not source.ends_record(batch.expected_sequence):
-            raise no_place_to_fork(batch)
+            raise fork_point_error(batch)
         return source.forked(batch.expected_sequence, log, self._reached)
 
     def _extend(self, log: MemoryLog, batch: PreparedBatch) -> None:
-        """Add a batch to a log, and update the state of the execution as a database updates its row.
+        """Append a batch to the log of an execution, and update the execution's status, lease, questions and other
+        columns.
 
         `_log_for` has made all checks before.
         """
@@ -129,10 +133,10 @@ class MemoryStore(EventStore):
         log.size += batch.size
         for digest, content in batch.blobs.items():
             self._refer(log, digest, content)
-        if batch.turn is not None:
-            log.turn = batch.turn
-        elif batch.status not in (None, log.turn.status):
-            log.turn = replace(log.turn, status=batch.status)
+        if batch.status_change is not None:
+            log.status_columns = batch.status_change
+        elif batch.status not in (None, log.status):
+            log.status_columns = replace(log.status_columns, status=batch.status)
         if batch.questions:
             log.questions |= batch.questions
         if batch.annotations:
@@ -149,7 +153,7 @@ class MemoryStore(EventStore):
         if batch.ends:
             log.lease = None
         self._logs[batch.execution_id] = log
-        if log.turn.status in TERMINAL:
+        if log.status in TERMINAL:
             self._unended_logs.pop(batch.execution_id, None)
         else:
             self._unended_logs[batch.execution_id] = log
@@ -187,12 +191,12 @@ class MemoryStore(EventStore):
 
     def _records(self, record_filter: RecordFilter, limit: int, offset: int) -> list[ExecutionRecord]:
         with self._lock:
-            matching = [name for name, log in self._logs.items() if (log.turn.status, log.beginning) in record_filter]
+            matching = [name for name, log in self._logs.items() if (log.status, log.beginning) in record_filter]
             page = self._newest(matching)[offset : offset + limit if limit else None]
             return [self._logs[name].line(name) for name in page]
 
     def _newest(self, names: list[str]) -> list[str]:
-        """Return execution ids newest first; of two that were created at the same time, the later one comes first."""
+        """Return the given execution ids, sorted by the creation of the executions, newest first."""
         return sorted(names, key=lambda name: (self._logs[name].created_at, self._logs[name].number), reverse=True)
 
     def _unended(self) -> list[ExecutionRecord]:
@@ -326,7 +330,9 @@ class MemoryStore(EventStore):
         return [self._acquire(execution_id, owner, moment, until, None) for execution_id in claimed]
 
     def _claimable(self, claim: Claim, moment: Moment) -> Iterator[str]:
-        """Yield the executions that fit a claim, queue by queue, in the order of each queue."""
+        """Yield the ids of the executions that a worker may claim. Queues come in the worker's order, executions in the
+        order of their queue.
+        """
         for queue in claim.queues:
             for queued in self._in_queues():
                 if queued.queue != queue or queued.execution_id in claim.without:
@@ -340,17 +346,19 @@ class MemoryStore(EventStore):
         if log.lease is not None and log.lease.keeps_out(moment):
             return False
         is_due = log.wake_at is not None and log.wake_at <= moment.wall
-        if log.turn.status == ENQUEUED:
+        if log.status == ENQUEUED:
             return log.wake_at is None or is_due
-        return log.turn.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
+        return log.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
 
     def _in_queues(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
-        """Yield the queued executions by queue, in the order of claims; or those that workers skip."""
+        """Yield the queue entries of executions that have not ended, queue by queue, in the order of claims: with
+        `withheld` the entries that workers skip, otherwise the others.
+        """
         with self._lock:
             entries = [
                 (-log.enqueued.priority, log.number, execution_id, log.enqueued.queue, log.beginning)
                 for execution_id, log in self._logs.items()
-                if log.enqueued is not None and log.withheld is withheld and log.turn.status not in TERMINAL
+                if log.enqueued is not None and log.withheld is withheld and log.status not in TERMINAL
                 if log.beginning.origin != FORK
             ]
         for negative_priority, _, execution_id, queue, beginning in sorted(
@@ -446,7 +454,7 @@ class MemoryStore(EventStore):
         with self._lock:
             log = self._find(execution_id)
             latest = self._message_numbers.get(execution_id, (0,))[-1]
-            return latest > log.taken and log.turn.status not in TERMINAL
+            return latest > log.taken and log.status not in TERMINAL
 
     def _last_addressee(self, kind: str, key: str) -> str | None:
         with self._lock:
@@ -512,20 +520,20 @@ class MemoryStore(EventStore):
 
 @dataclass(slots=True)
 class MemoryLog:
-    """One execution in a `MemoryStore`: its log, and the columns that a database has in the execution's row."""
+    """Log of one execution in a `MemoryStore`, with the columns of the execution's row."""
 
     beginning: Beginning
     created_at: int
     number: int
-    """Position among the logs of the store, in the order of creation."""
-    turn: Turn = field(default_factory=lambda: Turn(RUNNING, None, None))
+    """Position of the log among all logs of the store, in the order of creation."""
+    status_columns: StatusColumns = field(default_factory=lambda: StatusColumns(RUNNING, None, None))
     heads: list[Head] = field(default_factory=list)
     payloads: list[bytes] = field(default_factory=list)
     ids: KnownIds = field(default_factory=KnownIds)
     checksums: list[int] = field(default_factory=list)
     blobs: set[bytes] = field(default_factory=set)
     shared: int = 0
-    """Number of events shared with the log that was forked. They are the same objects, and `size` omits them."""
+    """Number of events that a fork shares with its source; `size` does not count them."""
     shared_blobs: frozenset[bytes] = frozenset()
     """Digests of the large values that the shared events refer to."""
     last_sequence: int = 0
@@ -539,19 +547,25 @@ class MemoryLog:
     taken: int = 0
     durability: Durability = FULL
     enqueued: ExecutionEnqueued | None = None
-    """The event that put it into its queue, or None."""
+    """Latest event that put the execution into a queue, or None."""
     withheld: bool = False
-    """True if workers skip it."""
+    """True if workers skip the execution."""
+
+    @property
+    def status(self) -> str:
+        """Status of the execution at present."""
+        return self.status_columns.status
 
     def stored(self, after: int, last: int) -> list[StoredRecord]:
-        """Return the records that hold the events above `after` up to `last`."""
+        """Return the records that contain the events of this log above `after` up to `last`, with encoded payloads."""
         first = max(bisect_right(self.heads, after + 1, key=itemgetter(0)) - 1, 0)
         selection = slice(first, bisect_right(self.heads, last, key=itemgetter(0)))
         rows = zip(self.heads[selection], self.payloads[selection], self.checksums[selection], strict=True)
         return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
 
     def forked(self, at: int, new_log: MemoryLog, digests_in: Callable[[bytes], Iterable[bytes]]) -> MemoryLog:
-        """Return a copy of `new_log` that begins with the events of this log up to `at`.
+        """Return a copy of `new_log`, the empty log of a fork, that begins with the events of this log up to event
+        `at`.
 
         `digests_in` returns the digests of the large values that a payload refers to.
         """
@@ -575,38 +589,38 @@ class MemoryLog:
         )
 
     def ends_record(self, sequence: int) -> bool:
-        """Return True if a record ends with the event of that sequence number."""
+        """Return True if the event with a sequence number is the last event of its record."""
         stored = self.stored(sequence - 1, sequence)
         return bool(stored) and stored[0].last_sequence == sequence
 
     def all_ids(self) -> list[Ids]:
-        """Return the ids of its records."""
+        """Return the event ids of each record of the log, as pairs of the first id and the number of events."""
         return [(first_id, width_of(record_type)) for _, _, record_type, first_id, _, _ in self.heads]
 
     def open_questions(self) -> list[str]:
-        """Return the ids of the open questions, sorted."""
+        """Return the ids of the execution's open questions, sorted."""
         return sorted(question for question, is_open in self.questions.items() if is_open)
 
     def is_over(self, moment: Moment) -> bool:
         """Return True if the execution has ended and no process is resuming it."""
-        return self.turn.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
+        return self.status in TERMINAL and not (self.lease and self.lease.keeps_out(moment))
 
     def ended_before(self, moment: int) -> bool:
-        """Return True if the execution ended before a moment, in microseconds since 1970."""
-        turn = self.turn
-        return turn.status in TERMINAL and turn.ended_at is not None and turn.ended_at < moment
+        """Return True if the execution ended before `moment`, in microseconds since 1970."""
+        columns = self.status_columns
+        return columns.status in TERMINAL and columns.ended_at is not None and columns.ended_at < moment
 
     def line(self, execution_id: str) -> ExecutionRecord:
-        """Return the row that lists show."""
+        """Return the summary row of the execution, as lists of executions show it."""
         created = to_datetime(self.created_at)
         return ExecutionRecord(
             execution_id=execution_id,
-            status=self.turn.status,
+            status=self.status,
             created_at=created,
             started_at=created,
-            ended_at=None if self.turn.ended_at is None else to_datetime(self.turn.ended_at),
+            ended_at=None if self.status_columns.ended_at is None else to_datetime(self.status_columns.ended_at),
             last_sequence=self.last_sequence,
-            error=self.turn.error,
+            error=self.status_columns.error,
             size=self.size,
             wake_at=None if self.wake_at is None else to_datetime(self.wake_at),
             taken=self.taken,
@@ -616,5 +630,5 @@ class MemoryLog:
 
 
 def head_of_record(record: Record, record_type: str) -> Head:
-    """Return the part of a record beside its payload."""
+    """Return the stored columns of a record except its payload: sequence number, time, type, id, path and step."""
     return record.sequence, record.recorded_at, record_type, record.id, record.path, record.step

@@ -30,35 +30,38 @@ from divebook.store.encoding import PACKED, joined, names_of, width_of
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 SplitRecord: TypeAlias = Callable[[str, bytes], Sequence[bytes]]
-"""Function that returns the JSON of each event in a record, from the record's type and data."""
+"""Function that returns the JSON of each event in a record, from the record's type and encoded data."""
 
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 _PAIRS = np.frombuffer("".join(first + second for first in _LETTERS for second in _LETTERS).encode(), dtype=np.uint16)
-"""The pair of letters for each number of ten bits."""
+"""Two letters of the id alphabet for each number of ten bits, as one 16-bit integer."""
 _PREFIX = np.frombuffer(b"event_", dtype=np.uint8)
 _ID_LETTERS = 26
 _WITHOUT_STEP = frozenset(kind.event_type for kind in ON_NO_STEP)
 
 
 class MismatchError(Exception):
-    """Columns of rows do not fit each other. The caller reads the rows one by one, which reveals the fault."""
+    """Error for rows of the table of events whose columns, read together, contradict each other.
+
+    The caller then reads the rows one by one, which reveals the fault.
+    """
 
 
 class EventPage(NamedTuple):
-    """Successive events of a log, as columns."""
+    """Consecutive events of one log, as one numpy or Arrow array for each field of the events."""
 
     sequences: Numbers
     recorded_at: Numbers
     types: Any
-    """Event types. This column and the next two are dictionary arrays of strings."""
+    """Event types. This column and the next two are Arrow dictionary arrays of strings."""
     paths: Any
     steps: Any
     payloads: Any
-    """JSON, as an array of bytes."""
+    """Payload of each event as JSON, in an Arrow array of bytes."""
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> EventPage:
-        """Return events as columns."""
+        """Return a page that contains the given events."""
         return cls(
             np.array([event.sequence for event in events], dtype=np.int64),
             np.array([event.recorded_at for event in events], dtype=np.int64),
@@ -69,14 +72,18 @@ class EventPage(NamedTuple):
         )
 
     def between(self, after: int, last: int) -> EventPage:
-        """Return the events with sequences above `after` up to `last`."""
+        """Return the part of this page with the sequence numbers above `after` up to `last`; the page itself if these
+        are all events.
+        """
         selection = slice(*np.searchsorted(self.sequences, [after, last], side="right"))
         return (
             self if selection == slice(0, len(self.sequences)) else EventPage(*[column[selection] for column in self])
         )
 
     def events(self, execution_id: str) -> list[Event]:
-        """Return the events, without ids. All payloads are decoded as one JSON list, which takes a third of the time.
+        """Return the events of the page as `Event` objects, whose ids are empty.
+
+        All payloads are decoded as one JSON list, which takes a third of the time.
 
         Raises
         ------
@@ -93,6 +100,7 @@ class EventPage(NamedTuple):
         numbers = [column.tolist() for column in (self.sequences, self.recorded_at)]
         codes = [column.indices.to_pylist() for column in (self.types, self.paths, self.steps)]
         events = []
+        # Payloads in the present format are built directly; the others pass through the upcasts.
         for sequence, at, kind, path, step, body in zip(*numbers, *codes, bodies, strict=True):
             make = decoders[kind] if FORM not in body else None
             data = payload_from_store(kinds[kind], body) if make is None else make(body)
@@ -100,7 +108,7 @@ class EventPage(NamedTuple):
         return events
 
     def lines(self) -> Any:
-        """Return the payloads as JSON lines, in one buffer."""
+        """Return the payloads of the page as lines of JSON in one Arrow buffer."""
         return content_of(pc.binary_join_element_wise(self.payloads, pa.scalar(b""), pa.scalar(b"\n")))
 
 
@@ -109,46 +117,51 @@ def _texts(values: Sequence[str]) -> Any:
 
 
 def content_of(texts: Any) -> Any:
-    """Return the concatenated content of an array of bytes, without a copy."""
+    """Return the items of an Arrow array of bytes, joined in one buffer, without copying them."""
     starts = places_of(texts)
     content = texts.buffers()[2] or pa.py_buffer(b"")
     return content.slice(int(starts[0]), int(starts[-1] - starts[0]))
 
 
 def places_of(texts: Any) -> Numbers:
-    """Return the offset at which each item of an array of bytes begins, and at which the last one ends."""
+    """Return the offsets at which the items of an Arrow array of bytes begin, and the end of the last item."""
     starts: Numbers = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
     return starts
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedColumns:
-    """Successive rows of a store, each column joined into one string. SQLite joins them faster than it returns rows."""
+    """Consecutive rows of the table of events, read from SQLite with all values of a column joined into one string.
+
+    SQLite joins columns faster than it returns rows.
+    """
 
     count: int
     recorded_at: bytes
-    """Numbers, separated by commas."""
+    """Times in microseconds, separated by commas."""
     types: bytes
-    """Numbers of the types, separated by commas."""
+    """Numbers of the record types, separated by commas."""
     ids: bytes
-    """16 bytes for each id, without separators."""
+    """Packed ids of 16 bytes each, without separators."""
     paths: bytes
-    """Strings, separated by line breaks."""
+    """Path ids, separated by line breaks."""
     steps: bytes
-    """Strings, separated by line breaks."""
+    """Step names, separated by line breaks."""
     payloads: bytes
-    """Payloads without separators."""
+    """Payloads as stored, without separators."""
     lengths: bytes
-    """Lengths of the payloads, separated by commas."""
+    """Length of each payload in bytes, separated by commas."""
 
 
 class Rows(NamedTuple):
-    """Successive rows as columns, in the order in which a checksum covers the columns of a row."""
+    """Consecutive rows of the table of events as Arrow arrays: one array for each column that the checksum of a row
+    covers, in the same order.
+    """
 
     recorded_at: Any
-    """Numbers as strings."""
+    """Times in microseconds, as strings."""
     types: Any
-    """Types of the records; the names of several events are joined by a plus."""
+    """Types of the records; the type of a record with several events joins their names by a plus."""
     ids: Any
     paths: Any
     steps: Any
@@ -156,7 +169,8 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, joined_columns: JoinedColumns, name_of: Callable[[int], str]) -> Rows:
-        """Split joined columns; `name_of` returns the name of a type number.
+        """Split joined columns into rows. `name_of` returns the name of a record type for the number that the store
+        uses for it.
 
         Raises
         ------
@@ -180,31 +194,36 @@ class Rows(NamedTuple):
         return rows
 
     def checksum(self, previous: int) -> int:
-        """Return the checksum of the last row; the rows follow one with checksum `previous`."""
+        """Return the checksum that the last of these rows must have, if the row before the first one has the checksum
+        `previous`.
+        """
         # Each continues from the one before (`divebook.store.encoding`), so the last one covers all rows as one piece.
         covered = pc.binary_join_element_wise(*[column.cast(pa.binary()) for column in self], pa.scalar(b"\n"))
         return crc32(content_of(covered), previous)
 
     @property
     def widths(self) -> Numbers:
-        """Number of events in each row."""
+        """Number of events in each row of the table of events."""
         kinds = [width_of(name) for name in self.types.dictionary.to_pylist()]
         widths: Numbers = np.array(kinds, dtype=np.int64)[self.types.indices]
         return widths
 
     def page(self, first: int, split_record: SplitRecord) -> EventPage:
-        """Return the events of the rows, numbered from `first`.
+        """Return the events of all rows as a page; `first` is the sequence number of the first event.
 
         `split_record` is called for rows that are compressed, encrypted, have references, or do not have one line for
         each event.
         """
         widths = self.widths
         at = self.recorded_at.cast(pa.int64()).to_numpy()
+        # The usual case without records of several events needs no copies of columns.
         if (widths == 1).all():
             places = self.paths.dictionary_encode(), self.steps.dictionary_encode()
             return EventPage(
                 np.arange(first, first + len(at)), at, self.types, *places, self._payloads(widths, split_record)
             )
+        # For each event: the number of its row, and its place among the events of the row. Widths [2, 1] give the rows
+        # [0, 0, 1] and the places [0, 1, 0].
         row = np.repeat(np.arange(len(widths)), widths)
         place = np.arange(len(row)) - np.repeat(np.cumsum(widths) - widths, widths)
         types, steps = self._of_events(row, place)
@@ -218,7 +237,7 @@ class Rows(NamedTuple):
         )
 
     def _payloads(self, widths: Numbers, split_record: SplitRecord) -> Any:
-        """Return the JSON of each event.
+        """Return the JSON payload of each event in the rows, as an Arrow array.
 
         Most payloads are split at their line breaks, all at once. Only the odd ones (see `page`) are split one by one.
         """
@@ -240,8 +259,12 @@ class Rows(NamedTuple):
         return lines.flatten()
 
     def _of_events(self, row: Numbers, place: Numbers) -> tuple[Any, Any]:
-        """Return the types and the steps of events; event i is number ``place[i]`` in row ``row[i]``."""
+        """Return the type and the step of each event. Event i is number ``place[i]`` among the events of row
+        ``row[i]``.
+        """
         rows_steps = self.steps.dictionary_encode().take(row)
+        # Two tables with a row for each record type and a column for each place in a record: the number of the event
+        # type, and True if the event has no step. Indexing the tables gives the values for all events at once.
         kinds = [names_of(name) for name in self.types.dictionary.to_pylist()]
         names = sorted({name for kind in kinds for name in kind})
         numbers = np.zeros((len(kinds), max(map(len, kinds), default=1)), dtype=np.int32)
@@ -259,7 +282,9 @@ class Rows(NamedTuple):
 
 
 def _lines(payloads: Any, is_wide: Numbers) -> Any:
-    """Return the lines of each payload. Payloads of several events are in brackets (`joined`)."""
+    """Split the payload of each row into lines, one for each event. `is_wide` is true for rows of several events, whose
+    payloads are enclosed in brackets.
+    """
     bare = pc.if_else(pa.array(is_wide), pc.binary_slice(payloads, 1, -1), payloads)
     return pc.split_pattern(bare, b",\n")
 
@@ -283,11 +308,13 @@ def _cut(payloads: bytes, lengths: Numbers) -> Any:
 
 
 def _unpacked(packed: bytes) -> Any:
-    """Return the strings of ids, as `divebook.store.encoding.unpack_id` does for one id.
+    """Return the event ids for packed ids of 16 bytes each, all at once; `divebook.store.encoding.unpack_id` does it
+    for one id.
 
     An id has 128 bits, as two numbers of 64 bits here. Each pair of letters stands for ten bits. One of the pairs takes
     bits from both numbers.
     """
+    # `shift` is the position of a pair's lowest bit in the 128 bits of the id.
     halves = np.frombuffer(packed, dtype=">u8").astype(np.uint64).reshape(-1, 2)
     high = halves[:, 0]
     low = halves[:, 1]

@@ -1,4 +1,4 @@
-"""Opening of stores by location. Each process has one shared store for each file or URL."""
+"""Opening of stores by location. Each process has one shared store object for each file or URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from divebook.errors import AlreadyRegisteredError, SetupError, StoreError
 from divebook.store.base import EventStore
-from divebook.store.codec import KEY_VARIABLE, FernetCodec
+from divebook.store.encryption import KEY_VARIABLE, FernetCodec
 from divebook.store.memory import MemoryStore
 from divebook.store.sqlite import SqliteStore
 from divebook.text.arguments import require
@@ -37,15 +37,16 @@ def _postgres(url: str) -> EventStore:
 
 _factories: dict[str, Factory] = {"postgresql": _postgres, "postgres": _postgres}
 _stores: weakref.WeakValueDictionary[tuple[int, str], EventStore] = weakref.WeakValueDictionary()
-"""Process and location -> open store. A store that nothing else refers to is closed (test_what_nobody_holds_is_closed).
-"""
+"""Open stores by process id and location. A store without other references is closed
+(test_what_nobody_holds_is_closed)."""
 _left_open: set[int] = set()
-"""Numbers of processes that leave their stores open at their end: this one, and those that it was forked from."""
+"""Ids of the processes whose stores stay open at the end of the process: this process, and its parents
+before a fork."""
 _lock = threading.Lock()
 
 
 def register_store(scheme: str, factory: Factory) -> None:
-    """Register the factory for URLs of a scheme, such as ``postgresql`` in ``postgresql://host/database``.
+    """Register the function that opens stores for a URL scheme, such as ``postgresql`` in ``postgresql://host/db``.
 
     Raises
     ------
@@ -58,7 +59,8 @@ def register_store(scheme: str, factory: Factory) -> None:
 
 
 def open_store(location: str | Path | None = None) -> EventStore:
-    """Return the store at a location.
+    """Return the store at a location. If this process has it open already, return the shared store object; otherwise
+    open the store.
 
     With keys in the environment variable ``DIVEBOOK_KEY`` its values are encrypted (`FernetCodec`).
 
@@ -93,7 +95,7 @@ def open_store(location: str | Path | None = None) -> EventStore:
 
 
 def path_of(location: str) -> Path | None:
-    """Return the path of a store in a file, unchanged; None for the URL of a store on a server.
+    """Return the file path of a store from its location; None if the location is the URL of a store on a server.
 
     Raises
     ------
@@ -142,7 +144,7 @@ def _shared(name: str, factory: Factory) -> EventStore:
 
 
 def leave_open() -> None:
-    """Leave the shared stores of this process open at its end, because a thread still uses them.
+    """Leave the shared stores of this process open when it ends, because a thread still uses them.
 
     Closing a connection that another thread is using crashes the process with a segmentation fault
     (test_a_process_that_ends_while_executions_run_leaves_its_store_open).

@@ -1,4 +1,4 @@
-"""Export of one execution to a file, import into a store, and copies of whole stores.
+"""Export of an execution to a file, import of a file into a store, and copies of whole stores.
 
 A file has JSON lines (`divebook.store.embedded`). An import is whole or changes nothing. An execution that has not
 ended is imported as a read-only snapshot; otherwise two stores would continue it, and repeat its calls. An execution
@@ -53,7 +53,7 @@ from divebook.events.event import Event, Record, to_microseconds, type_id
 from divebook.events.values import StoredFile
 from divebook.store.append import Batch, ExecutionRecord, records_of
 from divebook.store.base import EventStore
-from divebook.store.embedded import GetFile, LineWriter, LogFile, is_carrier, read_carried, read_sound_lines
+from divebook.store.embedded import GetFile, LineWriter, LogFile, may_embed_log, read_embedded, read_sound_lines
 from divebook.store.encoding import opener
 from divebook.store.leases import Lease, Owner
 from divebook.store.maintenance import file_content
@@ -62,14 +62,28 @@ from divebook.text.format import plural
 PAGE = 1000
 DAMAGED = "damaged"
 FACTS_OF_MESSAGES = (InterruptResolved, InterruptExpired, SignalReceived, ApprovalRuleRevoked, ExecutionAnnotated)
-"""Facts that may contain the number of a message, from which they were made."""
+"""Classes of facts that are created from a message and contain the message's number."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """Numbers of executions, events and messages that `copy` copied to another store."""
+
+    executions: int
+    """Number of executions that were copied."""
+    already: int
+    """Number of executions that the target already had in equal form."""
+    events: int
+    messages: int
+    unended: int
+    """Number of executions that have not ended and could therefore continue in either store."""
 
 
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
 def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, *, overwrite: bool = False) -> int:
-    """Write an execution as JSON lines; return the number of its events.
+    """Write the log of an execution to a file or stream as JSON lines; return the number of events.
 
     Parameters
     ----------
@@ -95,7 +109,9 @@ def export(store: EventStore, execution_id: str, file: str | Path | BinaryIO, *,
 def export_sound(
     store: EventStore, execution_id: str, file: str | Path | BinaryIO, *, overwrite: bool = False
 ) -> tuple[int, StoreError | None]:
-    """Write the readable beginning of an execution; return the number of its events, and the error of the next one."""
+    """Export the events of a log that precede the first damaged event. Return their number and the error of the damaged
+    event, or None if the log is intact.
+    """
     events, damage = store.read_sound(execution_id)
     if damage is None:
         return export(store, execution_id, file, overwrite=overwrite), None
@@ -119,7 +135,10 @@ def _events(store: EventStore, execution_id: str, last: int) -> Iterator[list[Ev
 def writing(
     file: str | Path | BinaryIO, *, overwrite: bool = False, get_file: GetFile = lambda _: None
 ) -> Iterator[LineWriter]:
-    """Yield a writer of lines to a stream or a file. The file appears, complete and on disk, if the block succeeds."""
+    """Yield a `LineWriter`, which writes the lines of an exported log to a stream or a file.
+
+    A file appears under its name, complete and on disk, only if the block succeeds.
+    """
     if not isinstance(file, str | Path):
         yield LineWriter(file, get_file)
         return
@@ -128,7 +147,9 @@ def writing(
 
 
 def _files_of(store: EventStore) -> GetFile:
-    """Return a function that returns the content of a file from a store, or None if it is missing or damaged."""
+    """Return a function that returns the content of a workspace file from a store by its hash, or None if the content
+    is missing or damaged.
+    """
 
     def get_file(digest: str) -> bytes | None:
         try:
@@ -141,7 +162,8 @@ def _files_of(store: EventStore) -> GetFile:
 
 @contextmanager
 def new_file(file: str | Path, *, overwrite: bool = False) -> Iterator[BinaryIO]:
-    """Yield a stream to a new file, which appears, complete and on disk, if the block succeeds.
+    """Yield a stream to a new file. The file appears under its name only if the block succeeds; it is then complete and
+    on disk.
 
     Raises
     ------
@@ -172,7 +194,7 @@ def _replace_when_done(path: Path) -> Iterator[BinaryIO]:
 
 
 def flush(stream: BinaryIO) -> None:
-    """Write a file to disk, and wait until that is done."""
+    """Write the buffered data of a file, and wait until they are on disk."""
     stream.flush()
     os.fsync(stream.fileno())
 
@@ -181,7 +203,7 @@ def flush(stream: BinaryIO) -> None:
 
 
 def read(file: str | Path | BinaryIO) -> LogFile:
-    """Return the execution in a file of JSON lines, or one JSON array, after a check of all of it.
+    """Read an exported file, check all of it, and return the execution that it contains.
 
     The file may also be a page or a notebook with an embedded log (``run.html``, ``run.ipynb``).
 
@@ -197,14 +219,16 @@ def read(file: str | Path | BinaryIO) -> LogFile:
 
 
 def read_sound(file: str | Path | BinaryIO) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
-    """Return the intact beginning of a file, and the error of the line after it, or None."""
+    """Return the events of an exported file before the first invalid line, and the error of this line, or None if the
+    file is intact.
+    """
     return _read(file, whole=False)
 
 
 def _read(file: str | Path | BinaryIO, *, whole: bool) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
-    if is_carrier(file):
+    if may_embed_log(file):
         check_path(file)
-        return read_carried(Path(file), whole=whole)
+        return read_embedded(Path(file), whole=whole)
     with _open_stream(file) as stream:
         return read_sound_lines(stream, _name(stream))
 
@@ -243,7 +267,7 @@ def import_(
     rename: bool = False,
     as_fork: bool = False,
 ) -> str:
-    """Append the execution in a file to a store; return its id.
+    """Import the execution in an exported file into a store, and return the id that the execution has there.
 
     The file is checked first, and its log is imported whole or not at all. An execution that had ended is imported
     unchanged. One that had not ended becomes a read-only snapshot, unless it was exported to move
@@ -284,7 +308,9 @@ def import_(
 
 
 def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) -> None:
-    """Raise StoreError if an execution that moves here is already in the store, itself or as a fork of its file."""
+    """Raise StoreError if a file moves an execution to a store that already has this execution, or that has a fork
+    imported from such a file.
+    """
     execution_id = log.events[0].execution_id
     try:
         status = store.record(execution_id).status
@@ -311,18 +337,22 @@ def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) ->
 
 
 def status_of(events: list[Event]) -> str:
-    """Return the status of a log by its events, which do not distinguish waiting from running."""
+    """Return the status of an execution according to its events. Events do not distinguish waiting from running, so a
+    waiting one counts as running.
+    """
     statuses = [STATUS_AFTER[type(event.data)] for event in events if type(event.data) in STATUS_AFTER]
     return statuses[-1] if statuses else RUNNING
 
 
 def is_picture(log: LogFile) -> bool:
-    """Return True if a log is imported as a read-only snapshot, unless it becomes a fork."""
+    """Return True if an import of the log creates a read-only snapshot. This is the case if the execution had not ended
+    and the file does not move it to the importing store.
+    """
     return not log.is_moved and status_of(log.events) not in TERMINAL
 
 
 def caveats(log: LogFile, *, as_fork: bool = False) -> list[str]:
-    """Return warnings for a person who imports a log."""
+    """Return warnings about an exported log for the person who imports it, for example that it has no hashes."""
     texts = []
     if not log.is_verified:
         texts.append(
@@ -337,7 +367,7 @@ def caveats(log: LogFile, *, as_fork: bool = False) -> list[str]:
 
 
 def _import_batch(log: LogFile, *, rename: bool, as_fork: bool) -> Batch:
-    """Return the batch that imports a log.
+    """Return the batch whose append imports a log into a store.
 
     Facts of messages keep their numbers only in a log that nothing can follow. A log that can continue gets the status
     that its state determines.
@@ -376,7 +406,9 @@ def _fold(log: LogFile, events: list[Event]) -> ExecutionState:
 
 
 def _before_move(events: list[Event]) -> list[Event]:
-    """Return the events before the one that ends the log because the execution continues in another store."""
+    """Return the events of a log before the event that ended it because the execution moved to another store or was
+    imported as a snapshot.
+    """
     return [*takewhile(lambda event: not isinstance(event.data, ExecutionMoved | ExecutionPictured), events)]
 
 
@@ -388,7 +420,8 @@ def _as_snapshot(log: LogFile) -> list[Event]:
 
 
 def _without_message_number(event: Event) -> Event:
-    """Return an event without the number of its message in the original store.
+    """Return a copy of an event that was caused by a message, without the number that the message had in the original
+    store. Other events are returned unchanged.
 
     Numbers of messages in this store may be lower. The log would count these messages as taken already.
     """
@@ -398,13 +431,13 @@ def _without_message_number(event: Event) -> Event:
 
 
 def _as_fork(events: list[Event]) -> list[Event]:
-    """Return the log of a fork that continues after the last event."""
+    """Return the events of a log as the first events of a new execution, a fork that continues after the last event."""
     beginning = replace(_beginning(events), origin=FORK, parent=events[0].execution_id)
     return _with_new_ids(_with_beginning(_before_move(events), beginning))
 
 
 def _with_new_ids(events: list[Event]) -> list[Event]:
-    """Return a log with new ids of the execution and the events.
+    """Return a copy of the events of a log, with a new execution id and new event ids.
 
     Ids of questions do not change. In logs without a seed they are derived from the old id, which becomes the seed.
     """
@@ -427,7 +460,7 @@ def _beginning(events: list[Event]) -> ExecutionStarted:
 
 
 def _with_beginning(events: list[Event], beginning: ExecutionStarted) -> list[Event]:
-    """Return a log with another first fact."""
+    """Return the events of a log with `beginning` as the payload of the first event."""
     return [replace(events[0], data=beginning), *events[1:]]
 
 
@@ -442,7 +475,7 @@ def _event_id(event: Event) -> str:
 
 
 EVENTS_PER_BATCH = 500
-"""Number of events that are written together."""
+"""Number of events that `copy` writes in one batch."""
 COPY_HOST = "an unfinished copy, which the same `divebook copy` ends"
 """Host of the owner of an incompletely copied log, in place of the name of a machine.
 
@@ -450,25 +483,11 @@ A lease of this process would end with it, and the incomplete log would look lik
 (test_a_copy_that_broke_off_amid_a_log_goes_on_there_and_nobody_takes_it_up_before).
 """
 COPY_LEASE_SECONDS = 366 * 86400.0
-"""Duration of that lease."""
-
-
-@dataclass(frozen=True, slots=True)
-class CopyReport:
-    """Result of `copy`."""
-
-    executions: int
-    """Number of copied executions."""
-    already: int
-    """Number of executions that the target already had, equal to those of the source."""
-    events: int
-    messages: int
-    unended: int
-    """Number of executions that can continue, in one of the two stores."""
+"""Duration in seconds of the lease of an incompletely copied log."""
 
 
 def copy(source: EventStore, target: EventStore, on_copied: Callable[[str], object] = lambda _: None) -> CopyReport:
-    """Copy all executions and messages of a store into another one, and compare both.
+    """Copy all executions and messages of a store to another store, and compare the logs in both afterwards.
 
     Checkpoints and summaries are not copied, since stores create them again. An execution that has not ended could
     continue in both stores: use only one of them.
@@ -525,7 +544,7 @@ def _contains(store: EventStore, execution_id: str) -> bool:
 
 
 def _copied_length(source: EventStore, target: EventStore, record: ExecutionRecord) -> int:
-    """Return how many events of a log the target has.
+    """Return the number of events at the beginning of an execution's log that the target store already has.
 
     If the target has a different log with that id, return the whole length: `_compare` then reports the difference.
     """
@@ -544,12 +563,16 @@ def _copied_length(source: EventStore, target: EventStore, record: ExecutionReco
 
 
 def _ends_of_records(store: EventStore, execution_id: str, after: int, last: int) -> list[tuple[str, int]]:
-    """Return the id and the last sequence number of each record in a range."""
+    """Return the id and the last sequence number of each record of a log that contains events above `after` up to
+    `last`.
+    """
     return [(record.id, record.last_sequence) for record in store.read_records(execution_id, after, last)]
 
 
 def _copy_log(source: EventStore, target: EventStore, record: ExecutionRecord, copied_length: int) -> None:
-    """Write the events of a log after `copied_length`. The log has a lease until it is complete."""
+    """Copy the events of a log after event `copied_length` to the target store. There the log is leased until it is
+    complete, so that no process continues it.
+    """
     execution_id = record.execution_id
     lease = _acquire_copy_lease(target, execution_id) if copied_length else None
     shared = None if copied_length else _shared_in(source, target, record)
@@ -565,7 +588,9 @@ def _copy_log(source: EventStore, target: EventStore, record: ExecutionRecord, c
 
 
 def _acquire_copy_lease(target: EventStore, execution_id: str) -> Lease:
-    """Acquire the lease of an incomplete log, also from an interrupted copy."""
+    """Acquire the lease of a log that is copied but not complete yet, even if an earlier, interrupted copy holds the
+    lease.
+    """
     lease = target.lease_of(execution_id)
     is_of_copy = lease is not None and lease.owner.host == COPY_HOST
     owner = Owner(COPY_HOST, os.getpid(), 0, "divebook copy")
@@ -573,7 +598,8 @@ def _acquire_copy_lease(target: EventStore, execution_id: str) -> Lease:
 
 
 def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) -> tuple[str, int] | None:
-    """Return the execution whose first events a fork shares in the target, and the number of shared events.
+    """Return the source execution with which a copied fork can share events in the target store, and their number.
+    Return None if it can share none.
 
     Logs share whole records. A fork at an event inside a record of its source has its own copy of the beginning of that
     record, and shares only the records before it (`divebook.runtime.forks.first_batch`).
@@ -597,7 +623,9 @@ def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) 
 def _batches(
     source: EventStore, record: ExecutionRecord, shared: tuple[str, int] | None, copied_length: int
 ) -> Iterator[Batch]:
-    """Yield the batches of a log after `copied_length`; `shared` is the result of `_shared_in`."""
+    """Yield the batches that copy a log after event `copied_length`. `shared` is the result of `_shared_in`: the events
+    that are not copied but shared.
+    """
     source_of_fork: str | None = None
     if shared is not None:
         source_of_fork, copied_length = shared
@@ -620,7 +648,7 @@ def _batches(
 
 
 def _add_file_contents(source: EventStore, record: Record) -> None:
-    """Add the contents of files to the values that name them, so that they are written with the record."""
+    """Load the contents of the files that a record refers to from the store, to write them with the record."""
     for fact in record.facts:
         for file in StoredFile.all_in(fact):
             file.content = file_content(source, file.digest)
@@ -639,14 +667,16 @@ def _compare(source: EventStore, target: EventStore, record: ExecutionRecord) ->
 
 
 def digest(store: EventStore, execution_id: str) -> str:
-    """Return a hash of an execution's log, of the files that it names, and of its status."""
+    """Return a hash of an execution's exported form, which has its events, its status, and the files that the events
+    refer to.
+    """
     total = _HashStream()
     export(store, execution_id, total)
     return total.hash.hexdigest()
 
 
 class _HashStream(BytesIO):
-    """Stream that computes a hash of the written data, and discards them."""
+    """Writable stream that computes the SHA-256 of the written data without storing the data."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
 """Text utilities: formatting of values, times and durations, redaction of secrets, and checks of arguments.
 
-This is the lowest layer above `divebook.errors`.
+Only `divebook.errors` and `divebook.interrupts` are in lower layers.
 """

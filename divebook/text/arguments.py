@@ -1,4 +1,4 @@
-"""Validation of arguments at the public API. An error states the expected form, the value and what to write instead.
+"""Validation of arguments of the public API. An error states the expected form, the value, and what to write instead.
 
 A wrong object is refused where it is passed. Otherwise it would fail later, with an error about an attribute of the
 library, or after a run has begun.
@@ -16,7 +16,7 @@ _SHORT = (str, int, float, bool, bytes, type(None))
 
 
 def describe(value: object) -> str:
-    """Describe a value in a few words, for an error: the value itself if it is short, or else its class.
+    """Return a short description of a value for an error message: the value itself if it is short, or else its class.
 
     >>> describe(5), describe(int), describe([1])
     ('5', 'the class int', 'a list')
@@ -30,7 +30,7 @@ def describe(value: object) -> str:
 
 
 def require(value: object, name: str, expected: str, *, fits: bool) -> None:
-    """Raise `SetupError` unless an argument fits. None means that the argument was omitted, and is accepted.
+    """Raise `SetupError` if an argument is not valid. None means that the argument was omitted, and is accepted.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def require(value: object, name: str, expected: str, *, fits: bool) -> None:
 
 
 def has_methods(value: object, *names: str) -> bool:
-    """Return True if an object has all methods of a protocol. A class does not count, only an instance."""
+    """Return True if an object is an instance that has all methods of a protocol. A class is not accepted."""
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
 
 
@@ -56,14 +56,14 @@ def is_list_of_strings(value: object) -> bool:
 
 
 def list_of(value: Any, name: str, example: str) -> list[Any]:
-    """Return the items of an argument as a list. Raise `SetupError` if it is a string, a mapping or not iterable."""
+    """Convert an iterable argument to a list. Raise `SetupError` if it is a string, a mapping or not iterable."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise SetupError(f"{name} must be a list, not {describe(value)}; write {example}")
     return list(value)
 
 
 def id_of(value: Any, name: str = "the execution") -> str:
-    """Return the id of an execution. The argument is the id itself or an object with the attribute ``id``.
+    """Return the id of an execution from an argument, which is the id or an object with the attribute ``id``.
 
     Raises
     ------
@@ -89,7 +89,7 @@ T = TypeVar("T")
 
 
 def normal_name(name: T) -> T:
-    r"""Return a name in the normalization form NFKC. Values other than strings are returned unchanged.
+    r"""Convert a name to Unicode normalization form NFKC. Values other than strings are returned unchanged.
 
     >>> len("cafe\N{COMBINING ACUTE ACCENT}"), len(normal_name("cafe\N{COMBINING ACUTE ACCENT}"))
     (5, 4)
@@ -100,9 +100,9 @@ def normal_name(name: T) -> T:
 
 
 def same_name(name: Any, names: Collection[object]) -> Any:
-    """Return the member of `names` that is equal to a name: the same string, or else one with the same normal form.
+    """Find a name in a collection: return the equal member, or else a member with the same NFKC form.
 
-    Return None if there is none.
+    Return None if no member matches.
     """
     if name in names:
         return name

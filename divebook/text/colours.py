@@ -1,7 +1,7 @@
-"""Colours of live views, pictures and saved pages. No other file contains a colour.
+"""Colours of live views, images and saved pages. No other file contains a colour.
 
 ``python widgets/generate.py`` generates ``widgets/src/shared/colours.css`` from this table. Kinds and statuses use the
-colour-blind safe palette of Okabe and Ito. It is the same in light and dark themes, so that a picture in a saved
+colour-blind safe palette of Okabe and Ito. It is the same in light and dark themes, so that an image in a saved
 notebook looks like the live view. A letter, a sign or a line always repeats the information of a colour. The contrast
 between text and background is at least 4.5, and that of edges at least 3 (`tests/text/test_colours.py`).
 """
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 
 class Colour(NamedTuple):
-    """CSS colour for light and for dark pages."""
+    """Pair of CSS colours: one for light pages and one for dark pages."""
 
     light: str
     dark: str
@@ -77,4 +77,4 @@ COLOURS: Final[dict[str, Colour]] = {
 card, ``NAME`` alone is the colour of its text. ``shade`` is mixed into the background of raised or hovered elements.
 ``wait`` is the hatch of waiting time. ``rule`` and the ``-mark`` colours are for pages with an unknown theme."""
 LIGHT: Final = {name: colour.light for name, colour in COLOURS.items()}
-"""Colours of pictures, which are light cards on every page."""
+"""CSS colours of images, which are light cards on every page."""

@@ -1,7 +1,7 @@
-"""Formatting of text and values of models, users and logs for display, and differences between two texts or values.
+"""Formatting of text and values for display, and differences between two texts or values.
 
-Control characters could move a cursor, change colours or reorder text, so that a reader sees something that is not
-there. `visible` replaces them by escapes.
+Text of models, users and logs may contain control characters. They could move a cursor, change colours or reorder text,
+so that a reader sees something that is not there. `visible` replaces them by escapes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 _REORDERING = "\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u2069\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff"
 _TEN_CENTS = 0.1
 AS_TEXT = "mathjax_ignore tex2jax_ignore"
-"""CSS class of HTML elements in which pages do not look for formulas. Without it, the dollar signs of two prices would
-enclose a formula (`tests/notebook/test_looking.py`)."""
+"""CSS class of HTML elements in which notebook pages do not render formulas. Without the class, the dollar signs of two
+prices would enclose a formula (`tests/notebook/test_looking.py`).
+"""
 UNSAFE = re.compile(f"[{_CONTROLS}{_REORDERING}]")
 
 
@@ -41,7 +42,7 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 def as_unicode(text: str) -> str:
-    r"""Return the text in a form that UTF-8 can encode: an unpaired surrogate is replaced by its escape.
+    r"""Replace each unpaired surrogate in a text by its escape, so that UTF-8 can encode the text.
 
     >>> as_unicode("a\ud800")
     'a\\ud800'
@@ -50,7 +51,7 @@ def as_unicode(text: str) -> str:
 
 
 def size(count: int) -> str:
-    """Format a number of bytes with a suitable unit.
+    """Format a number of bytes with a suitable unit, such as kB.
 
     >>> size(812), size(1_240), size(3_400_000), size(999_960)
     ('812 B', '1.2 kB', '3.4 MB', '1.0 MB')
@@ -66,7 +67,7 @@ def size(count: int) -> str:
 
 
 def branch_name(path_id: str) -> str:
-    """Return the display name of a path of an execution; empty for the first path of a run.
+    """Return the display name of a path of an execution, such as ``branch 1``; empty for the first path.
 
     >>> branch_name("main"), branch_name("main-1"), branch_name("main-1-2"), branch_name("rollback-3")
     ('', 'branch 1', 'branch 1.2', 'rollback 3')
@@ -86,7 +87,7 @@ def price(dollars: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Format a count with its noun in singular or plural.
+    """Format a count together with its noun in singular or plural.
 
     >>> plural(1, "model call"), plural(1200, "token")
     ('1 model call', '1,200 tokens')
@@ -98,7 +99,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def lines_in(text: str) -> list[str]:
-    r"""Return the lines of a text with their ends. Only a line feed ends a line, as in git and in editors.
+    r"""Split a text into lines that keep their line ends. Only a line feed ends a line, as in git and in editors.
 
     `str.splitlines` also splits at form feeds and other characters, so that its line numbers differ from those of other
     programs.
@@ -113,12 +114,12 @@ def lines_in(text: str) -> list[str]:
 
 
 _CONTROL = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-"""Escape sequences with which programs colour text and move the cursor."""
+"""Escape sequences that programs print to colour text and move the cursor."""
 _CODES = ("return_code", "exit_code")
 
 
 def printed(value: Any) -> str | None:
-    """Return the output and the exit code of a command as a terminal shows them; None if a value is not such a result.
+    """Format the result of a command (output and exit code) as a terminal shows it; None for any other value.
 
     >>> print(printed({"stdout": "1 passed", "stderr": "", "exit_code": 0}))
     1 passed
@@ -139,7 +140,9 @@ def printed(value: Any) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Remove colours from a text. Of a line that a program has overwritten (progress bars), keep the last version."""
+    """Remove colours from the output of a program. Keep only the last version of a line that was overwritten (progress
+    bar).
+    """
     lines = _CONTROL.sub("", text).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).rstrip("\n")
 
@@ -158,7 +161,7 @@ def local_time(moment: datetime | None) -> str:
 
 
 def local_zone(moment: datetime) -> str:
-    """Return the name of the reader's time zone at a moment."""
+    """Return the name of the reader's time zone at a certain time, because it changes with daylight saving time."""
     return f"{moment.astimezone():%Z}"
 
 
@@ -187,7 +190,7 @@ PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h|d)")
 
 
 def parse_duration(value: str | float) -> float:
-    """Parse a duration and return seconds. A number is a count of seconds, whose fraction is cut off. Text needs units.
+    """Parse a duration such as ``1m30s`` and return seconds. A number is a count of seconds, whose fraction is cut off.
 
     Raises
     ------
@@ -205,7 +208,7 @@ def parse_duration(value: str | float) -> float:
 
 
 def seconds(value: float) -> str:
-    """Format a duration in seconds with suitable units.
+    """Format a duration in seconds with suitable units, such as ``1 min 15 s``.
 
     >>> seconds(0.0042), seconds(3.21), seconds(75), seconds(7300)
     ('4 ms', '3.2 s', '1 min 15 s', '2 h 01 min')
@@ -221,7 +224,7 @@ def seconds(value: float) -> str:
 
 
 def between(started: datetime | None, ended: datetime | None) -> str:
-    """Format the time between two moments; empty if one of them is None."""
+    """Format the duration between two times; empty if one of them is None."""
     return "" if started is None or ended is None else seconds((ended - started).total_seconds())
 
 
@@ -249,7 +252,7 @@ _NEEDS_QUOTES = ("'", '"', "-", "{", "[")
 
 
 def in_shell(verb: str, words: Sequence[str], options: Sequence[str] = ()) -> str:
-    r"""Format a command line for a shell.
+    r"""Format a divebook command with quoted arguments, for pasting into a shell.
 
     >>> in_shell("signal", ["exec_1", "it's on"], ["--store", "my runs.db"])
     'divebook signal exec_1 \'it\'"\'"\'s on\' --store \'my runs.db\''
@@ -265,7 +268,8 @@ def in_shell(verb: str, words: Sequence[str], options: Sequence[str] = ()) -> st
 
 
 def in_notebook(verb: str, words: Sequence[str], options: Sequence[str] = ()) -> str:
-    """Format a command line for a notebook cell, as the magic ``%dive``.
+    """Format a divebook command with quoted arguments as a line with the magic ``%dive``, for pasting into a notebook
+    cell.
 
     >>> in_notebook("signal", ["exec_1", "it's on"], ["--store", "my runs.db"])
     "%dive signal exec_1 'it''s on' --store 'my runs.db'"
@@ -276,7 +280,7 @@ def in_notebook(verb: str, words: Sequence[str], options: Sequence[str] = ()) ->
 
 
 def quoted(word: str) -> str:
-    """Return a word for the line of a magic, quoted if the magic would split or interpret it."""
+    """Put a word into quotes for the line of a magic, if the magic would split or interpret the word."""
     needs = not word or word.startswith(_NEEDS_QUOTES) or any(map(str.isspace, word))
     return "'" + word.replace("'", "''") + "'" if needs else word
 
@@ -289,33 +293,34 @@ SAME: Sign = "same"
 REMOVED: Sign = "removed"
 ADDED: Sign = "added"
 MOST_WORDS = 1_500
-"""Largest number of changed words in which unchanged ones are searched for. In a longer text, only the common beginning
-and end count as unchanged."""
+"""Largest number of words for which the differences inside a changed part are computed. In a longer part, all words
+count as changed.
+"""
 _WITHOUT_REFERENCES = 2
 """Version of the `marshal` format in which equal data has equal bytes: later versions write references to objects."""
 _WORDS = re.compile(r"\d+(?:[.,]\d+)+(?!\w)|\w+|\s+|[^\w\s]")
-"""A number is one word, with its points and commas."""
+"""Pattern that splits text into words. A number is one word, with its points and commas."""
 
 
 class Piece(NamedTuple):
-    """Adjacent words that are all unchanged, all removed or all added."""
+    """Adjacent words of two compared texts that are all unchanged, all removed or all added."""
 
     sign: Sign
     text: str
 
 
 class Differing(NamedTuple):
-    """A part of two values in which they differ."""
+    """A part of two values in which the values differ: its place and both contents."""
 
     place: str
-    """Path such as ``params.n`` or ``parts[0].content``; empty for the whole values."""
+    """Place of the part, such as ``params.n`` or ``parts[0].content``; empty for the whole values."""
     before: Any
     after: Any
-    """`NOTHING` if a value has no such part."""
+    """Content in the second value; `NOTHING` if the second value lacks the part."""
 
 
 class _Nothing:
-    """Placeholder for a part that a value does not have."""
+    """Type of `NOTHING`, the placeholder for a part that one of two values lacks."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -325,7 +330,7 @@ NOTHING = _Nothing()
 
 
 def pieces(before: str, after: str) -> list[Piece]:
-    """Return the words of two texts in order, each marked as unchanged, removed or added.
+    """Compare two texts word by word. Return the words in order, grouped into unchanged, removed and added pieces.
 
     The common beginning and end are cut off first. Only the words between them are compared with `SequenceMatcher`,
     whose time grows with the square of their number.
@@ -344,7 +349,7 @@ def pieces(before: str, after: str) -> list[Piece]:
 
 
 def _shared(one: list[str], other: list[str]) -> int:
-    """Return the length of the common beginning of two lists."""
+    """Return the number of equal items at the beginning of two lists."""
     shorter = min(len(one), len(other))
     return next((place for place in range(shorter) if one[place] != other[place]), shorter)
 
@@ -362,7 +367,7 @@ def _between(old: list[str], new: list[str]) -> Iterator[Piece]:
 
 
 def marked(before: str, after: str) -> str:
-    """Return both texts merged into one, with marks around removed and added words.
+    """Merge two texts into one, with marks around removed and added words.
 
     >>> marked("a red rose", "a white rose")
     'a [-red-]{+white+} rose'
@@ -374,7 +379,7 @@ def marked(before: str, after: str) -> str:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Return True if two values have the same recorded form: 1, 1.0 and true differ, the order of keys does not count.
+    """Return True if a log would record two values alike. 1, 1.0 and true differ; the order of keys does not matter.
 
     >>> alike({"a": 1, "b": [2]}, {"b": [2], "a": 1}), alike(1, 1.0), alike(1, True)
     (True, False, False)
@@ -398,7 +403,9 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def _are_written_alike(one: Any, other: Any) -> bool:
-    """Return True if plain data has equal bytes. This takes a fifth of the time of a comparison part by part."""
+    """Return True if plain data has equal bytes in `marshal` format. This takes a fifth of the time of a full
+    comparison.
+    """
     try:
         return dumps(one, _WITHOUT_REFERENCES) == dumps(other, _WITHOUT_REFERENCES)
     except ValueError:  # marshal takes plain data only
@@ -406,7 +413,7 @@ def _are_written_alike(one: Any, other: Any) -> bool:
 
 
 def parts(before: Any, after: Any, place: str = "") -> Iterator[Differing]:
-    """Yield the smallest parts in which two values differ, in the order of the first value.
+    """Compare two values recursively. Yield the smallest parts that differ, in the order of the first value.
 
     >>> [tuple(part) for part in parts({"a": [1, 2], "b": 3}, {"a": [1, 5], "c": 4})]
     [('a[1]', 2, 5), ('b', 3, nothing), ('c', nothing, 4)]

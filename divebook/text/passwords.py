@@ -1,14 +1,13 @@
-"""Detection of secrets by name: names that look secret, values assigned to them in text, and passwords in URLs.
+"""Detection of secrets by name: names that look secret, values assigned to such names in text, and passwords in URLs.
 
 Three parts build on one another:
 
-1. `looks_secret` classifies a name: ``API_TOKEN`` is the name of a secret, ``max_tokens`` is not.
-2. `assigned` hides values that a text assigns to such names: ``API_TOKEN=k8Jd0aQz71`` becomes ``API_TOKEN=[redacted]``.
-3. `without_password` hides the password of a URL.
+1. `looks_secret` classifies a name: ``API_TOKEN`` is the name of a secret, ``max_tokens`` is not. 2. `assigned` hides
+values that a text assigns to such names: ``API_TOKEN=k8Jd0aQz71`` becomes ``API_TOKEN=[redacted]``. 3.
+`without_password` hides the password of a URL.
 
-A malformed URL is mostly one with a password that was not percent-encoded. Of such a URL nothing is shown from the
-first position where its password may begin, and no store opens it
-(test_no_password_is_shown_however_a_url_is_mistyped).
+A malformed URL is mostly a URL with a password that was not percent-encoded. Such a URL is hidden from the first
+position where its password may begin, and no store opens it (test_no_password_is_shown_however_a_url_is_mistyped).
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Split a table of words at spaces and line ends."""
+    """Split a string with many words, such as the tables of this module, at spaces and line ends."""
     return tuple(text.split())
 
 
@@ -79,7 +78,7 @@ _HARMLESS_LAST = frozenset(
 
 @lru_cache(8192)
 def looks_secret(name: str) -> bool:
-    """Return True if a name is typical for a secret. Counts of tokens and descriptions of secrets are not.
+    """Return True if a name is typical for a secret, such as ``api_key``. Counts of tokens are not secrets.
 
     >>> names = ("api_key", "apiToken", "X-Auth-Token", "PGPASSWORD", "max_tokens", "key", "passage", "token_type")
     >>> [name for name in names if looks_secret(name)]
@@ -96,12 +95,16 @@ def looks_secret(name: str) -> bool:
 
 
 def is_password(name: str) -> bool:
-    """Return True if a name is typical for a password, which may consist of plain words and numbers."""
+    """Return True if a name is typical for a password. Unlike a token, a password may consist of plain words and
+    numbers.
+    """
     return any(word.endswith(_PASSWORDS) or word in ("pass", "pw", "otp", "totp") for word in _words(name))
 
 
 def _words(name: str) -> list[str]:
-    """Split a name into lower-case words, without numbers at its end: ``AuthToken_2`` is ``auth``, ``token``."""
+    """Split a name into words in lower case, without a number at the end: ``AuthToken_2`` into ``auth`` and
+    ``token``.
+    """
     words = [word.lower() for word in _WORD.findall(name[-200:])]
     while words and words[-1].isdigit():  # TOKEN_2
         words.pop()
@@ -125,7 +128,7 @@ _HINTS = (
     *("mnemonic", "phrase", "connection", "sig", "code"),
 )
 _JOINTS = (":", "=", "-", " is ", " was ")
-"""Every assignment contains one of them, between the name and the value or before the name."""
+"""Characters of which every assignment contains some, between the name and the value or before the name."""
 _NAMED = re.compile(
     r"(?<![\w.-])([-.]{0,3}[A-Za-z_][\w.-]{1,80}+)(\\{0,15}+[\"'`]?\]?[ \t]{0,8}+(?:=>|:=|[:=])[ \t]{0,8}+)"
     r"|(?<![\w.-])--?([A-Za-z][\w-]{2,60}+)([ \t]{1,4}+)"
@@ -154,9 +157,9 @@ _ROOTS = """
     dev lib bin sbin sys content kaggle nix snap scratch project projects builds Volumes Library Applications dbfs
 """
 _AT_HOME = re.compile(rf"/(?:{'|'.join(_ROOTS.split())})(?:/|$)|~[\w.-]*[/\\]|[A-Za-z]:[\\/][\w. $-]|\\\\[\w.-]+\\\w")
-"""Beginnings of paths that occur in nothing else."""
+"""Pattern for beginnings that only paths have, such as ``~/``."""
 _LOCAL = re.compile(r"(?:\.{1,2})?/[\w.@+-]")
-"""Beginnings of paths that base64 may have as well."""
+"""Pattern for beginnings of paths that base64 data may have as well."""
 _FILE = re.compile(r"^(?:FILE|file|DIR):(?://)?(?=/|~)")
 _LONGEST_PATH = 1_000
 _TELLING = frozenset(
@@ -183,7 +186,7 @@ _QUERY = frozenset(
 
 @lru_cache(4096)
 def is_plain_value(text: str) -> bool:
-    """Return True if a text consists of words and small numbers only, as names and prose do.
+    """Return True if a text consists only of words and small numbers, as names and prose do.
 
     >>> [text for text in ('learn-contrib-2', 'getToken', 'k8Jd0aQz71', 'abcdefghijklmnopqrst') if is_plain_value(text)]
     ['learn-contrib-2', 'getToken']
@@ -193,15 +196,17 @@ def is_plain_value(text: str) -> bool:
 
 
 @lru_cache(4096)
-def is_telling(value: str) -> bool:
-    """Return True if a value describes a secret (its type, its place, that it is missing) but is not one."""
+def describes_secret(value: str) -> bool:
+    """Return True if a value describes a secret (its type, its place, or that it is missing) but is not itself a
+    secret.
+    """
     bare = value.strip(" .,;:!?")
     is_description = bare.lower() in _TELLING or _PLACEHOLDER.match(bare) is not None or REDACTED in value
     return is_description or is_path(value)
 
 
 def is_path(value: str) -> bool:
-    r"""Return True if a value is the path of a file or folder, or several paths. Paths are not secrets.
+    r"""Return True if a value is a path of a file or folder, or a list of paths. Paths are not secrets.
 
     >>> paths = ["/home/ann/key7.json", "~/.aws/x", "/srv/a:/srv/b", "C:\\Users\\ann", "./token.txt", "/nb/a.csv"]
     >>> all(map(is_path, paths)), is_path("/9j4AAQSkZJRgABAQ"), is_path("/wJalr7U/K7MDENG/bPxRfi")
@@ -214,16 +219,19 @@ def is_path(value: str) -> bool:
 
 
 def is_word(value: str) -> bool:
-    """Return True for words such as ``none`` or ``password``. To hide them everywhere would make text unreadable."""
+    """Return True for common words such as ``none`` or ``password``, which are never hidden as known secrets.
+
+    If they were hidden wherever they occur, text would be unreadable.
+    """
     return value.lower() in _TELLING
 
 
 _Value: TypeAlias = tuple[int, int, bool]
-"""Start and end of a value, and whether it is a secret. A value that is not a secret is not examined again."""
+"""Start and end of a value in a text, and True if the value is a secret. Other values are not examined again."""
 
 
 class _Assignment(NamedTuple):
-    """Name of a secret in a text, and the characters that join it to its value."""
+    """An assignment to the name of a secret in a text: the name, and the characters that join it to the value."""
 
     name: str
     joint: str
@@ -238,10 +246,10 @@ class _Assignment(NamedTuple):
 
 
 def assigned(text: str) -> str:
-    """Hide the values that a text assigns to names of secrets.
+    """Hide the values that a text assigns to names of secrets, such as the value in ``API_TOKEN=...``.
 
-    Two cheap tests reject most texts: they must contain a joint and a part of a secret's name. The loop then visits
-    each name, skips names inside a value that was already visited, and copies the text between the values.
+    Two cheap tests reject most texts: they must contain a joint (such as ``=``) and a part of a secret's name. The loop
+    then visits each name, skips names inside a value that was already visited, and copies the text between the values.
     """
     if not any(joint in text for joint in _JOINTS):
         return text
@@ -267,7 +275,7 @@ def assigned(text: str) -> str:
 
 
 def named_at(text: str, start: int) -> int | None:
-    """Return the position of the first assignment to the name of a secret from `start` on, or None."""
+    """Return the position of the first assignment to the name of a secret from `start` on; None if there is none."""
     for match in _NAMED.finditer(text, start):
         kind = (match.lastindex or 2) // 2
         if looks_secret(match[2 * kind - 1]):
@@ -276,7 +284,10 @@ def named_at(text: str, start: int) -> int | None:
 
 
 def _assignment(text: str, match: re.Match[str], kind: int) -> _Assignment:
-    """Return the assignment of a match of `_NAMED`. `kind` is its alternative: 1 with a joint, 2 option, 3 sentence."""
+    """Convert a match of the pattern `_NAMED` to an `_Assignment`.
+
+    `kind` is the alternative that matched: 1 for a name with a joint, 2 for an option, 3 for a sentence.
+    """
     name = match[2 * kind - 1]
     joint = match[2 * kind]
     earliest = max(0, match.start() - 80)
@@ -286,10 +297,10 @@ def _assignment(text: str, match: re.Match[str], kind: int) -> _Assignment:
 
 
 def _value_of(text: str, assignment: _Assignment) -> _Value | None:
-    """Return the value assigned to the name of a secret, or None if there is none.
+    """Find the value of an assignment to the name of a secret. Return None if no value follows.
 
-    The headers ``Authorization`` and ``Cookie`` have rules of their own. A value in quotes ends at the closing quote.
-    Any other value ends at a space; inside a line also at a comma, a bracket and the like, which separate values there.
+    The headers ``Authorization`` and ``Cookie`` have separate rules. A value in quotes ends at the closing quote. Any
+    other value ends at a space; inside a line also at a comma or bracket, which separate values there.
     """
     header = assignment.name.lower()
     if header.endswith(("authorization", "cookie")) and ":" in assignment.joint:
@@ -308,7 +319,7 @@ def _value_of(text: str, assignment: _Assignment) -> _Value | None:
 
 
 def _in_query(text: str, match: re.Match[str]) -> _Value | None:
-    """Return a credential that is a parameter of a URL."""
+    """Return the value of a URL parameter if it is a credential, such as a signature; None for any other parameter."""
     if text[match.start() - 1 : match.start()] not in ("?", "&", ";") or match[2] != "=":
         return None
     value = _BARE.match(text, match.end()) if match[1].lower() in _QUERY else None
@@ -316,7 +327,7 @@ def _in_query(text: str, match: re.Match[str]) -> _Value | None:
 
 
 def _in_cookie(text: str, assignment: _Assignment) -> _Value | None:
-    """Return the value of a cookie header: the rest of its line, or of the quotes around it."""
+    """Return the value of a cookie header: the rest of the line, or of the quotes around the header."""
     opening = text[assignment.end : assignment.end + 1]
     if opening in _QUOTES:
         begin = assignment.end + 1
@@ -331,18 +342,22 @@ def _in_cookie(text: str, assignment: _Assignment) -> _Value | None:
 
 
 def _in_header(text: str, start: int) -> _Value | None:
-    """Return the credentials of an authorization header: the line after the scheme, or one word without a scheme."""
+    """Return the credentials in an authorization header: the rest of the line after a scheme such as ``Bearer``, or one
+    word.
+    """
     begin = start + (text[start : start + 1] in _QUOTES)
     scheme = _SCHEME.match(text, begin)
     value = _CREDENTIALS.match(text, scheme.end()) if scheme else _BARE.match(text, begin)
-    if value is None or is_telling(value[0]):
+    if value is None or describes_secret(value[0]):
         return None
     return (*value.span(), scheme is not None or not is_plain_value(value[0]))
 
 
 def _is_secret_text(value: str, assignment: _Assignment) -> bool:
-    """Return True if a value in quotes is a secret. A sentence of plain words is one only under a password's name."""
-    if len(value) < 4 or is_telling(value) or looks_secret(value):
+    """Return True if a value in quotes is a secret. A sentence of plain words is a secret only under the name of a
+    password.
+    """
+    if len(value) < 4 or describes_secret(value) or looks_secret(value):
         return False
     if assignment.is_prose:
         return not is_plain_value(value)
@@ -350,12 +365,12 @@ def _is_secret_text(value: str, assignment: _Assignment) -> bool:
 
 
 def _is_secret_word(value: str, after: str, assignment: _Assignment, *, starts_line: bool) -> bool:
-    """Return True if a value without quotes is a secret, and not a part of a program or a sentence.
+    """Return True if a value without quotes is a secret, and not a part of a program or of a sentence.
 
-    The tests go from the clear cases to the doubtful ones.
+    The tests are ordered from clear cases to doubtful cases.
     """
     # Too short, a placeholder, or a call such as ``password = getpass()``.
-    if len(value) < 4 or value == assignment.name or is_telling(value):
+    if len(value) < 4 or value == assignment.name or describes_secret(value):
         return False
     if _CODE.match(value) or after[:1] in ("(", "["):
         return False
@@ -399,13 +414,15 @@ _SETTING = (
     r"|hostaddr|keepalives\w*|krb\w+|load_balance_hosts|m(?:ax|in)_protocol_version|oauth_\w+|options|passfile|port"
     r"|replication|require\w+|schema|scram_\w+|service\w*|ssl\w+|target_session_attrs|tcp_user_timeout|user)="
 )
-"""Settings of libpq and divebook in the query of a URL. After a password, ``&`` begins a new setting only before one of
-these names; otherwise it is part of the password."""
+"""Pattern for settings of libpq and divebook in the query of a URL.
+
+After a password, ``&`` begins a new setting only before one of these names; otherwise it is part of the password.
+"""
 _POSTGRES = re.compile(r"postgres(?:ql)?://", re.IGNORECASE)
 
 
 def _hidden(value: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return two patterns: one matches passwords in a URL, one matches them together with their names.
+    """Return two patterns for the passwords in a URL: one matches the passwords, one the passwords with their names.
 
     `value` is the regular expression of a password in a query.
     """
@@ -427,12 +444,12 @@ _OF_LIBPQ = re.compile(
 
 
 def is_plain(url: str) -> bool:
-    """Return True if a URL is well-formed, so that its password is where it seems to be."""
+    """Return True if a URL is well-formed, so that the position of its password is certain."""
     return _PLAIN.fullmatch(url) is not None
 
 
 def without_password(url: str) -> str:
-    """Return a URL with its password masked, to be shown or stored. A malformed URL is cut before its password.
+    """Hide the password in a URL for display or storage. A malformed URL is cut off before its password.
 
     Examples
     --------
@@ -447,13 +464,14 @@ def without_password(url: str) -> str:
 
 
 def cut_short(url: str) -> str:
-    """Return the beginning of a malformed URL that cannot be a part of its password, followed by ``***``."""
+    """Return the part of a malformed URL before the position where its password may begin, with ``***`` appended."""
     beginning = _BEGINNING.match(url)
     return f"{beginning[0]}:{HIDDEN}" if beginning else HIDDEN
 
 
 def for_command(location: str) -> str:
-    """Return the location of a store for a printed command, without its password, which the command looks up itself.
+    """Return the location of a store for a printed command. The password is left out, because the command looks it up
+    itself.
 
     Examples
     --------
@@ -470,10 +488,12 @@ def _passwords(url: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def is_hidden(url: str) -> bool:
-    """Return True if a URL contains a masked password, because it was copied from displayed text."""
+    """Return True if a URL contains a masked password. Such a URL was copied from displayed text, and cannot be
+    opened.
+    """
     return _UNKNOWN.search(url) is not None
 
 
 def names_database(location: str) -> bool:
-    """Return True if a location has the form of a file's path but is a connection string: ``host=h password=p``."""
+    """Return True if a location looks like a file path but is a connection string, such as ``host=h password=p``."""
     return _OF_LIBPQ.search(location) is not None

@@ -1,4 +1,4 @@
-"""Untrusted patterns: regular expressions with limits of size and time, and wildcards matched in linear time.
+"""Matching of untrusted patterns: regular expressions with limits of size and time, and wildcards in linear time.
 
 Definitions, agents, MCP servers and their JSON schemas contain patterns. Python's `re` needs years for ``^(a|aa)+$`` on
 a text of a hundred letters, and holds the interpreter's lock meanwhile, so that an interrupt has no effect. This module
@@ -37,9 +37,77 @@ _TOKEN = re.compile(
 )
 
 
+class WildcardMatcher:
+    """Matcher for a wildcard pattern, compiled from a sequence of characters and wildcards.
+
+    Parameters
+    ----------
+    items
+        A character, which matches itself; a test, which matches one character; `Repeated`; or `OPTIONAL_PAIR`.
+    """
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self._characters: dict[str, int] = {}
+        self._tests: dict[Test, int] = {}
+        self._loops: dict[Test, int] = {}
+        self._pairs = self._empty = 0
+        bit = 1
+        previous: Item = OPTIONAL_PAIR
+        for item in items:
+            if isinstance(item, Repeated) and item == previous:
+                continue  # a run of equal wildcards is one item; else each character would pass through all of them
+            if item is OPTIONAL_PAIR:
+                self._pairs |= bit
+            elif isinstance(item, Repeated):
+                self._loops[item.test] = self._loops.get(item.test, 0) | bit
+            elif isinstance(item, str):
+                self._characters[item] = self._characters.get(item, 0) | bit
+            else:
+                self._tests[item] = self._tests.get(item, 0) | bit
+            self._empty |= bit if item is OPTIONAL_PAIR or isinstance(item, Repeated) else 0
+            bit = bit << 1
+            previous = item
+        self._end = bit
+        self._masks: dict[str, tuple[int, int]] = {}
+
+    def matches(self, text: str) -> bool:
+        """Return True if the wildcard pattern matches the whole text."""
+        # Bit `i` of `states` is set if part `i` of the pattern may match the next character.
+        states = self._with_skipped(1)
+        for character in text:
+            once, looping = self._masks.get(character) or self._mask(character)
+            states = self._with_skipped((states & once) << 1 | (states & looping))
+            if not states:
+                return False
+        return bool(states & self._end)
+
+    def _mask(self, character: str) -> tuple[int, int]:
+        """Return two bit sets for a character: parts of the pattern that match it once, and parts that match it
+        repeatedly.
+
+        The result is cached.
+        """
+        once = self._characters.get(character, 0)
+        looping = 0
+        for test, bits in self._tests.items():
+            once |= bits if test(character) else 0
+        for test, bits in self._loops.items():
+            looping |= bits if test(character) else 0
+        self._masks[character] = once, looping
+        return once, looping
+
+    def _with_skipped(self, states: int) -> int:
+        """Add the parts that follow an optional part to a set of parts that may match next. The set is a bit set."""
+        while True:
+            more = states | (states & self._empty) << 1 | (states & self._pairs) << 3
+            if more == states:
+                return states
+            states = more
+
+
 @functools.lru_cache(maxsize=512)
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """Return a compiled regular expression. Cached.
+    """Return a regular expression compiled by the library `regex`. The result is cached.
 
     Raises
     ------
@@ -60,7 +128,8 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
 
 def _require_small(pattern: str) -> None:
-    """Raise PatternError for a pattern whose expanded form is too large, or that matches recursively.
+    """Raise PatternError for a pattern that is too large when its repetitions are expanded, or that matches
+    recursively.
 
     The library expands counted repetitions: ``((a{1000}){1000}){1000}`` takes gigabytes to compile
     (test_a_pattern_that_is_too_large_is_not_compiled). The loop computes the expanded size without expanding. For
@@ -98,7 +167,7 @@ def _shown(pattern: str) -> str:
 
 
 class MatchTime:
-    """Time limit that several searches share.
+    """Time limit for regular expressions that several searches share.
 
     Parameters
     ----------
@@ -110,7 +179,7 @@ class MatchTime:
         self.seconds = self._remaining = MATCH_SECONDS if seconds is None else seconds
 
     def contains(self, pattern: str, text: str) -> bool:
-        """Return True if a pattern matches somewhere in a text.
+        """Return True if a regular expression matches somewhere in a text.
 
         Blocks for at most the remaining time, without holding the interpreter's lock.
 
@@ -147,94 +216,31 @@ class MatchTime:
 
 
 Test: TypeAlias = Callable[[str], bool]
-"""Function that returns True if an item matches a character."""
+"""Function that returns True if a wildcard matches a character."""
 
 
 class Repeated(NamedTuple):
-    """An item that matches any number of characters of a kind, including none."""
+    """Part of a wildcard pattern that matches any number of characters, including none, for which a test is true."""
 
     test: Test
 
 
 OPTIONAL_PAIR: Final = None
-"""An item that matches the empty text and makes the two items after it optional, together."""
+"""Part of a wildcard pattern that matches the empty text and makes the next two parts optional, together."""
 Item: TypeAlias = str | Test | Repeated | None
 
 
 def character_test(expression: str) -> Test:
-    """Return a function that tests whether one character matches a regular expression, such as ``[a-z]``."""
+    """Return a function that returns True for characters which match a regular expression, such as ``[a-z]``."""
     match = re.compile(expression, re.DOTALL).fullmatch
     return lambda character: match(character) is not None
 
 
 def is_any_character(_character: str) -> bool:
-    """Return True: the test of a wildcard that matches across folders."""
+    """Return True. This is the test of a wildcard that matches any character, also across folders."""
     return True
 
 
 def is_not_slash(character: str) -> bool:
-    """Return True unless a character is a slash: the test of a wildcard that matches within one folder."""
+    """Return True if a character is not a slash. This is the test of a wildcard that matches within one folder."""
     return character != "/"
-
-
-class WildcardMatcher:
-    """A compiled sequence of wildcards and characters.
-
-    Parameters
-    ----------
-    items
-        A character, which matches itself; a test, which matches one character; `Repeated`; or `OPTIONAL_PAIR`.
-    """
-
-    def __init__(self, items: Sequence[Item]) -> None:
-        self._characters: dict[str, int] = {}
-        self._tests: dict[Test, int] = {}
-        self._loops: dict[Test, int] = {}
-        self._pairs = self._empty = 0
-        bit = 1
-        previous: Item = OPTIONAL_PAIR
-        for item in items:
-            if isinstance(item, Repeated) and item == previous:
-                continue  # a run of equal wildcards is one item; else each character would pass through all of them
-            if item is OPTIONAL_PAIR:
-                self._pairs |= bit
-            elif isinstance(item, Repeated):
-                self._loops[item.test] = self._loops.get(item.test, 0) | bit
-            elif isinstance(item, str):
-                self._characters[item] = self._characters.get(item, 0) | bit
-            else:
-                self._tests[item] = self._tests.get(item, 0) | bit
-            self._empty |= bit if item is OPTIONAL_PAIR or isinstance(item, Repeated) else 0
-            bit = bit << 1
-            previous = item
-        self._end = bit
-        self._masks: dict[str, tuple[int, int]] = {}
-
-    def matches(self, text: str) -> bool:
-        """Return True if the items match the whole text."""
-        states = self._with_skipped(1)
-        for character in text:
-            once, looping = self._masks.get(character) or self._mask(character)
-            states = self._with_skipped((states & once) << 1 | (states & looping))
-            if not states:
-                return False
-        return bool(states & self._end)
-
-    def _mask(self, character: str) -> tuple[int, int]:
-        """Return the bits of the items that match a character once, and of those that match it repeatedly. Cached."""
-        once = self._characters.get(character, 0)
-        looping = 0
-        for test, bits in self._tests.items():
-            once |= bits if test(character) else 0
-        for test, bits in self._loops.items():
-            looping |= bits if test(character) else 0
-        self._masks[character] = once, looping
-        return once, looping
-
-    def _with_skipped(self, states: int) -> int:
-        """Add the items after those that may match the empty text, until nothing changes."""
-        while True:
-            more = states | (states & self._empty) << 1 | (states & self._pairs) << 3
-            if more == states:
-                return states
-            states = more

@@ -1,7 +1,7 @@
 """Ranges of numeric settings: one check and one wording for YAML, command line options and Python.
 
-Every numeric setting has an upper limit. Python integers and decimals have none, but clocks, timers and databases do: a
-value beyond theirs fails far away from where it was written, as an `OverflowError` of a timer or a `decimal.Overflow`.
+Every numeric setting has an upper limit. Python integers and decimals have none, but clocks, timers and databases do. A
+larger value would fail far away from where it was written, as an `OverflowError` of a timer or a `decimal.Overflow`.
 
 >>> SOME_SECONDS.fits(0.5), SOME_SECONDS.fits(True), SOME_SECONDS.fits(float("inf"))
 (True, False, False)
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
+from typing import cast
 
 MOST_INTEGER = 2**63 - 1
 """Largest integer that SQLite, Postgres and Arrow can store in one column."""
@@ -24,7 +25,9 @@ MOST_NUMBER = 1e9
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """Range of numbers from `least` to `most`. NaN, infinities and booleans are outside every range."""
+    """Range of valid numbers for a setting, from `least` to `most`. NaN, infinities and booleans are outside every
+    range.
+    """
 
     least: float | None = None
     most: float = MOST_NUMBER
@@ -33,7 +36,7 @@ class NumberRange:
     unit: str = ""
 
     def fits(self, value: object) -> bool:
-        """Return True if the value is a number in this range."""
+        """Return True if a value is a number in this range."""
         if isinstance(value, bool) or not isinstance(value, int if self.is_whole else (int, float)):
             return False
         least = -self.most if self.least is None else self.least
@@ -53,7 +56,9 @@ INTEGER = NumberRange(most=MOST_INTEGER, is_whole=True)
 COUNT = NumberRange(1, MOST_INTEGER, is_whole=True)
 COUNT_OR_ZERO = NumberRange(0, MOST_INTEGER, is_whole=True)
 CHARACTERS = NumberRange(100, MOST_INTEGER, is_whole=True)
-"""Length of a shortened text. Fewer characters leave no room for its head, its tail and the note between them."""
+"""Range for the length of a shortened text. Fewer characters leave no room for its head, its tail and the note between
+them.
+"""
 NUMBER = NumberRange()
 SOME = NumberRange(0, excludes_least=True)
 FACTOR = NumberRange(0)
@@ -77,9 +82,16 @@ def wait_limit(timeout: object) -> float | None:
     """
     if timeout is None:
         return None
-    if isinstance(timeout, bool) or not isinstance(timeout, Real) or math.isnan(timeout):
+    seconds = cast("float", timeout)
+    is_number = isinstance(timeout, Real) and not isinstance(timeout, bool)
+    # Compared before they become floats, since an integer may be larger than any float.
+    if is_number and seconds > MOST_SECONDS:
+        return None
+    if is_number and seconds <= 0:
+        return 0.0
+    if not is_number or math.isnan(seconds):
         raise ValueError(f"timeout must be a number of seconds, or None for no limit, not {timeout!r}")
-    return None if timeout > MOST_SECONDS else max(0.0, float(timeout))
+    return float(seconds)
 
 
 def _limit(number: float) -> str:

@@ -38,36 +38,36 @@ from divebook.text.format import visible
 from divebook.text.passwords import (
     REDACTED,
     assigned,
+    describes_secret,
     is_password,
     is_path,
     is_plain_value,
-    is_telling,
     is_word,
     looks_secret,
     named_at,
 )
 
 LEAST_SECRET = 8
-"""Length below which a value is hidden only under its name, because shorter values occur by chance."""
+"""Least length of a known secret. Shorter values are hidden only under their name, because they occur by chance."""
 _LEAST_ENCODED = 12
-"""Length from which the base64 forms of a value are searched for."""
+"""Least length of a secret whose base64 forms are searched for."""
 _LEAST_LINE = 16
-"""Length from which a line of a value is a secret by itself, unless it consists of plain words."""
+"""Least length of a line of a secret that is itself treated as a secret, unless it consists of plain words."""
 _MOST_PARTS = 200
-"""Largest number of lines and fields of one value, such as a file of credentials, that are searched for separately."""
+"""Largest number of lines and fields of one secret, such as a file of credentials, that are searched for separately."""
 _FOLDERS = ("PWD", "OLDPWD")
 BARE = (str, int, float, type(None))
-"""Types of values without parts. Most values in a log have one of them, and are skipped quickly."""
+"""Types of values without parts. Most values in a log have one of these types, and are skipped quickly."""
 MAX_SEEN = 2_000
-"""Largest number of stored forms of secrets that were seen in displayed runs. Named secrets are all stored."""
+"""Largest number of stored forms of seen secrets (see `Redactor`). Named secrets are all stored."""
 MAX_REMEMBERED = 200
-"""Length up to which the redacted form of a text is cached."""
+"""Largest length of a text whose redacted form is cached."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]++=*+")
 _IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
 
 
 class Redactor:
-    """Redaction of text and plain data with three sets of rules (see the module docstring).
+    """Redaction of secrets in text and plain data, by the three sets of rules in the module docstring.
 
     A redactor stores two sets of known secrets. *Named* secrets come from the configuration and the environment: they
     are certainly secrets. *Seen* secrets were under the name of a secret in a run that was shown. They are hidden only
@@ -94,22 +94,30 @@ class Redactor:
         for secret in secrets_of_environment():
             self._see(secret)
             # A plain word such as "postgres" occurs in many results.
-            if not is_plain_value(secret) and not is_telling(secret):
+            if not is_plain_value(secret) and not describes_secret(secret):
                 self.know(secret)
 
     def fresh(self, secrets: Iterable[str] = ()) -> Redactor:
-        """Return a redactor with the named secrets of this one, but without the secrets seen in runs."""
+        """Create a redactor with the secrets from configuration and environment, but without secrets seen in displayed
+        runs.
+
+        The named secrets of this redactor are copied; `secrets` are added.
+        """
         redactor = Redactor(secrets)
         redactor._named.add(self._named)
         return redactor
 
     def learn(self, value: Any) -> None:
-        """Remember the secrets in plain data, to hide them in everything that is shown from then on."""
+        """Remember the secrets in the plain data of a run that is shown. They are hidden in everything that is shown
+        later.
+        """
         for secret in secrets_in(value):
             self._see(secret)
 
     def know(self, secret: str) -> None:
-        """Remember one secret of any form, to hide it in everything that is shown and in the logs of agents."""
+        """Remember one certain secret, for example from the configuration. It is hidden in displayed text and in stored
+        data.
+        """
         if secret in self._processed:  # each call that uses a secret passes it again
             return
         for part in (secret.strip(), *parts_of(secret)):
@@ -118,31 +126,34 @@ class Redactor:
         self._processed.add(secret)
 
     def know_all(self, value: Any) -> None:
-        """Pass each secret in a configuration to `know`."""
+        """Remember all secrets in the plain data of a configuration as certain secrets; see `know`."""
         for secret in secrets_in(value):
             self.know(secret)
 
     def _see(self, secret: str) -> None:
         bare = secret.strip()
-        if len(bare) >= LEAST_SECRET and not is_telling(bare) and len(self._seen) < MAX_SEEN:
+        if len(bare) >= LEAST_SECRET and not describes_secret(bare) and len(self._seen) < MAX_SEEN:
             self._seen.add(forms_of(bare))
 
     def text(self, text: str) -> str:
-        """Hide the secrets in a text."""
+        """Replace the secrets in a text by ``[redacted]``."""
+        # A text this short contains no known secret, and without these characters no assignment.
         if len(text) < LEAST_SECRET and "=" not in text and ":" not in text:
             return text
         text = self._seen.hidden(self._named.hidden(text))
         return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
 
     def without_named(self, value: Any) -> Any:
-        """Hide only named secrets in plain data. Text that merely looks like a secret stays."""
+        """Hide only certain secrets (from configuration and environment) in plain data. Text that looks like a secret
+        stays.
+        """
         return _everywhere(value, self._named.hidden)
 
     def without_certain(self, value: Any) -> Any:
-        """Hide named secrets and credentials recognized by their form in plain data.
+        """Hide certain secrets, and credentials recognized by their form, in plain data that will be stored.
 
-        This is for stored data. Values under the name of a secret stay, such as the token of the next page. Runs that
-        were shown have no influence on the result.
+        Values under the name of a secret stay, such as the token of the next page. Runs that were shown have no
+        influence on the result.
         """
         return _everywhere(value, self._certain)
 
@@ -152,7 +163,8 @@ class Redactor:
         return text if is_data or len(text) < LEAST_SECRET else _without_marks(text)
 
     def settled(self, text: str) -> int:
-        """Return how many characters of a growing text can be shown: its end may be the beginning of a secret.
+        """Return how many characters of a growing (streamed) text can be shown without showing the beginning of a
+        secret.
 
         The last word, the beginning of a known secret, and the rest of a line after the name of a secret are held back.
         """
@@ -163,11 +175,13 @@ class Redactor:
         return self._named.settled(text, end)  # the new end may be within a named secret
 
     def settled_of_named(self, text: str) -> int:
-        """Return how many characters of a growing text can be shown after `without_named`."""
+        """Return how many characters of a growing text can be shown if only certain secrets are hidden
+        (`without_named`).
+        """
         return self._named.settled(text, len(text))
 
     def under(self, name: str, value: Any) -> Any:
-        """Hide secrets in plain data that has a name: the whole value, if the name looks secret."""
+        """Hide secrets in a named part of plain data. If the name looks secret, the whole value is hidden."""
         if value is None or isinstance(value, bool | float) or not looks_secret(name):
             return self.value(value)
         if isinstance(value, str) and is_path(value):
@@ -201,7 +215,7 @@ class Redactor:
 
 @cache
 def shared() -> Redactor:
-    """Return the redactor of this process, which has the secrets of all runs that were shown in it."""
+    """Return the redactor of this process. It knows the secrets of all runs that were shown in the process."""
     return Redactor()
 
 
@@ -213,7 +227,7 @@ def shared() -> Redactor:
 
 
 class KnownSecrets:
-    """Set of texts to hide wherever they occur, the longest first. One thread may add texts while others search."""
+    """Set of strings to hide wherever they occur, the longest first. One thread may add strings while others search."""
 
     def __init__(self) -> None:
         self._texts: tuple[str, ...] = ()
@@ -226,12 +240,13 @@ class KnownSecrets:
         return len(self._texts)
 
     def add(self, texts: Iterable[str]) -> None:
-        """Add texts to the set."""
+        """Add strings to the set."""
         with self._adding:
             self._texts = tuple(sorted({*self._texts, *texts}, key=len, reverse=True))
 
     def settled(self, text: str, end: int) -> int:
-        """Return how much of a growing text, at most up to `end`, can be shown: no secret may continue behind it.
+        """Return how many characters of a growing text, up to `end`, can be shown without cutting a secret of this set
+        in two.
 
         For the secret ``hunter2`` and the text ``the key is hun`` this is 11, because the last three characters may
         become the secret. The second loop moves the end before a complete secret that `end` would cut in two.
@@ -250,7 +265,7 @@ class KnownSecrets:
             end = min(cut_secrets)
 
     def hidden(self, text: str) -> str:
-        """Replace all texts of the set in a text."""
+        """Replace all strings of the set in a text by ``[redacted]``."""
         # One pattern of all texts would be slower: `re` tries its alternatives one by one at each character.
         for secret in self._texts:
             if secret in text:
@@ -259,7 +274,8 @@ class KnownSecrets:
 
 
 def forms_of(secret: str) -> set[str]:
-    """Return the forms of a secret: unchanged, on one line, inside JSON or a Python string, and percent-encoded.
+    """Return the forms in which a secret may occur: unchanged, on one line, escaped in JSON or Python, and
+    percent-encoded.
 
     >>> sorted(forms_of("p@ss word/1"))
     ['p%40ss%20word%2F1', 'p%40ss%20word/1', 'p%40ss+word%2F1', 'p@ss word/1']
@@ -270,7 +286,7 @@ def forms_of(secret: str) -> set[str]:
 
 
 def encoded_forms_of(secret: str) -> set[str]:
-    """Return the base64 forms of a secret that is a part of encoded data.
+    """Return the base64 forms in which a secret may occur inside encoded data.
 
     Base64 encodes groups of three bytes as four characters, so that the form depends on the position of the secret in
     its group. There are three forms. Each has only the characters that do not depend on the bytes around the secret.
@@ -293,7 +309,7 @@ def encoded_forms_of(secret: str) -> set[str]:
 
 
 def parts_of(secret: str) -> Iterator[str]:
-    """Yield the parts of a secret that are secrets by themselves: lines of a key, fields of a file of credentials.
+    """Yield the parts of a secret that are themselves secrets: lines of a key, or fields of a file of credentials.
 
     >>> list(parts_of('{"user": "ann", "private_key": "k7d0-99-a1b2"}'))
     ['k7d0-99-a1b2']
@@ -312,7 +328,7 @@ def parts_of(secret: str) -> Iterator[str]:
 
 
 def secrets_in(value: Any) -> Iterator[str]:
-    """Yield the strings in plain data that are under the name of a secret, at any depth."""
+    """Yield all strings in plain data that are stored under the name of a secret, at any depth."""
     for name, inner in named_parts(value):
         if name and looks_secret(name):
             yield from _texts_in(inner)
@@ -328,7 +344,7 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 
 def named_parts(value: Any) -> Iterable[tuple[str, Any]]:
-    """Return the parts of plain data, each with its name, which is empty for items of a list.
+    """Return the parts of plain data as pairs of name and value. The name of a list item is empty.
 
     Pairs such as ``{"name": "token", "value": "x"}`` and ``["token", "x"]`` count as the part ``x`` with the name
     ``token``: lists of headers and of environment variables have this form.
@@ -350,7 +366,7 @@ def named_parts(value: Any) -> Iterable[tuple[str, Any]]:
 
 
 def secrets_of_environment() -> Iterator[str]:
-    """Yield the values of environment variables whose names look secret, except existing paths on this disk.
+    """Yield the values of environment variables whose names look secret, except paths that exist on this machine.
 
     PWD, which every shell sets, counts as a password by its name. As a secret it would hide the folder in each path
     (test_places_on_the_disk_that_the_environment_names_are_no_secrets).
@@ -370,11 +386,13 @@ def secrets_of_environment() -> Iterator[str]:
 _URL = r"[A-Za-z0-9_-]"
 """Characters that need no escape in a URL."""
 _MORE = r"[A-Za-z0-9_.=+/%-]"
-"""Characters of all variants of base64, and dots."""
+"""Characters of all variants of base64, and the dot."""
 _HEX = "[A-Fa-f0-9]"
 
 ESCAPED = r"(?<=\\[bfnrt])"
-"""Position after an escape sequence: in ``'a\\nghp_...'``, as `repr` and JSON write it, the mark begins a line."""
+"""Pattern for the position after an escape sequence: in ``'a\nghp_...'``, as `repr` and JSON write it, ``ghp_`` begins
+a line.
+"""
 
 MARKED: tuple[tuple[str, str, int], ...] = (
     # Columns: marks, the characters that follow them, and the least number of these characters.
@@ -431,7 +449,9 @@ MARKED: tuple[tuple[str, str, int], ...] = (
     ("sl.", _MORE, 60),
     ("AAPK", _MORE, 40),
 )
-"""Credentials that begin with a mark. No letter or digit may precede it, and the rest must not be plain words."""
+"""Credentials that begin with a mark such as ``ghp_``. No letter or digit may precede it, and the rest must not be
+plain words.
+"""
 
 SHAPED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     # Columns: hints, sign, pattern. The pattern is tried only if the text in lower case contains a hint, and if the
@@ -462,14 +482,14 @@ SHAPED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     ),
     (("$",), r"(?<=\$)[a-z0-9]{1,8}\$", r"\$(?:2[aby]|apr1|1|5|6|y|argon2(?:id|i|d))\$[\w$./,=+]{20,}+"),
 )
-"""Credentials with a special form."""
+"""Credentials with a special form, such as private keys."""
 
 
 # --- credentials by their form ---------------------------------------------------------------------------------------
 
 
 def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
-    """Apply a function to each string in plain data, including keys."""
+    """Apply a function to each string in plain data, including the keys of mappings."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -478,12 +498,12 @@ def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _without_forms(text: str) -> str:
-    """Hide credentials recognized by their form, and values under the names of secrets."""
+    """Hide credentials that are recognized by their form, and values under the names of secrets, in a text."""
     return assigned(_without_marks(text))
 
 
 def _without_marks(text: str) -> str:
-    """Hide credentials recognized by their form."""
+    """Hide credentials that are recognized by their form in a text."""
     # Most texts have no sign of a credential. One search for all signs saves them some hundred patterns
     # (test_no_rule_that_is_tried_meets_where_no_sign_does, test_most_texts_are_searched_once).
     if _signs().search("\n" + text):
@@ -499,23 +519,28 @@ _remembered = lru_cache(8192)(_without_forms)
 
 class _Rule(NamedTuple):
     hints: tuple[str, ...]
-    """Lower-case substrings. The pattern is tried only if the text in lower case contains one of them."""
+    """Lower-case strings. The pattern is tried only if the text in lower case contains one of them."""
     signs: tuple[str, ...]
-    """Short patterns. Wherever `pattern` matches, one of them matches after a character that is no ASCII letter or
-    digit."""
+    """Short patterns. Wherever `pattern` matches, one of these matches after a character that is not an ASCII letter or
+    digit.
+    """
     pattern: re.Pattern[str]
     replacement: Callable[[re.Match[str]], str] | str
 
 
 @cache
 def _rules() -> tuple[_Rule, ...]:
-    """Return the rules in the order in which they are tried. They are compiled when text is first redacted."""
+    """Return the rules for credentials with a recognizable form, in the order in which they are tried.
+
+    The patterns are compiled when text is first redacted.
+    """
     return tuple(_table())
 
 
 @cache
 def _signs() -> re.Pattern[str]:
-    """Return one pattern that matches wherever any rule does, so that most texts are searched only once.
+    """Return one regular expression that matches wherever a rule could match, so that most texts are searched only
+    once.
 
     The signs are grouped by their first character: ``ghp_``, ``glpat-`` and ``sk-`` become ``g(?:hp_|lpat-)|s(?:k-)``.
     `re` then rejects a whole group at its first character.
@@ -530,7 +555,7 @@ def _signs() -> re.Pattern[str]:
 
 
 def _table() -> Iterator[_Rule]:
-    """Yield a rule for each entry of the three tables."""
+    """Yield a redaction rule for each entry of the tables `SHAPED`, `MARKED` and `_IN_CONTEXT`."""
     for hints, sign, pattern in SHAPED:
         yield _Rule(hints, (sign,), re.compile(pattern), REDACTED)
     for marks, follows, least in MARKED:
@@ -543,7 +568,10 @@ def _table() -> Iterator[_Rule]:
 
 
 def _marked(match: re.Match[str]) -> str:
-    """Replace a marked credential unless it consists of plain words (``sk-learn-contrib``) or is inside base64 data."""
+    """Replace a credential that begins with a mark such as ``ghp_``.
+
+    Plain words (``sk-learn-contrib``) and characters inside base64 data are not replaced.
+    """
     start = match.start()
     inside = start >= 40 and _IN_BASE64.fullmatch(match.string, start - 40, start)
     return match[0] if inside or is_plain_value(match[2]) else REDACTED
@@ -555,13 +583,13 @@ def _scheme(match: re.Match[str]) -> str:
 
 
 def _user(match: re.Match[str]) -> str:
-    """Replace a token in place of the user of a URL: ``https://ghp_...@host``."""
+    """Replace the user name in a URL if it is a token: ``https://ghp_...@host``."""
     return match[0] if is_plain_value(match[2]) else f"{match[1]}{REDACTED}"
 
 
 def _element(match: re.Match[str]) -> str:
-    """Replace the text of an XML element with the name of a secret."""
-    return f"{match[1]}{REDACTED}" if looks_secret(match[2]) and not is_telling(match[3]) else match[0]
+    """Replace the text of an XML element whose name looks secret."""
+    return f"{match[1]}{REDACTED}" if looks_secret(match[2]) and not describes_secret(match[3]) else match[0]
 
 
 _IN_CONTEXT: tuple[tuple[tuple[str, ...], str, str, Callable[[re.Match[str]], str] | str], ...] = (
@@ -602,11 +630,13 @@ _IN_CONTEXT: tuple[tuple[tuple[str, ...], str, str, Callable[[re.Match[str]], st
 
 
 TEXT_BEHIND_CUT = 400
-"""Number of characters after a cut that are redacted too: a secret may begin before the cut and end after it."""
+"""Number of additional characters that are redacted before a text is cut. A secret may begin before the cut and end
+after it.
+"""
 
 
 def cut(text: str, limit: int) -> str:
-    """Limit a text to about `limit` characters, and append the number of missing ones.
+    """Limit a text to about `limit` characters after redaction, and append the number of missing characters.
 
     >>> cut("abcdefgh", 5)
     'abcde… (3 more characters)'
@@ -619,7 +649,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def head_and_tail(text: str, most: int, clean: Callable[[str], str] = str) -> str:
-    r"""Reduce a long text to its beginning and its end. `clean` redacts both before they are cut.
+    r"""Reduce a long text to its beginning and its end. `clean` redacts both parts before they are cut.
 
     >>> head_and_tail("a" * 50 + "z" * 50, 20)
     'aaaaaaaaaa\n... 80 characters left out; the whole is in the log ...\nzzzzzzzzzz'
@@ -633,7 +663,7 @@ def head_and_tail(text: str, most: int, clean: Callable[[str], str] = str) -> st
 
 
 def one_line(text: str, width: int) -> str:
-    r"""Return at most `width` characters of a redacted text, on one line.
+    r"""Return a text on one line of at most `width` characters. A text that must be cut is redacted first.
 
     >>> one_line("first line\nsecond", 14)
     'first line se…'
@@ -647,7 +677,7 @@ def one_line(text: str, width: int) -> str:
 
 
 def logger(name: str) -> logging.Logger:
-    """Return the logger of a module, with a filter that redacts its records."""
+    """Return the logger of a module. A filter redacts each of its records."""
     module_logger = logging.getLogger(name)
     module_logger.addFilter(_without_secrets)
     return module_logger
@@ -656,7 +686,7 @@ def logger(name: str) -> logging.Logger:
 def clean_libraries(*names: str) -> None:
     """Add the redacting filter to the loggers of libraries. Call this after the libraries are loaded.
 
-    A filter of a logger does not apply to records of its child loggers, so that each child gets one as well. The
+    A filter of a logger does not apply to records of its child loggers, so that each child gets a filter as well. The
     `NullHandler` prevents output to the standard error stream if the application has not configured logging.
     """
     existing = tuple(logging.root.manager.loggerDict)
@@ -668,7 +698,7 @@ def clean_libraries(*names: str) -> None:
 
 
 def silence(library: str) -> None:
-    """Hide the log of a library whose records are secret as a whole."""
+    """Stop the log output of a library whose records may consist of secrets."""
     library_logger = logging.getLogger(library)
     library_logger.propagate = False
     if not library_logger.handlers:
@@ -676,14 +706,16 @@ def silence(library: str) -> None:
 
 
 def hand_on(record: logging.LogRecord) -> None:
-    """Log a record of another process here. Loggers of divebook have redacted it there."""
+    """Log a record that another process has sent. The loggers of that process have already redacted the record."""
     local_logger = logging.getLogger(record.name)
     if local_logger.isEnabledFor(record.levelno):
         local_logger.handle(record)
 
 
 def _without_secrets(record: logging.LogRecord) -> bool:
-    """Redact the message of a record and the text of its traceback, in place. Return True to keep the record."""
+    """Redact the message and the traceback of a log record in place. Return True, so that the logger keeps the
+    record.
+    """
     record.msg = shared().text(record.getMessage())
     record.args = ()
     if record.exc_info:

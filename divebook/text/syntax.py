@@ -25,10 +25,10 @@ def parse_python(source: str, mode: Literal["exec"] = "exec") -> ast.Module: ...
 @overload
 def parse_python(source: str, mode: Literal["eval"]) -> ast.Expression: ...
 def parse_python(source: str, mode: Literal["exec", "eval"] = "exec") -> ast.Module | ast.Expression:
-    """Parse Python source into a syntax tree, in any thread.
+    """Parse Python source into a syntax tree. Safe to use from several threads.
 
     Python 3.11 counts the recursion depth of trees for all threads together, and raises SystemError if two threads
-    parse at the same time (https://github.com/python/cpython/issues/106905). The call is therefore repeated.
+    parse at the same time (https://github.com/python/cpython/issues/106905). Parsing is then repeated.
 
     Raises
     ------
@@ -52,30 +52,32 @@ _MOST_BRACES = 64
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An expression in a template."""
+    """An expression in a template, without the ``${`` and ``}`` around it."""
 
     expression: str
 
 
 def is_expression(text: str) -> bool:
-    """Return True if `text` is written as ``$(...)``, which stands for a value of any type."""
+    """Return True if a text has the form ``$(...)``, which stands for a value of any type."""
     stripped = text.strip()
     return stripped.startswith("$(") and stripped.endswith(")")
 
 
 def is_escaped_expression(text: str) -> bool:
-    """Return True if `text` is written as ``$$(...)``, which stands for the text ``$(...)``."""
+    """Return True if a text has the form ``$$(...)``, which stands for the text ``$(...)``."""
     return _ESCAPED_VALUE.fullmatch(text) is not None
 
 
 def without_escape(text: str) -> str:
-    """Return the template of a text that is written as ``$$(...)``, without the first dollar sign."""
+    """Remove the first dollar sign of a text ``$$(...)``. The result is the template ``$(...)``, which stands for
+    itself.
+    """
     return text.replace("$", "", 1)
 
 
 @lru_cache(maxsize=1024)
 def split(text: str, *, escapes: bool = True) -> tuple[str | Slot, ...]:
-    """Split a template into literal texts and expressions, in order. An empty ``${}`` is literal.
+    """Split a template into literal texts and expressions, in order. An empty ``${}`` is a literal text.
 
     Raises
     ------
@@ -103,7 +105,7 @@ def split(text: str, *, escapes: bool = True) -> tuple[str | Slot, ...]:
 
 
 def _end_of_expression(text: str, start: int, opening: re.Pattern[str], tries: int) -> tuple[int, bool]:
-    """Return the position of the brace that closes an expression, and whether the expression is Python.
+    """Return the position of the brace that closes an expression, and True if the expression is valid Python.
 
     A closing brace may be part of the expression, as in ``${{"a": 1}["a"]}``. Each closing brace is therefore tried
     until the text before it parses as Python. If none of the first `tries` does, the first closing brace is returned
@@ -146,7 +148,7 @@ def _parses(source: str) -> bool:
 
 
 def literal(text: str) -> str:
-    """Escape `text`: return the template, or whole value, that stands for exactly this text.
+    """Escape a text, so that it is not evaluated: return the template, or ``$$(...)`` value, that stands for this text.
 
     >>> literal("echo ${HOME}"), literal("$(date)"), literal("costs $5")
     ('echo $${HOME}', '$$(date)', 'costs $5')
@@ -155,12 +157,13 @@ def literal(text: str) -> str:
 
 
 def _escaped_value(text: str) -> str:
-    """Escape a whole value: add a dollar sign if the text is written as ``$(...)`` or as its escape."""
+    """Add a dollar sign to a text of the form ``$(...)`` or ``$$(...)``, so that it stands for the text itself."""
     return text.replace("$", "$$", 1) if is_expression(text) or is_escaped_expression(text) else text
 
 
 def with_escapes(text: str) -> str:
-    """Convert a template from the syntax without escapes, so that it stands for the same text as before.
+    """Convert a template that an early version stored (form 0, without escapes) to the present syntax with the same
+    meaning.
 
     >>> with_escapes("costs $${state.price}")
     'costs ${"$"}${state.price}'
@@ -184,7 +187,7 @@ def with_escapes(text: str) -> str:
 
 
 def texts_in(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield every string in a JSON value with its place. Keys of mappings are not included.
+    """Yield each string in a JSON value together with its place. Keys of mappings are not included.
 
     >>> list(texts_in({"headers": {"X": "a"}, "ids": ["b", 1]}))
     [(('headers', 'X'), 'a'), (('ids', 0), 'b')]
@@ -200,7 +203,7 @@ def texts_in(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tu
 
 
 def each_text(value: Any, change: Callable[[str], Any]) -> Any:
-    """Return a JSON value with `change` applied to every string in it. Keys of mappings stay unchanged."""
+    """Apply a function to each string in a JSON value, and return the new value. Keys of mappings stay unchanged."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -213,7 +216,8 @@ def each_text(value: Any, change: Callable[[str], Any]) -> Any:
 def with_literal_depths(
     values: Mapping[str, Any], *, has_values: bool = True, template: Callable[[str], str] = with_escapes
 ) -> dict[str, Any]:
-    """Convert values from a syntax in which only strings of the first level were templates: escape all deeper strings.
+    """Convert values from a former syntax, in which only strings of the first level were templates: escape deeper
+    strings.
 
     Parameters
     ----------

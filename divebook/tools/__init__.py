@@ -1,1 +1,1 @@
-"""Tools that agents call: those that come with divebook, and those of MCP servers."""
+"""Tools that agents call: built-in tools, tools of workspaces, and tools of MCP servers."""

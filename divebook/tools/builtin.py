@@ -1,4 +1,4 @@
-"""Built-in tools of divebook, by the names under which agents ask for them."""
+"""Built-in tools for documents and web pages, and the table of all built-in tools by name."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from divebook.tools.file_tools import (
     READS,
     WRITES,
     ToolReach,
-    coming,
+    builtin_tool,
     directory_lister,
-    failed,
     file_reader,
     file_writer,
     text_editor,
+    tool_failure,
 )
 from divebook.workflow.functions import signature_of
 from divebook.workflow.resources import ToolDefinition
@@ -54,7 +54,7 @@ _MARKS = {f"h{level}": "#" * level + " " for level in range(1, 7)} | {"li": "- "
 
 
 def readable(markup: str, address: str) -> str:
-    """Return the text of a page. `address` is the base of its links.
+    """Convert the HTML of a web page to plain text. `address` is the base address of relative links.
 
     >>> print(readable("<title>T</title><h1>Hi</h1><p><a href='/x'>This</a> &amp; that<script>f()", "http://a/"))
     T
@@ -70,7 +70,7 @@ def readable(markup: str, address: str) -> str:
 
 
 def _harmless(markup: str) -> str:
-    """Remove markup on which Python's parser fails or takes quadratic time.
+    """Remove the parts of a web page's HTML that would make Python's HTML parser fail or take quadratic time.
 
     These are comments, sections, and tags that never end (test_a_page_that_was_made_to_hold_the_reader_up).
     """
@@ -80,6 +80,7 @@ def _harmless(markup: str) -> str:
         parts.append(markup[done:start])
         end = markup.find("-->", start + 4)
         done = len(markup) if end < 0 else end + 3
+    # A declaration such as `<![CDATA[` without an end would hold the parser up, too.
     text = "".join([*parts, markup[done:]]).replace("<![", "<! ")
     last = text.rfind(">") + 1
     return text[:last] + text[last:].replace("<", " ")
@@ -97,7 +98,7 @@ class _Reader(HTMLParser):
         self._in_title = self._is_verbatim = False
 
     def text(self) -> str:
-        """Return the text that was read."""
+        """Return the converted text, with the title of the page first."""
         lines = [line.rstrip() for line in "".join(self._parts).split("\n")]
         body = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
         title = " ".join("".join(self._title).split())
@@ -105,6 +106,8 @@ class _Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._in_title = self._in_title or tag == "title"
+        # Text inside of elements such as scripts is left out. Only their own end tag ends this, since scripts contain
+        # tags.
         if tag == "body":  # some pages leave their head open
             self._silent = ""
         if tag in _SILENT and self._silent in ("", tag):
@@ -119,12 +122,15 @@ class _Reader(HTMLParser):
             self._parts.append("\n")
         elif tag in ("td", "th") and self._parts[-1:] != ["\n"]:
             self._parts.append(" ")
+        # Links are a stack: HTML does not allow nested links, but pages contain them.
         elif tag == "a":
             self._links.append(self._target(dict(attrs).get("href") or ""))
             self._parts.append("[" if self._links[-1] else "")
 
     def _target(self, reference: str) -> str:
-        """Return the target of a link; empty if it does not lead to a web page."""
+        """Return the absolute address of a link on the web page. Return an empty string if the link does not lead to
+        another web page.
+        """
         try:
             target = urljoin(self._address, reference.strip())
         except ValueError:
@@ -154,7 +160,9 @@ class _Reader(HTMLParser):
             self._parts.append(data if self._is_verbatim else self._joined(data))
 
     def _joined(self, data: str) -> str:
-        """Return text with single spaces, and without white space at the beginning of a line."""
+        """Return text of the web page with each run of white space replaced by one space. At the beginning of a line,
+        white space is removed.
+        """
         text = re.sub(r"\s+", " ", data)
         return text.lstrip() if not self._parts or self._parts[-1].endswith(("\n", " ")) else text
 
@@ -173,19 +181,19 @@ _SHOWN = 300
 
 
 def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunction:
-    """Return the tool that reads documents of at most `max_size` bytes."""
+    """Return the tool ``read_document``, which reads documents of at most `max_size` bytes."""
 
     def read_document(path: str, first_line: int = 1, lines: int | None = None) -> str:
-        """Read a document.
+        """Read a document and return its text.
 
         Parameters
         ----------
         path
-            Its path, or the name that it is known by.
+            Path or registered name of the document.
         first_line
-            The line to begin at.
+            Number of the first line to read.
         lines
-            How many lines to read; by default all.
+            Number of lines to read; by default all.
         """
         text = _text(reach, path, max_size)
         if first_line <= 1 and lines is None:
@@ -193,11 +201,11 @@ def document_reader(reach: ToolReach, *, max_size: int = 10_000_000) -> ToolFunc
         text_lines = lines_in(text)[max(0, first_line - 1) :]
         return "".join(text_lines if lines is None else text_lines[: max(0, lines)])
 
-    return coming(read_document, READS, files=_files(reach))
+    return builtin_tool(read_document, READS, files=_files(reach))
 
 
 def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction:
-    """Return the tool that lists documents."""
+    """Return the tool ``list_documents``, which lists at most `max_entries` paths of documents."""
 
     def list_documents(folder: str = "", recursive: bool = True) -> dict[str, Any]:  # noqa: FBT001, FBT002 - a model gives it by name
         """List the paths of documents.
@@ -205,33 +213,33 @@ def document_lister(reach: ToolReach, *, max_entries: int = 200) -> ToolFunction
         Parameters
         ----------
         folder
-            Only those below this one.
+            List only documents below this folder.
         recursive
-            Whether those in folders inside it are listed as well.
+            Whether to list documents in subfolders as well.
         """
         paths = _paths(reach, folder, recursive=recursive)
         more = {"note": f"limited to {max_entries} of {len(paths)}"} if len(paths) > max_entries else {}
         return {"paths": paths[:max_entries], **more}
 
-    return coming(list_documents, READS, files=_files(reach))
+    return builtin_tool(list_documents, READS, files=_files(reach))
 
 
 def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunction:
-    """Return the tool that searches documents for lines."""
+    """Return the tool ``search_documents``, which finds lines of documents that contain all given words."""
 
     def search_documents(words: str, folder: str = "") -> dict[str, Any]:
-        """Find the lines of documents in which all of some words occur, in any order and capitals.
+        """Find the lines of documents that contain all given words, in any order and in upper or lower case.
 
         Parameters
         ----------
         words
-            The words, with spaces between them.
+            The words, separated by spaces.
         folder
-            Only documents below this one.
+            Search only documents below this folder.
         """
         needles = words.casefold().split()
         if not needles:
-            raise failed("no words were given: name at least one")
+            raise tool_failure("no words were given: name at least one")
         matches: list[dict[str, Any]] = []
         for path in _paths(reach, folder, recursive=True):
             matches += _lines_with(needles, path, reach)
@@ -239,29 +247,29 @@ def document_searcher(reach: ToolReach, *, max_matches: int = 50) -> ToolFunctio
                 return {"matches": matches[:max_matches], "note": f"limited to {max_matches}: use more words"}
         return {"matches": matches}
 
-    return coming(search_documents, READS, files=_files(reach))
+    return builtin_tool(search_documents, READS, files=_files(reach))
 
 
 def document_writer(reach: ToolReach) -> ToolFunction:
-    """Return the tool that writes documents."""
+    """Return the tool ``write_document``, which creates or replaces documents."""
 
     def write_document(path: str, content: str) -> str:
-        """Write a document whole, replacing what was there.
+        """Write a document. An existing document is replaced.
 
         Parameters
         ----------
         path
-            Its path, or the name that it is known by.
+            Path or registered name of the document.
         content
-            All that the document is to hold.
+            The whole content of the document.
         """
         try:
-            written = reach.documents.put(path, content)
+            document = reach.documents.put(path, content)
         except (DivebookError, OSError, UnicodeError) as error:
-            raise failed(f"document {path} cannot be written: {error}") from error
-        return f"Successfully wrote {len(content)} characters to {written.path}"
+            raise tool_failure(f"document {path} cannot be written: {error}") from error
+        return f"Successfully wrote {len(content)} characters to {document.path}"
 
-    return coming(write_document, WRITES, files=_files(reach))
+    return builtin_tool(write_document, WRITES, files=_files(reach))
 
 
 def _files(reach: ToolReach) -> FileArguments:
@@ -271,17 +279,17 @@ def _files(reach: ToolReach) -> FileArguments:
 def _text(reach: ToolReach, path: str, most: int) -> str:
     try:
         if (size := reach.documents.size(path)) > most:
-            raise failed(f"document {path} is too large ({size} bytes): at most {most} bytes can be read")
+            raise tool_failure(f"document {path} is too large ({size} bytes): at most {most} bytes can be read")
         return reach.documents.get(path).content
     except (DivebookError, OSError, UnicodeError) as error:
-        raise failed(f"document {path} cannot be read: {error}") from error
+        raise tool_failure(f"document {path} cannot be read: {error}") from error
 
 
 def _paths(reach: ToolReach, folder: str, *, recursive: bool) -> list[str]:
     try:
         return [path for path in reach.documents.list(folder, recursive=recursive) if not _is_hidden(path)]
     except (DivebookError, OSError) as error:
-        raise failed(f"documents of {folder!r} cannot be listed: {error}") from error
+        raise tool_failure(f"documents of {folder!r} cannot be listed: {error}") from error
 
 
 def _is_hidden(path: str) -> bool:
@@ -289,48 +297,53 @@ def _is_hidden(path: str) -> bool:
 
 
 def _lines_with(needles: list[str], path: str, reach: ToolReach) -> list[dict[str, Any]]:
-    """Return the lines of a document that contain all words. A document that is very long, or not text, has none."""
+    """Return the lines of a document that contain all words in `needles`, with their numbers. Return none for a
+    document that is binary, larger than 1 MB or unreadable.
+    """
     try:
         if reach.documents.size(path) > _LONGEST:
             return []
         text = reach.documents.get(path).content
     except (DivebookError, OSError, UnicodeError):
         return []
-    folded = ((number, line, line.casefold()) for number, line in enumerate(lines_in(text), start=1))
-    return [
-        {"path": path, "line": number, "text": line.strip()[:_SHOWN]}
-        for number, line, low in folded
-        if all(word in low for word in needles)
-    ]
+    matches = []
+    for number, line in enumerate(lines_in(text), start=1):
+        folded = line.casefold()
+        if all(word in folded for word in needles):
+            matches.append({"path": path, "line": number, "text": line.strip()[:_SHOWN]})
+    return matches
 
 
 _PAUSE = 0.5
-"""Seconds before the first retry. The pause doubles with each further one."""
+"""Seconds before the first retry of a failed fetch. Each further pause is twice as long."""
 
 
 def fetcher(reach: ToolReach, *, max_size: int = 512_000, max_retries: int = 0, timeout: float = 15.0) -> ToolFunction:
-    """Return the tool that fetches pages: at most `max_size` bytes, each attempt within `timeout` seconds."""
+    """Return the tool ``fetch``, which returns web pages of at most `max_size` bytes as text.
+
+    Each attempt may take `timeout` seconds. A network error is retried `max_retries` times.
+    """
     limits = PageLimits(bytes=max_size, silence=timeout, seconds=timeout)
 
     def fetch(url: str) -> str:
-        """Fetch a page of the web and return its text, with the addresses of its links.
+        """Fetch a web page and return its text, with the addresses of its links.
 
         Parameters
         ----------
         url
-            Its address, beginning with http:// or https://.
+            Address of the page, beginning with http:// or https://.
         """
         try:
-            page = _fetched(url, reach, limits, max_retries)
+            page = _fetch_page(url, reach, limits, max_retries)
             text = page.text(url, max_size)
         except SetupError as error:
-            raise failed(str(error)) from error
+            raise tool_failure(str(error)) from error
         return readable(text, page.address) if page.media_type in ("text/html", "application/xhtml+xml") else text
 
-    return coming(fetch, replace(READS, open_world=True))
+    return builtin_tool(fetch, replace(READS, open_world=True))
 
 
-def _fetched(url: str, reach: ToolReach, limits: PageLimits, retries: int) -> Page:
+def _fetch_page(url: str, reach: ToolReach, limits: PageLimits, retries: int) -> Page:
     for attempt in range(retries):
         try:
             return fetching.fetch(url, reach.policy, limits)
@@ -352,7 +365,7 @@ OFFERED: Mapping[str, Callable[..., ToolFunction]] = {
     "list_directory": directory_lister,
     "text_editor": text_editor,
 }
-"""Functions that create the built-in tools from their reach and options, by name."""
+"""Factories of the built-in tools, by name of the tool. A factory takes a `ToolReach` and the options of the tool."""
 
 
 ABSENT: Mapping[str, str] = {
@@ -363,11 +376,11 @@ ABSENT: Mapping[str, str] = {
     "anthropic_computer": "a provider's own tools are not used; write a @tool",
     "anthropic_web_search": "a provider's own tools are not used; write a @tool that asks your search service",
 }
-"""Tools of the legacy Dive dialect that divebook does not have, with advice."""
+"""Tools of the legacy Dive dialect that divebook lacks, by name, with the advice that the error message gives."""
 
 
 def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunction:
-    """Return a built-in tool with options.
+    """Create the built-in tool called `name` with the options of its definition, such as ``max_size``.
 
     Case and underscores of option names are ignored, as in the legacy Dive dialect: ``MaxSize``, ``max_size``.
 
@@ -378,17 +391,17 @@ def offered(name: str, reach: ToolReach, options: Mapping[str, Any]) -> ToolFunc
     """
     make = OFFERED[name]
     kinds = get_type_hints(make)
-    options_by_name = {option_named(option): option for option in list(inspect.signature(make).parameters)[1:]}
+    options_by_name = {option_named(parameter): parameter for parameter in list(inspect.signature(make).parameters)[1:]}
     arguments: dict[str, Any] = {}
-    for written, value in options.items():
-        option = options_by_name.get(option_named(written))
-        if option is None:
+    for option_name, value in options.items():
+        parameter = options_by_name.get(option_named(option_name))
+        if parameter is None:
             hint = (
-                did_you_mean(written, options_by_name.values())
+                did_you_mean(option_name, options_by_name.values())
                 or f"it has {', '.join(options_by_name.values()) or 'none'}"
             )
-            raise SetupError(f"tool {name} has no option {written!r}: {hint}")
-        arguments[option] = _fitting(name, written, value, kinds[option])
+            raise SetupError(f"tool {name} has no option {option_name!r}: {hint}")
+        arguments[parameter] = _checked_option(name, option_name, value, kinds[parameter])
     tool = make(reach, **arguments)
     return tool if tool.name == name else replace(tool, rule_name=name)
 
@@ -400,22 +413,24 @@ def declared(
     config: Mapping[str, Any],
     reach: ToolReach,
 ) -> ToolFunction | None:
-    """Return the tool of a name; None if it is neither a function of the user nor built in.
+    """Return the tool for a tool name in an agent's definition, with its options and limits. Return None if no user
+    function and no built-in tool has the name.
 
     Parameters
     ----------
     function
-        The function that a person made a tool of that name, which wins over one that comes with divebook.
+        The user's function with this name as a tool; None without one. It takes precedence over a built-in tool.
     declaration
-        What stands about it under ``Tools``.
+        The definition of the tool under ``Tools``; None without one.
     config
-        What the agent's ``ToolConfig`` says of it, which wins over that.
+        The options of the tool in the agent's ``ToolConfig``. They take precedence over those of `declaration`.
 
     Raises
     ------
     SetupError
-        It is switched off, or an option does not fit, or has no effect.
+        The tool is disabled, or an option is invalid or would have no effect.
     """
+    # The error is the one for an unknown tool, with the reason.
     if declaration is not None and not declaration.enabled:
         raise SetupError(f'agent references unknown tool "{name}": its definition under Tools says Enabled: false')
     options = _merged({} if declaration is None else declaration.parameters, config)
@@ -429,7 +444,9 @@ def declared(
 
 
 def limited(tool: ToolFunction, declaration: ToolDefinition | None) -> ToolFunction:
-    """Return a tool with the limits that are declared for it under ``Tools``."""
+    """Return a copy of a tool with the limits that its definition under ``Tools`` sets, such as a timeout or a maximum
+    number of calls. Without a definition, return the tool unchanged.
+    """
     if declaration is None:
         return tool
     limits = {key: getattr(declaration, key) for key in _LIMITS if getattr(declaration, key) is not None}
@@ -437,12 +454,16 @@ def limited(tool: ToolFunction, declaration: ToolDefinition | None) -> ToolFunct
 
 
 def option_named(name: str) -> str:
-    """Return the normalized name of an option."""
+    """Return the name of a tool's option without underscores and in lower case, so that different spellings of it are
+    equal.
+    """
     return name.replace("_", "").casefold()
 
 
-def _fitting(name: str, option: str, value: Any, kind: Any) -> Any:
-    """Return the value of an option; raise `SetupError` if it has another type. bool is not accepted as a number."""
+def _checked_option(name: str, option: str, value: Any, kind: Any) -> Any:
+    """Return the value of a tool's option if it has the expected type `kind`. Otherwise raise `SetupError`. A boolean
+    is not accepted as a number.
+    """
     # A kind that is neither a number nor `str` is a list of strings; one string alone counts as a list of one.
     texts = [value] if isinstance(value, str) else value
     if kind not in _NUMBERS and kind is not str:
@@ -464,20 +485,26 @@ _LIMITS = ("timeout", "limit", "most", "concurrency", "retry")
 
 
 def _merged(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge options regardless of their spelling. Those of the agent take precedence."""
+    """Merge the options that a tool has under ``Tools`` (`parameters`) with those that the agent sets for it
+    (`config`). The options of the agent take precedence.
+
+    Names that differ only in case or underscores are the same option.
+    """
     written = {option_named(name): name for name in (*parameters, *config)}
     values = {option_named(name): value for source in (parameters, config) for name, value in source.items()}
     return {written[folded]: value for folded, value in values.items()}
 
 
 def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: ToolReach) -> ToolFunction:
-    """Return a tool with some arguments fixed. The model does not see or set them, and no log contains them.
+    """Return a copy of a tool in which some arguments have fixed values. The model cannot see or set these arguments,
+    and their values are not recorded in any log.
 
-    References in them (``env://KEY``) are resolved at each call.
+    References in the values (``env://KEY``) are resolved each time the tool is called.
     """
     if not arguments:
         return tool
     require_allowed(arguments, reach.policy, reach.folder)
+    # References are only checked above. They are resolved in each call of the tool, since their values may change.
     function = tool.function
     signature = signature_of(tool.function)
     for name in arguments:
@@ -490,25 +517,26 @@ def with_arguments(tool: ToolFunction, arguments: Mapping[str, Any], reach: Tool
         values: dict[str, Any] = resolved(dict(arguments), reach.policy, reach.folder)
         return values
 
-    called = (
+    wrapper = (
         _async(function, fixed_arguments)
         if inspect.iscoroutinefunction(function)
         else _plain(function, fixed_arguments)
     )
-    functools.update_wrapper(called, function)
-    called.__signature__ = signature.replace(parameters=remaining)  # type: ignore[attr-defined]  # what inspect looks for
-    return replace(tool, function=called, fixed=dict(arguments))
+    # The schema for the model is built from the signature, which must not contain the fixed arguments.
+    functools.update_wrapper(wrapper, function)
+    wrapper.__signature__ = signature.replace(parameters=remaining)  # type: ignore[attr-defined]  # what inspect looks for
+    return replace(tool, function=wrapper, fixed=dict(arguments))
 
 
 def _async(function: Callable[..., Any], fixed_arguments: Callable[[], dict[str, Any]]) -> Callable[..., Any]:
-    async def called(**arguments: Any) -> Any:
+    async def wrapper(**arguments: Any) -> Any:
         return await function(**fixed_arguments(), **arguments)
 
-    return called
+    return wrapper
 
 
 def _plain(function: Callable[..., Any], fixed_arguments: Callable[[], dict[str, Any]]) -> Callable[..., Any]:
-    def called(**arguments: Any) -> Any:
+    def wrapper(**arguments: Any) -> Any:
         return function(**fixed_arguments(), **arguments)
 
-    return called
+    return wrapper

@@ -1,7 +1,7 @@
 """Tools of agents that have a workspace: view, change and search its files, and run commands.
 
-They work in the workspace of the current call (`divebook.workspace.workspace`). Changes in a copy of a folder need no
-approval, because nothing is lost: a person sees them before they are applied to the folder.
+The tools work in the workspace of the current call of an execution (`divebook.workspace.workspace`). Changes in a copy
+of a folder need no approval, because nothing is lost: a person sees them before they are applied to the folder.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from divebook.workflow.servers import CONTAINED, IF_DESTRUCTIVE, WorkspaceDefinition
+from divebook.workflow.resources import CONTAINED, IF_DESTRUCTIVE, WorkspaceDefinition
 from divebook.workflow.tools import ToolFunction, ToolHints
 from divebook.workspace import agent_tools
 from divebook.workspace.background import process_manager
@@ -27,15 +27,15 @@ async def view(file_path: str, line_offset: int = 0, line_limit: int = agent_too
     file_path
         Path of the file.
     line_offset
-        How many lines to skip.
+        Number of lines to skip.
     line_limit
-        How many lines to show.
+        Maximum number of lines to show.
     """
     return await agent_tools.view(present_workspace().file_operator, file_path, line_offset, line_limit)
 
 
 async def ls(path: str = ".", ignore: list[str] | None = None) -> dict[str, Any]:
-    """List what is in a folder.
+    """List the entries of a folder.
 
     Parameters
     ----------
@@ -91,53 +91,53 @@ async def edit(file_path: str, old_string: str, new_string: str, replace_all: bo
     file_path
         Path of the file.
     old_string
-        The text to replace, with enough around it to occur once.
+        The text to replace, with enough context to occur exactly once.
     new_string
-        The text to put there.
+        The new text.
     replace_all
-        Whether to replace it wherever it occurs.
+        Whether to replace all occurrences.
     """
     files = present_workspace().file_operator
     return await agent_tools.edit(files, file_path, old_string, new_string, replace_all=replace_all)
 
 
 async def multi_edit(file_path: str, edits: list[dict[str, Any]]) -> str:
-    """Make several replacements in a file, all or none.
+    """Make several replacements in a file: all of them, or none.
 
     Parameters
     ----------
     file_path
         Path of the file.
     edits
-        Each with `old_string`, `new_string` and perhaps `replace_all`; each is made in what the one before it left.
+        Edits with `old_string`, `new_string` and optionally `replace_all`, applied one after the other.
     """
     return await agent_tools.multi_edit(present_workspace().file_operator, file_path, edits)
 
 
 async def replace(file_path: str, content: str, mode: str = "w") -> str:
-    """Write a file whole, or add to its end.
+    """Replace the whole content of a file, or append to it.
 
     Parameters
     ----------
     file_path
         Path of the file.
     content
-        What it is to hold, or what to add.
+        The new content, or the text to append.
     mode
-        w to write it whole, a to add.
+        w to replace the content, a to append.
     """
     return await agent_tools.replace(present_workspace().file_operator, file_path, content, mode)
 
 
 async def mkdir(paths: list[str], parents: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 - a model gives it by name
-    """Make folders.
+    """Create folders.
 
     Parameters
     ----------
     paths
-        Their paths.
+        Paths of the folders.
     parents
-        Whether to make the folders around them too.
+        Whether to create missing parent folders, too.
     """
     return await agent_tools.mkdir(present_workspace().file_operator, paths, parents=parents)
 
@@ -148,9 +148,9 @@ async def move(pairs: list[dict[str, str]], overwrite: bool = False) -> list[dic
     Parameters
     ----------
     pairs
-        Each with `src` and `dst`.
+        Pairs of paths, each with `src` and `dst`.
     overwrite
-        Whether to replace files that are there.
+        Whether to replace existing files.
     """
     return await agent_tools.move(present_workspace().file_operator, pairs, overwrite=overwrite)
 
@@ -161,9 +161,9 @@ async def copy(pairs: list[dict[str, str]], overwrite: bool = False) -> list[dic
     Parameters
     ----------
     pairs
-        Each with `src` and `dst`.
+        Pairs of paths, each with `src` and `dst`.
     overwrite
-        Whether to replace files that are there.
+        Whether to replace existing files.
     """
     return await agent_tools.copy(present_workspace().file_operator, pairs, overwrite=overwrite)
 
@@ -174,7 +174,7 @@ async def delete(path: str) -> str:
     Parameters
     ----------
     path
-        Its path.
+        Path of the file or folder.
     """
     return await agent_tools.delete(present_workspace().file_operator, path)
 
@@ -185,18 +185,18 @@ async def shell(
     environment: dict[str, str] | None = None,
     cwd: str | None = None,
 ) -> dict[str, Any]:
-    """Run a command in a shell, and return what it printed and how it ended.
+    """Run a command in a shell, and return its output and exit code.
 
     Parameters
     ----------
     command
         The command.
     timeout_seconds
-        How long it may take.
+        Time limit in seconds.
     environment
-        Variables to add.
+        Environment variables to add.
     cwd
-        The folder to run it in.
+        Working folder of the command.
     """
     workspace = present_workspace()
     seconds = workspace.shell.default_timeout if timeout_seconds is None else timeout_seconds
@@ -209,18 +209,18 @@ async def spawn_process(
     cwd: str | None = None,
     takes_input: bool = False,  # noqa: FBT001, FBT002 - a model gives it by name
 ) -> dict[str, Any]:
-    """Start a command that goes on beside others, such as a server, and return its id; it ends with this run.
+    """Start a command in the background, such as a server, and return its id. The command ends with this run.
 
     Parameters
     ----------
     command
         The command.
     environment
-        Variables to add.
+        Environment variables to add.
     cwd
-        The folder to run it in.
+        Working folder of the command.
     takes_input
-        Whether you will give it something to read.
+        Whether you will write to the input of the process.
     """
     manager = process_manager(present_workspace())
     return await agent_tools.spawn(manager, command, environment, cwd, takes_input=takes_input)
@@ -229,53 +229,53 @@ async def spawn_process(
 async def read_process_output(
     process_id: str, wait_seconds: float = 0.0, max_lines: int = agent_tools.MOST_LINES
 ) -> dict[str, Any]:
-    """Return what a process has printed since you last asked, and whether it still runs.
+    """Return the new output of a background process, and whether the process still runs.
 
     Parameters
     ----------
     process_id
-        Its id.
+        Id of the process.
     wait_seconds
-        How long to wait for a line where there is none, at most 60.
+        Seconds to wait for output if there is none, at most 60.
     max_lines
-        How many lines to return; the next call returns those that follow.
+        Maximum number of lines to return. The next call returns the following lines.
     """
     return await agent_tools.read(process_manager(present_workspace()), process_id, wait_seconds, max_lines)
 
 
 async def write_process_input(process_id: str, text: str, is_last: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 - a model gives it by name
-    """Give a process that was started with takes_input something to read.
+    """Write to the input of a background process that was started with takes_input.
 
     Parameters
     ----------
     process_id
-        Its id.
+        Id of the process.
     text
-        What it is to read; end a line with a line feed.
+        Text to write. End each line with a line feed.
     is_last
-        Whether nothing will follow.
+        Whether this is the end of the input.
     """
     return agent_tools.write(process_manager(present_workspace()), process_id, text, is_last=is_last)
 
 
 async def kill_process(process_id: str) -> dict[str, Any]:
-    """End a process with all that it has started.
+    """End a background process and all processes that it has started.
 
     Parameters
     ----------
     process_id
-        Its id.
+        Id of the process.
     """
     return await agent_tools.kill(process_manager(present_workspace()), process_id)
 
 
 async def list_processes() -> list[dict[str, Any]]:
-    """List the processes that you have started, and how each is."""
+    """List the background processes that you have started, with their status."""
     return agent_tools.list_processes(process_manager(present_workspace()))
 
 
 _PATHS = ("file_path", "path", "paths", "src", "dst", "cwd")
-"""Names of arguments that name files, in any of these tools."""
+"""Argument names that denote files, over all workspace tools. Approval rules compare the files."""
 _READS: Mapping[str, Callable[..., Any]] = {each.__name__: each for each in (view, ls, glob, grep)}
 _CHANGES: Mapping[str, Callable[..., Any]] = {
     each.__name__: each for each in (edit, multi_edit, replace, mkdir, move, copy, delete)
@@ -285,16 +285,18 @@ _WATCHES: Mapping[str, Callable[..., Any]] = {
     each.__name__: each for each in (read_process_output, list_processes, kill_process)
 }
 WORKSPACE_TOOLS = (*_READS, *_CHANGES, SHELL)
-"""Tools of an agent that has a workspace and names none of them."""
+"""Names of the tools that an agent with a workspace gets if its definition does not list tools."""
 PROCESS_TOOLS = tuple(name for name in (*_RUNS, *_WATCHES) if name != SHELL)
-"""Tools for background processes. An agent has them only if it names them."""
+"""Names of the tools for background processes. An agent has them only if its definition lists them."""
 
 
 def workspace_tool(name: str, definition: WorkspaceDefinition | None) -> ToolFunction:
-    """Return a tool of a workspace. None stands for the workspace that the workflow names.
+    """Return the workspace tool with this name, for an agent that works in the workspace `definition`. If that is None,
+    the tool works in the workspace that the workflow names.
 
     Changes in a copy can be reverted, and a fenced workspace contains its commands: neither needs approval.
     """
+    # The hints decide which calls a person must approve: those of destructive tools.
     is_copy = definition is not None and not definition.in_place
     is_contained = definition is not None and definition.kind in CONTAINED
     function = {**_READS, **_CHANGES, **_RUNS, **_WATCHES}[name]

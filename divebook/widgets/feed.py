@@ -236,15 +236,6 @@ EVENTS_PER_FRAME = 2000
 ROWS_PER_FRAME = 5_000
 """Maximum number of rows whose results are added to distributions in one frame; later frames add the remaining rows."""
 FIRST_SPANS = 1500
-"""Number of spans in a `Welcome`, the newest spans; a view requests older spans separately."""
-SPANS_PER_PAGE = 5000
-MAX_QUESTIONS = 200
-MAX_TEXT = 100_000
-"""Maximum number of characters of one text in a `Detail`."""
-MAX_DETAIL = 400_000
-"""Maximum number of characters of all texts in a `Detail`."""
-MAX_DETAIL_EVENTS = 20
-_KEPT_IN_STORE = ""
 
 
 class Feed:
@@ -530,6 +521,17 @@ class Feed:
         group = [turn, *(span for span, _ in self._labelled[index + 1 :] if span.holder == index)]
         sequences = sorted({number for span in group for number in (*span.sequences[:1], *span.sequences[-2:])})
         return spans_of(event for number in sequences for event in self.source.read(number - 1, 1))
+
+
+"""Number of spans in a `Welcome`, the newest spans; a view requests older spans separately."""
+SPANS_PER_PAGE = 5000
+MAX_QUESTIONS = 200
+MAX_TEXT = 100_000
+"""Maximum number of characters of one text in a `Detail`."""
+MAX_DETAIL = 400_000
+"""Maximum number of characters of all texts in a `Detail`."""
+MAX_DETAIL_EVENTS = 20
+_KEPT_IN_STORE = ""
 
 
 def _differ(header: Header, before: Header | None) -> bool:

@@ -392,30 +392,6 @@ def _spread(things: Sequence[T]) -> Iterator[T]:
 MAX_EVENTS = 5000
 """Maximum number of events of a run that is saved completely. Opening a notebook with more events is slow."""
 SAMPLED = 2500
-"""Number of events in the sample of a longer run."""
-MAX_CONVERSATIONS = 20
-"""Maximum number of conversations that are saved, the newest conversations."""
-VALUE_PER_TEXT = 5
-"""Maximum size of a value, as a multiple of the maximum size of a text."""
-WHOLE: Mapping[str, Any] = {"status": str, "error": str, "usage": dict[str, int]}
-"""Parts of a state that are one cell, with their types. Every state has them."""
-PARTS: Mapping[str, Any] = {**WHOLE, **dict.fromkeys(TABLES, Any), "paths": PathView, "pending": PendingView}
-"""All parts of a state. The type is that of the part, or of one entry if the part has names."""
-_MADE_OF = {part: (part,) for part in (*WHOLE, *TABLES)} | {
-    "paths": ("paths", "variables"),
-    "pending": ("interrupts",),
-}
-"""The fields of `ExecutionState` on which each part depends."""
-_FIELDS = tuple(sorted({field for fields in _MADE_OF.values() for field in fields}))
-_FIELDS_OF = operator.attrgetter(*_FIELDS)
-MADE_BY_THE_ENGINE = frozenset(
-    ["operation_id", "operation_type", "parameters_hash", "iteration_index", "duration", "usage", "reserved", "visit"]
-)
-"""Fields of events with ids and numbers, never with text of a person, a model or a program.
-
-They contain no secrets. Not searching them for secrets halves the cost of saving a long run
-(`test_saving_a_long_run_makes_few_calls...`).
-"""
 
 
 class CleanRun:
@@ -592,6 +568,32 @@ class CleanRun:
 
     def _values(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         return {name: self._redactor.under(name, shown(value)) for name, value in variables.items()}
+
+
+"""Number of events in the sample of a longer run."""
+MAX_CONVERSATIONS = 20
+"""Maximum number of conversations that are saved, the newest conversations."""
+VALUE_PER_TEXT = 5
+"""Maximum size of a value, as a multiple of the maximum size of a text."""
+WHOLE: Mapping[str, Any] = {"status": str, "error": str, "usage": dict[str, int]}
+"""Parts of a state that are one cell, with their types. Every state has them."""
+PARTS: Mapping[str, Any] = {**WHOLE, **dict.fromkeys(TABLES, Any), "paths": PathView, "pending": PendingView}
+"""All parts of a state. The type is that of the part, or of one entry if the part has names."""
+_MADE_OF = {part: (part,) for part in (*WHOLE, *TABLES)} | {
+    "paths": ("paths", "variables"),
+    "pending": ("interrupts",),
+}
+"""The fields of `ExecutionState` on which each part depends."""
+_FIELDS = tuple(sorted({field for fields in _MADE_OF.values() for field in fields}))
+_FIELDS_OF = operator.attrgetter(*_FIELDS)
+MADE_BY_THE_ENGINE = frozenset(
+    ["operation_id", "operation_type", "parameters_hash", "iteration_index", "duration", "usage", "reserved", "visit"]
+)
+"""Fields of events with ids and numbers, never with text of a person, a model or a program.
+
+They contain no secrets. Not searching them for secrets halves the cost of saving a long run
+(`test_saving_a_long_run_makes_few_calls...`).
+"""
 
 
 def _states(execution_id: str, log: Iterable[Event], sequences: Container[int]) -> Iterator[ExecutionState]:

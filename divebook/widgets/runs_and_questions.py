@@ -394,40 +394,6 @@ def as_code(query: RunsQuery, store: str | None) -> str:
 
 
 EVERYTHING = RunsQuery(type="list", view="", text="", workflow="", tag="", status="", days=0, by="began", limit=50)
-MOST_SHOWN = 1_000
-MOST_NAMES = 200
-PATIENCE = 0.05
-"""Maximum number of seconds in which one frame reads logs."""
-AT_ONCE = 500
-"""Maximum number of executions whose summaries are read for one frame, in addition to the shown executions."""
-WEEK = 7
-RESTS = 10
-"""Pause after a frame, as a multiple of the time that the frame took. A request of a view ends the pause."""
-ORDER = (RUNNING, WAITING, ENQUEUED, FAILED, PAUSED, COMPLETED, CANCELLED)
-COMMANDS: Mapping[str, list[Command]] = {
-    RUNNING: ["cancel"],
-    WAITING: ["cancel"],
-    ENQUEUED: ["cancel"],
-    PAUSED: ["resume", "cancel"],
-    FAILED: ["resume"],
-    CANCELLED: ["resume"],
-}
-_LIST_EVENTS = (
-    catalog.ExecutionStarted,
-    catalog.ExecutionResumed,
-    catalog.ExecutionPaused,
-    catalog.ExecutionEnqueued,
-    catalog.ExecutionCompleted,
-    catalog.ExecutionFailed,
-    catalog.ExecutionCancelled,
-    catalog.InterruptRaised,
-    catalog.InterruptResolved,
-    catalog.InterruptExpired,
-)
-
-
-def _nothing() -> None:
-    return
 
 
 class RunsFeed:
@@ -608,6 +574,42 @@ class RunsFeed:
             commands=COMMANDS.get(line.status, []),
             is_open=line.id == self.opened,
         )
+
+
+MOST_SHOWN = 1_000
+MOST_NAMES = 200
+PATIENCE = 0.05
+"""Maximum number of seconds in which one frame reads logs."""
+AT_ONCE = 500
+"""Maximum number of executions whose summaries are read for one frame, in addition to the shown executions."""
+WEEK = 7
+RESTS = 10
+"""Pause after a frame, as a multiple of the time that the frame took. A request of a view ends the pause."""
+ORDER = (RUNNING, WAITING, ENQUEUED, FAILED, PAUSED, COMPLETED, CANCELLED)
+COMMANDS: Mapping[str, list[Command]] = {
+    RUNNING: ["cancel"],
+    WAITING: ["cancel"],
+    ENQUEUED: ["cancel"],
+    PAUSED: ["resume", "cancel"],
+    FAILED: ["resume"],
+    CANCELLED: ["resume"],
+}
+_LIST_EVENTS = (
+    catalog.ExecutionStarted,
+    catalog.ExecutionResumed,
+    catalog.ExecutionPaused,
+    catalog.ExecutionEnqueued,
+    catalog.ExecutionCompleted,
+    catalog.ExecutionFailed,
+    catalog.ExecutionCancelled,
+    catalog.InterruptRaised,
+    catalog.InterruptResolved,
+    catalog.InterruptExpired,
+)
+
+
+def _nothing() -> None:
+    return
 
 
 def _counted(statuses: Iterable[str]) -> list[StatusCount]:

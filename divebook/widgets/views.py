@@ -57,6 +57,136 @@ from divebook.widgets.runs_and_questions import InboxFeed, RunsFeed, inbox_publi
 from divebook.widgets.source import Source
 from divebook.widgets.stepping import Steppable, SteppedLog, reply_of
 
+
+class ViewModel:
+    """Kernel side of a view: it sends the frames of a publisher to the browser, and handles messages of the browser.
+
+    A frame is a message with all changes since the previous frame. Commands of a person go to `handlers`.
+    """
+
+    # Provided by the other base class: a widget (`CleanWidget`) or a comm (`Comm`).
+    comm: Any
+    send: Callable[..., None]
+    on_msg: Callable[..., None]
+
+    def __init__(
+        self, publisher: Publisher[Any], handlers: Handlers, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._publisher = publisher
+        self._detach: Callable[[], None] = lambda: None
+        self._intents = Intents(handlers, lambda ack: self._reply(lambda: ack, urgent=True))
+        self._audience = Audience(clock)
+        self._is_retired = False
+        self.greeted = threading.Event()
+        """Set as soon as a browser shows the view and its first message has arrived."""
+        self.is_hosted = False
+        """True if the page can show the saved form of the view after the view is closed."""
+        self._on_hosted: Callable[[], None] = lambda: None
+        super().__init__()
+        answer_while_busy(self.comm)
+        self.on_msg(self._receive)
+        self._attach()
+
+    def when_hosted(self, callback: Callable[[], None]) -> None:
+        """Call a function as soon as a page reports that it can show the saved form of the view (`Hosted`).
+
+        If a page has reported so already, the function is called at once. It is called on the publisher's thread.
+        """
+        self._on_hosted = callback
+        if self.is_hosted:
+            self._publisher.post(callback, urgent=True)
+
+    def retire(self) -> None:
+        """Close the view as soon as no page shows it.
+
+        A view whose output was replaced is not closed at once: pages that were loaded later do not learn of the
+        replacement.
+        """
+        self._is_retired = True
+        if not self._audience:
+            self.close()
+
+    def close(self) -> None:
+        """Stop following the publisher, and remove the view from the page."""
+        self._detach()
+        super().close()  # type: ignore[misc]  # of the class beside it
+
+    def _attach(self) -> None:
+        self._detach = self._publisher.add(self._on_frame, self._on_heartbeat, self.close)
+
+    def follow(self, publisher: Publisher[Any]) -> None:
+        """Show the data of another publisher. Open views get a new `Welcome`."""
+        self._detach()
+        self._publisher = publisher
+        self._attach()
+        for view in self._audience.views:
+            self._greet(view, 0)
+
+    # --- to the browser, on the publisher's thread -------------------------------------------------------------------
+
+    def _on_frame(self, frame: Any) -> int:
+        """Send a frame (a message with changes) if at least one view is open; return the number of messages."""
+        if not self._audience:
+            return 0
+        self.send(frame)
+        return 1
+
+    def _on_heartbeat(self) -> None:
+        """Remove views that have sent no message for a long time."""
+        self._audience.expire()
+        if self._is_retired:
+            self.retire()
+
+    def _reply(self, make: Callable[[], MessageToBrowser], *, urgent: bool) -> None:
+        self._publisher.post(lambda: self.send(make()), urgent=urgent)
+
+    # --- from the browser, on whatever thread the kernel likes -------------------------------------------------------
+
+    def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
+        """Handle a message from a page.
+
+        Invalid messages are refused. Messages about the state of a view (``hello``, ``alive``, ``bye``) update the
+        audience. Intents go to `Intents`, which acknowledges them. All other messages are queries (`_look_up`).
+        """
+        wrong = refusal(message, ToKernel)
+        if wrong is not None:
+            self._refuse(message, wrong)
+            return
+        match message:
+            case {"type": "hello", "view": view, "since": since}:
+                self._greet(view, since)
+            case {"type": "alive", "view": view, "since": since}:
+                if self._audience.note(view):
+                    self._greet(view, since)
+            case {"type": "hosted"}:
+                was_hosted = self.is_hosted
+                self.is_hosted = True
+                if not was_hosted:
+                    self._publisher.post(self._on_hosted, urgent=True)
+            case {"type": "bye", "view": view}:
+                self._audience.leave(view)
+                if self._is_retired:
+                    self.retire()
+            case {"type": "answer" | "control" | "wish" | "take_over"} as intent:
+                self._intents.take(cast("Intent", intent))
+            case request:
+                self._look_up(request)
+
+    def _refuse(self, message: Any, why: str) -> None:
+        self._reply(lambda: refused(message, why), urgent=False)  # a flood of them must not hold up what people do
+
+    def _greet(self, view: str, since: int) -> None:
+        self._audience.note(view)
+        self.greeted.set()
+        self._reply(lambda: self._publisher.feed.welcome(view, since), urgent=True)
+
+    def _look_up(self, request: Mapping[str, Any]) -> None:
+        """Answer a query of one view. This method refuses all queries; subclasses answer the queries that they
+        support.
+        """
+        self._refuse(request, f"this view takes no messages of the type {request['type']!r}")
+
+
 # --- comms for the JupyterLab extension ------------------------------------------------------------------------------
 #
 # These messages do not belong to a cell. The kernel opens a comm. A page that was loaded later finds it by asking the
@@ -205,135 +335,6 @@ def answer_while_busy(comm: object) -> None:
     """
     if hasattr(comm, "_reply_subshell_for"):
         comm._reply_subshell_for = None  # noqa: SLF001 - there is no public way; kernels without it need none
-
-
-class ViewModel:
-    """Kernel side of a view: it sends the frames of a publisher to the browser, and handles messages of the browser.
-
-    A frame is a message with all changes since the previous frame. Commands of a person go to `handlers`.
-    """
-
-    # Provided by the other base class: a widget (`CleanWidget`) or a comm (`Comm`).
-    comm: Any
-    send: Callable[..., None]
-    on_msg: Callable[..., None]
-
-    def __init__(
-        self, publisher: Publisher[Any], handlers: Handlers, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._publisher = publisher
-        self._detach: Callable[[], None] = lambda: None
-        self._intents = Intents(handlers, lambda ack: self._reply(lambda: ack, urgent=True))
-        self._audience = Audience(clock)
-        self._is_retired = False
-        self.greeted = threading.Event()
-        """Set as soon as a browser shows the view and its first message has arrived."""
-        self.is_hosted = False
-        """True if the page can show the saved form of the view after the view is closed."""
-        self._on_hosted: Callable[[], None] = lambda: None
-        super().__init__()
-        answer_while_busy(self.comm)
-        self.on_msg(self._receive)
-        self._attach()
-
-    def when_hosted(self, callback: Callable[[], None]) -> None:
-        """Call a function as soon as a page reports that it can show the saved form of the view (`Hosted`).
-
-        If a page has reported so already, the function is called at once. It is called on the publisher's thread.
-        """
-        self._on_hosted = callback
-        if self.is_hosted:
-            self._publisher.post(callback, urgent=True)
-
-    def retire(self) -> None:
-        """Close the view as soon as no page shows it.
-
-        A view whose output was replaced is not closed at once: pages that were loaded later do not learn of the
-        replacement.
-        """
-        self._is_retired = True
-        if not self._audience:
-            self.close()
-
-    def close(self) -> None:
-        """Stop following the publisher, and remove the view from the page."""
-        self._detach()
-        super().close()  # type: ignore[misc]  # of the class beside it
-
-    def _attach(self) -> None:
-        self._detach = self._publisher.add(self._on_frame, self._on_heartbeat, self.close)
-
-    def follow(self, publisher: Publisher[Any]) -> None:
-        """Show the data of another publisher. Open views get a new `Welcome`."""
-        self._detach()
-        self._publisher = publisher
-        self._attach()
-        for view in self._audience.views:
-            self._greet(view, 0)
-
-    # --- to the browser, on the publisher's thread -------------------------------------------------------------------
-
-    def _on_frame(self, frame: Any) -> int:
-        """Send a frame (a message with changes) if at least one view is open; return the number of messages."""
-        if not self._audience:
-            return 0
-        self.send(frame)
-        return 1
-
-    def _on_heartbeat(self) -> None:
-        """Remove views that have sent no message for a long time."""
-        self._audience.expire()
-        if self._is_retired:
-            self.retire()
-
-    def _reply(self, make: Callable[[], MessageToBrowser], *, urgent: bool) -> None:
-        self._publisher.post(lambda: self.send(make()), urgent=urgent)
-
-    # --- from the browser, on whatever thread the kernel likes -------------------------------------------------------
-
-    def _receive(self, _widget: object, message: Mapping[str, Any], _buffers: object) -> None:
-        """Handle a message from a page.
-
-        Invalid messages are refused. Messages about the state of a view (``hello``, ``alive``, ``bye``) update the
-        audience. Intents go to `Intents`, which acknowledges them. All other messages are queries (`_look_up`).
-        """
-        wrong = refusal(message, ToKernel)
-        if wrong is not None:
-            self._refuse(message, wrong)
-            return
-        match message:
-            case {"type": "hello", "view": view, "since": since}:
-                self._greet(view, since)
-            case {"type": "alive", "view": view, "since": since}:
-                if self._audience.note(view):
-                    self._greet(view, since)
-            case {"type": "hosted"}:
-                was_hosted = self.is_hosted
-                self.is_hosted = True
-                if not was_hosted:
-                    self._publisher.post(self._on_hosted, urgent=True)
-            case {"type": "bye", "view": view}:
-                self._audience.leave(view)
-                if self._is_retired:
-                    self.retire()
-            case {"type": "answer" | "control" | "wish" | "take_over"} as intent:
-                self._intents.take(cast("Intent", intent))
-            case request:
-                self._look_up(request)
-
-    def _refuse(self, message: Any, why: str) -> None:
-        self._reply(lambda: refused(message, why), urgent=False)  # a flood of them must not hold up what people do
-
-    def _greet(self, view: str, since: int) -> None:
-        self._audience.note(view)
-        self.greeted.set()
-        self._reply(lambda: self._publisher.feed.welcome(view, since), urgent=True)
-
-    def _look_up(self, request: Mapping[str, Any]) -> None:
-        """Answer a query of one view. This method refuses all queries; subclasses answer the queries that they
-        support.
-        """
-        self._refuse(request, f"this view takes no messages of the type {request['type']!r}")
 
 
 # --- base classes of widgets -----------------------------------------------------------------------------------------

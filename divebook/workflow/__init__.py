@@ -1,8 +1,8 @@
 """Definitions of workflows, agents and other resources as plain data, read from text or written in Python.
 
-A text passes through three modules: `yaml_text` parses YAML or JSON into nodes with positions, `table` and `schema` map
-the keys of nodes to the fields of definition classes, and `graph` checks the steps of a workflow together. `reader`
-connects them. `stored_form` converts definitions to JSON for the log and back.
+A definition file passes through three modules: `yaml_text` parses YAML or JSON into nodes with positions, `table` and
+`schema` map the keys of nodes to the fields of definition classes, and `graph` checks the steps of a workflow together.
+`reader` connects the three modules. `stored_form` converts definitions to JSON for the log and back.
 """
 
 from __future__ import annotations

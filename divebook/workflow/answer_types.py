@@ -1,7 +1,7 @@
-"""Python types in definitions: types of agents' answers, and types of the inputs of workflow functions.
+"""Python types in definitions: output types of agents, and types of the inputs of workflow functions.
 
-A definition stores the type of an answer as a JSON schema or as the name of a class. A named class must be allowed in
-logs (`divebook.allow`). Declaring a type allows its classes (`allow_answers`).
+A definition stores the output type of an agent as a JSON schema or as the name of a class. A named class must be
+allowed in logs (`divebook.allow`). Declaring a type as an output type allows its classes (`allow_answers`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from divebook.workflow.stored_form import json_value
 
 
 def allow_answers(declared: Any) -> None:
-    """Allow instances of the classes in the type of an answer. Whoever declares the type wants its values recorded.
+    """Allow the classes in the output type of an agent, as `divebook.allow` does, so that a log can record their
+    instances.
+
+    A person who declares the type wants its values to be recorded.
 
     Examples
     --------
@@ -41,7 +44,7 @@ def allow_answers(declared: Any) -> None:
 
 
 def _allow(declared: Any, visited: set[int]) -> None:
-    """Allow the classes in a type, recursively. `visited` has the ids of types that were already processed."""
+    """Allow the classes in a type and in its fields. `visited` has the ids of the types that were already processed."""
     if declared is None or isinstance(declared, str | Mapping) or id(declared) in visited:
         return
     visited.add(id(declared))
@@ -65,7 +68,7 @@ def _fields_of(cls: Any) -> list[Any]:
 
 
 def named_answer(declared: Any) -> Any:
-    """Return the type of an answer for a definition: the name of a class, which is allowed, or a JSON schema.
+    """Allow the classes in an output type. Return the type as a definition stores it: a class name or a JSON schema.
 
     Examples
     --------
@@ -90,7 +93,7 @@ def named_answer(declared: Any) -> Any:
 
 
 def declared_answer(declared: Any) -> Any:
-    """Check the value of `Output` in a definition and return its stored form.
+    """Check the value of the key `Output` in a definition, and return the value as the definition stores it.
 
     Raises
     ------
@@ -107,7 +110,7 @@ def declared_answer(declared: Any) -> Any:
 
 
 def answer_type(declared: Any) -> Any:
-    """Return the type for `Output` of a definition: a JSON schema unchanged, or the allowed class with that name.
+    """Return the type for the value of the key `Output`: the allowed class of that name, or the JSON schema itself.
 
     Raises
     ------
@@ -130,11 +133,14 @@ def answer_type(declared: Any) -> Any:
 
 _FIELD = "value"
 _FAULTS = 3
-"""Largest number of faults of one value in an error."""
+"""Largest number of faults that an error about one value lists."""
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function. An annotation with an undefined name stays a string."""
+    """Return the annotations of a function by parameter name, with strings evaluated.
+
+    An annotation with an undefined name stays a string.
+    """
     bare = inspect.unwrap(function)
     hints = {}
     for name, annotation in getattr(bare, "__annotations__", {}).items():
@@ -143,7 +149,9 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def resolve(annotation: Any, function: Any) -> Any:
-    """Return an annotation with its strings evaluated in the scope of the function; unchanged if a name is missing."""
+    """Evaluate the strings in an annotation in the scope of a function. Return the annotation unchanged if a name is
+    undefined.
+    """
     code = getattr(function, "__code__", None)
     cells = getattr(function, "__closure__", None) or ()
     near = {}
@@ -161,11 +169,11 @@ def resolve(annotation: Any, function: Any) -> Any:
 
 
 NO_FORM: Any = object()
-"""Marker for a value that has no form in JSON."""
+"""Marker for a value that cannot be represented in JSON."""
 
 
 class ParameterType:
-    """Annotated type of an input, with conversion of values and a JSON schema.
+    """Annotated type of an input of a workflow function. Converts and validates values, and generates a JSON schema.
 
     Parameters
     ----------
@@ -184,11 +192,11 @@ class ParameterType:
 
     @property
     def name(self) -> str:
-        """Text of the annotation."""
+        """Source text of the annotation, for people."""
         return self._annotation if isinstance(self._annotation, str) else inspect.formatannotation(self._annotation)
 
     def convert(self, value: Any, *, is_text: bool = False) -> Any:
-        """Convert a value to this type.
+        """Convert a value to the annotated type. Pydantic converts the value, for example a string to a date.
 
         Parameters
         ----------
@@ -214,7 +222,9 @@ class ParameterType:
             raise ValueError(_faults(error)) from None
 
     def json_form(self, value: Any) -> Any:
-        """Return the JSON form of a value of this type, which fits its schema; `NO_FORM` if there is none."""
+        """Return the JSON form of a value of this type; `NO_FORM` if there is none. The JSON form fits the schema of
+        the type.
+        """
         model = self._read()
         if model is None:
             return json_form(value)
@@ -228,7 +238,7 @@ class ParameterType:
         return form
 
     def takes(self, form: Any) -> bool:
-        """Return True if the JSON form of a value fits the type and its schema."""
+        """Return True if a value in its JSON form fits the type and its JSON schema."""
         if form is NO_FORM:
             return False
         try:
@@ -238,7 +248,7 @@ class ParameterType:
         return complaint(self.schema(), form) is None
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of this type, with definitions in ``$defs``; ``{}`` if it has none."""
+        """Return the JSON schema of this type, with definitions in ``$defs``; ``{}`` if no schema can be generated."""
         model = self._read()
         if model is None:
             return {}
@@ -254,7 +264,7 @@ class ParameterType:
         return {**schema, **({"$defs": whole["$defs"]} if "$defs" in whole else {})}
 
     def _read(self) -> Any:
-        """Return the model with one field of this type; None if pydantic does not support the type."""
+        """Return a pydantic model with one field of this type; None if pydantic does not support the type. Cached."""
         if self._model is None:
             self._model = _model_of(resolve(self._annotation, self._function)) or False
         return self._model or None
@@ -277,10 +287,11 @@ def _model_of(annotation: Any) -> Any:
 
 
 def _with_portable_dicts(annotation: Any, dicts: dict[Any, Any]) -> Any:
-    """Return an annotation in which each TypedDict of `typing` is replaced by one of `typing_extensions`.
+    """Replace each TypedDict of `typing` in an annotation by a TypedDict of `typing_extensions`. Return the new
+    annotation.
 
-    Before Python 3.12 pydantic accepts only the latter, because a class of `typing` does not record which of its bases
-    declared a key optional.
+    Before Python 3.12 pydantic accepts only TypedDicts of `typing_extensions`, because a class of `typing` does not
+    record which of its bases declared a key optional.
     """
     if sys.version_info >= (3, 12):
         return annotation
@@ -333,14 +344,18 @@ def _faults(error: Any) -> str:
 
 
 def _rename_definitions(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Return a schema with a prefix before the names of its definitions."""
+    """Return a JSON schema in which the names of its definitions (``$defs``), and all references to them, have a
+    prefix.
+    """
     text = json.dumps({**schema, "$defs": {f"{prefix}{key}": part for key, part in schema["$defs"].items()}})
     renamed: dict[str, Any] = json.loads(text.replace('"#/$defs/', f'"#/$defs/{prefix}'))
     return renamed
 
 
 def combine(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the schema of an object with these properties. Their definitions are merged at the top level."""
+    """Return the JSON schema of an object with these properties. The ``$defs`` of the properties move to its top
+    level.
+    """
     definitions: dict[str, Any] = {}
     properties = {}
     for name, schema in schemas.items():

@@ -1,9 +1,10 @@
-"""Static analysis of users' functions: digests of their code, and code that is not deterministic.
+"""Static analysis of users' functions: digests that detect changed code, and warnings about code that is not
+deterministic.
 
-**Digests** (`parts_of`) detect changed code between a run and its replay. A function is followed into the functions and
-classes that its code names, within the same module. A notebook counts as one module. Values of plain constants belong
-to the functions that read them. Comments and layout do not count. Code that cannot be read (C code, methods called
-through instances, other modules) is ignored (`tests/workflow/test_code.py`).
+**Digests** (`parts_of`) detect code that changed between a run and its replay. The analysis follows a function into the
+functions and classes that its code names, within the same module. A notebook counts as one module. Values of plain
+constants belong to the functions that read them. Comments and layout do not count. Code that cannot be read (C code,
+methods called through instances, other modules) is ignored (`tests/workflow/test_code.py`).
 
 **Determinism** (`doubts_of`): a workflow function runs again on replay and must make the same calls. The analysis finds
 clocks, random numbers, files, iteration over sets and missing awaits, by the rules in `_RULES`.
@@ -30,19 +31,22 @@ from divebook.text.syntax import parse_python
 CONSTANTS = (int, float, complex, str, bytes, bool, type(None))
 _READS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_GLOBALS"})
 LABEL = "__divebook_label__"
-"""Attribute of a function decorated with ``@step``: its kind and name."""
+"""Attribute of a function decorated with ``@step``: its kind and name, such as ``step parse``."""
 
 
 class Part(NamedTuple):
-    """Digest of one function or class."""
+    """Digest of one function or class, and the labels of the functions and classes that its code names."""
 
     digest: str
     uses: tuple[str, ...]
-    """Labels of the parts that its code names."""
+    """Labels of the functions and classes that the code names."""
 
 
 def parts_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, Part]:
-    """Return every function and class that the roots reach, by label: ``step parse``, ``function clean``."""
+    """Return the digests of functions, and of all functions and classes that they use directly or indirectly, by label.
+
+    Labels are ``step parse``, ``function clean``, ``class Bird``. Only functions and classes of the same module count.
+    """
     parts: dict[str, Part] = {}
     waiting: list[tuple[str, Any]] = list(roots.items())
     while waiting:
@@ -55,20 +59,27 @@ def parts_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, Part]:
 
 
 def code_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
-    """Return the digest of every function and class that the roots reach, by label."""
+    """Return a digest for each of some functions, and for each function and class that they use, by label: the form in
+    a log.
+    """
     return {label: part.digest for label, part in sorted(parts_of(roots).items())}
 
 
 def reaching(parts: Mapping[str, Part], label: str) -> set[str]:
-    """Return the labels of the parts that use one directly or indirectly, including itself."""
+    """Return the label of a function or class, and the labels of all functions and classes that use it directly or
+    indirectly.
+    """
     labels = {label}
+    # Add the users of the labels so far, until there are no further users.
     while users := {name for name, part in parts.items() if name not in labels and labels.intersection(part.uses)}:
         labels |= users
     return labels
 
 
 def source_of(function: Any) -> str:
-    """Return the source of a function. It is read once, because a file may change after its import."""
+    """Return the source of a function. Later requests return the same source, because a file may change after its
+    import.
+    """
     bare = inspect.unwrap(function)
     return _source(getattr(bare, "__code__", bare), bare)
 
@@ -86,7 +97,7 @@ def _source(key: Any, bare: Any) -> str:
 
 
 def _used(thing: Any) -> dict[str, Any]:
-    """Return the functions and classes of the same module that a function or class names, by label."""
+    """Return the functions and classes of the same module that the code of a function or class names, by label."""
     bare = inspect.unwrap(thing)
     values = {_label(value): value for function in _functions(bare) for _, value in _read(function)}
     return {label: value for label, value in values.items() if label and _is_of(inspect.unwrap(value), bare.__module__)}
@@ -113,7 +124,9 @@ def _functions(target: Any) -> list[FunctionType]:
 
 
 def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield names and values that a function reads from its module and from enclosing functions."""
+    """Yield the name and value of each global variable, and each variable of an enclosing function, that a function
+    reads.
+    """
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
     for name in _names(function.__code__):
         if name in cells:
@@ -127,7 +140,9 @@ def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 @functools.lru_cache(maxsize=4096)
 def _names(code: CodeType) -> tuple[str, ...]:
-    """Return the names that a function and its inner functions read from outside."""
+    """Return the names of all variables that a function, or a function nested inside it, reads from outside its own
+    scope.
+    """
     names = {step.argval for step in dis.get_instructions(code) if step.opname in _READS}
     for part in code.co_consts:
         if isinstance(part, CodeType):
@@ -136,7 +151,9 @@ def _names(code: CodeType) -> tuple[str, ...]:
 
 
 def _digest(thing: Any) -> str:
-    """Return the digest of the normal source of a function or class and of the constants that it reads."""
+    """Return a hash of the source of a function or class without comments and layout, and of the constants that it
+    reads.
+    """
     bare = inspect.unwrap(thing)
     constants = {}
     for function in _functions(bare):
@@ -153,7 +170,10 @@ def _hashed(source: str, constants: str) -> str:
 
 
 def _class_text(cls: type) -> str:
-    """Return a text of all parts of a class. Python does not find the source of a class defined in a notebook."""
+    """Return a string for the digest of a class: its bases, methods, annotations and constants.
+
+    Python does not find the source of a class defined in a notebook, so that the methods are read one by one.
+    """
     attributes = {name: value for name, value in vars(cls).items() if not name.startswith("__")}
     members = {name: value for name, value in attributes.items() if isinstance(value, CONSTANTS)}
     methods = {function.__qualname__: _normal(source_of(function)) for function in _functions(cls)}
@@ -163,15 +183,14 @@ def _class_text(cls: type) -> str:
 
 
 def _members_text(members: dict[str, Any]) -> str:
-    """Return the text of ``repr`` of the sorted items."""
+    """Return the constants of a class as a list of name and value, sorted by name, in the format of ``repr``."""
     return f"[{', '.join(f'({name!r}, {_constant_text(members[name])})' for name in sorted(members))}]"
 
 
 def _constant_text(value: Any) -> str:
-    """Return the ``repr`` of a constant.
+    """Return the ``repr`` of a constant. Integers too large for ``repr`` are written in hexadecimal.
 
-    Python refuses to write an integer of more than 4,300 digits in decimal, because that takes quadratic time. Such
-    integers are written in hexadecimal.
+    Python refuses to write an integer of more than 4,300 digits in decimal, because that takes quadratic time.
     """
     try:
         return repr(value)
@@ -191,7 +210,7 @@ def _is_plain(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _normal(source: str) -> str:
-    """Return source without comments and layout."""
+    """Return the syntax tree of a source as a string, which does not depend on comments and layout."""
     try:
         return ast.dump(parse_python(source))
     except SyntaxError:  # a lambda in the middle of a line
@@ -202,10 +221,10 @@ def _normal(source: str) -> str:
 
 
 class Rule(NamedTuple):
-    """Reason why a workflow function may not use something, and the replacement."""
+    """Reason why a workflow function must not use a certain function or value, and advice for a replacement."""
 
     why: str
-    """Rest of a sentence that begins with the name of the function."""
+    """Rest of a sentence whose subject is the name of the function."""
     fix: str
 
 
@@ -225,7 +244,7 @@ _IDENTITY = Rule("gives something else in another process", "compare values, or 
 _UNLESS_ARGUMENTS = re.compile(
     r"time\.(localtime|gmtime|ctime|strftime)|random\.Random|numpy\.random\.(default_rng|RandomState|Generator)"
 )
-"""Functions that are deterministic with arguments, such as a seed."""
+"""Functions that are deterministic if they get arguments, such as a seed."""
 _CLOCKS = (
     r"time\.(time|monotonic|perf_counter|process_time|thread_time)(_ns)?",
     r"time\.(localtime|gmtime|ctime|strftime)",
@@ -296,9 +315,9 @@ MUTATING = frozenset(
 
 
 def rule_for(dotted: str, *, has_arguments: bool = False, is_called: bool = True) -> Rule | None:
-    """Return the rule that forbids a function or value in a workflow function; None if it is allowed.
+    """Return the rule that forbids a function or value inside a workflow function; None if it is allowed.
 
-    `dotted` is its name with its module, such as ``time.time``.
+    `dotted` is the name of the function or value with its module, such as ``time.time``.
     """
     if not dotted or (not is_called and not _READ_WITHOUT_CALL.fullmatch(dotted)):
         return None
@@ -310,7 +329,7 @@ def rule_for(dotted: str, *, has_arguments: bool = False, is_called: bool = True
 
 
 def identity_of(value: Any) -> str:
-    """Return the dotted name of a module, function, class or method; empty for other values."""
+    """Return the dotted name of a module, function, class or method, such as ``time.time``; empty for other values."""
     if isinstance(value, ModuleType):
         return value.__name__
     name = getattr(value, "__qualname__", None)
@@ -356,21 +375,26 @@ _GLOBAL = Rule(
 
 
 class Doubt(NamedTuple):
-    """A place in a function that may give a different result on replay."""
+    """Warning about an expression in a function that may give a different result on replay."""
 
     function: Callable[..., Any]
     problem: Problem
 
 
 def warn_of(function: Callable[..., Any]) -> None:
-    """Warn about each line of a function, and of functions it uses, that may give a different result on replay."""
+    """Warn (`DeterminismWarning`) about each line of a workflow function that may give a different result on replay.
+
+    Functions of the same module that the workflow function uses are checked, too.
+    """
     for doubtful_function, problem in doubts_of(function):
         place, line = shown_place(doubtful_function, problem.line)
         warnings.warn_explicit(f"{problem.message}; {problem.hint}", DeterminismWarning, place, line)
 
 
 def shown_place(function: Callable[..., Any], line: int) -> tuple[str, int]:
-    """Return the file and line for display; for a function of a notebook, the cell and the line in it."""
+    """Return the file and line of code for display. For code of a notebook: the label of the cell, and the line in the
+    cell.
+    """
     file = inspect.unwrap(function).__code__.co_filename
     if "IPython" not in sys.modules:  # this process is not a kernel, so the function is in no cell
         return file, line
@@ -381,9 +405,9 @@ def shown_place(function: Callable[..., Any], line: int) -> tuple[str, int]:
 
 
 def doubts_of(function: Callable[..., Any]) -> Iterator[Doubt]:
-    """Yield the doubtful places of a function, and of functions of its module that it names.
+    """Yield a `Doubt` for each expression of a workflow function that may give a different result on replay.
 
-    Lines count in the file.
+    Functions of the same module that the function uses are checked, too. Line numbers count from the start of the file.
     """
     context = next(iter(inspect.signature(function).parameters), "ctx")
     visited: set[Any] = set()
@@ -407,7 +431,7 @@ def doubts_of(function: Callable[..., Any]) -> Iterator[Doubt]:
 
 
 class _Text(NamedTuple):
-    """Source of one function with its syntax tree."""
+    """Source lines and syntax tree of one function."""
 
     tree: ast.FunctionDef | ast.AsyncFunctionDef
     lines: list[str]
@@ -434,7 +458,8 @@ def _source_text(function: FunctionType) -> _Text | None:
 
 
 class _DeterminismVisitor(ast.NodeVisitor):
-    """Visitor that collects the doubtful nodes of one function and its inner functions.
+    """AST visitor that collects the expressions of one function, and of functions nested in it, that are not
+    deterministic.
 
     Parameters
     ----------
@@ -461,7 +486,9 @@ class _DeterminismVisitor(ast.NodeVisitor):
         """Names that are read."""
 
     def end(self, tree: ast.AST) -> None:
-        """Add calls that are used like values, and calls that were assigned and are not awaited anywhere."""
+        """Finish the analysis: add recorded calls that are used like values, or assigned to a name and never
+        awaited.
+        """
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         uses: dict[str, list[bool]] = {}
         for node in ast.walk(tree):
@@ -476,7 +503,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
                 self.doubts.append((node, _UNAWAITED, call_text))
 
     def _is_value(self, node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-        """Return True if only a value makes sense in the place of an expression, so that a call there lacks its await.
+        """Return True if an expression is used as a value, so that a recorded call in its position lacks an ``await``.
 
         An argument of another function, or an item of a list, may be awaited later, for example by `ctx.gather`.
         """
@@ -503,7 +530,9 @@ class _DeterminismVisitor(ast.NodeVisitor):
     # --- names -----------------------------------------------------------------------------------------------------
 
     def _value(self, name: str) -> Any:
-        """Return the value of a name of the module or of an enclosing function; None for a local variable."""
+        """Return the value of a global variable, a variable of an enclosing function or a builtin; None for a local
+        variable.
+        """
         if name in self._local_names:
             return None
         code = self._function.__code__
@@ -518,7 +547,9 @@ class _DeterminismVisitor(ast.NodeVisitor):
         return self._function.__globals__.get(name, builtin_names.get(name))
 
     def _dotted(self, node: ast.expr) -> str:
-        """Return the dotted name of the object that an expression refers to; empty if it is unknown."""
+        """Return the dotted name of the object that an expression refers to, such as ``time.time``; empty if it is
+        unknown.
+        """
         match node:
             case ast.Name():
                 return identity_of(self._value(node.id))
@@ -531,7 +562,9 @@ class _DeterminismVisitor(ast.NodeVisitor):
         return ""
 
     def _is_recorded(self, node: ast.expr) -> bool:
-        """Return True if a call of this function is recorded: a step function, or a method of the context."""
+        """Return True if an expression names a function whose calls are recorded: a step function, or a method of the
+        context.
+        """
         match node:
             case ast.Name():
                 return str(getattr(self._value(node.id), LABEL, "")).startswith("step ")
@@ -612,8 +645,11 @@ class _DeterminismVisitor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_SetComp(self, node: ast.SetComp) -> None:
-        for generator in node.generators:  # the result is a set again, so that the order has no effect
-            self.visit(generator.iter) if self._is_set(generator.iter) else self.visit(generator)
+        for generator in node.generators:
+            if self._is_set(generator.iter):  # the result is a set again, so that the order has no effect
+                self.visit(generator.iter)
+            else:
+                self.visit(generator)
         self.visit(node.elt)
 
     def visit_Starred(self, node: ast.Starred) -> None:
@@ -623,7 +659,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
     # --- classification ----------------------------------------------------------------------------------------------
 
     def _record_values(self, names: Iterable[str], value: ast.expr) -> None:
-        """Record the kind of value assigned to local names: a set, an object of a library, an unawaited call.
+        """Remember the kind of value that an assignment gives to local names: a set, a library object, or an unawaited
+        call.
 
         A later assignment replaces the earlier one for sets. For unawaited calls the last one counts, and `_reassigned`
         has the names that also hold other values.
@@ -641,7 +678,9 @@ class _DeterminismVisitor(ast.NodeVisitor):
                     self._unawaited[name] = value, f"{ast.unparse(value.func)}()"
 
     def _is_foreign(self, dotted: str) -> bool:
-        """Return True if an object belongs to Python's library or an installed one, whose calls are not recorded."""
+        """Return True if a dotted name belongs to the standard library or an installed package, whose calls are not
+        recorded.
+        """
         module = dotted.partition(".")[0]
         if module in sys.stdlib_module_names:
             return module != "builtins"
@@ -655,7 +694,9 @@ class _DeterminismVisitor(ast.NodeVisitor):
             return inspect.iscoroutinefunction(value) and self._is_foreign(identity_of(value))
         if isinstance(callee, ast.Attribute):
             root = callee.value
-            return (isinstance(root, ast.Name) and root.id in self._foreign) or self._is_foreign(self._dotted(callee))
+            if isinstance(root, ast.Name) and root.id in self._foreign:
+                return True
+            return self._is_foreign(self._dotted(callee))
         return False
 
     def _is_set(self, node: ast.expr) -> bool:
@@ -671,7 +712,9 @@ class _DeterminismVisitor(ast.NodeVisitor):
         return False
 
     def _are_in_order(self, calls: Iterable[ast.expr]) -> bool:
-        """Return True if the calls that a task awaits are made in order, before the task."""
+        """Return True if all arguments of ``create_task`` are recorded calls, whose order is fixed before the task
+        starts.
+        """
         return all(
             isinstance(call, ast.Starred) or (isinstance(call, ast.Call) and self._is_recorded(call.func))
             for call in calls
@@ -695,7 +738,9 @@ class _DeterminismVisitor(ast.NodeVisitor):
             self._look_at_iteration(each)
 
     def _look_at_change(self, node: ast.expr, of: ast.expr) -> None:
-        """Add a change of a list, dict or set that is not local."""
+        """Record a doubt if an expression changes a list, dict or set that is not local, because the change outlives
+        the run.
+        """
         while isinstance(of, ast.Subscript | ast.Attribute):
             of = of.value
         if isinstance(of, ast.Name) and isinstance(self._value(of.id), list | dict | set):
@@ -703,14 +748,17 @@ class _DeterminismVisitor(ast.NodeVisitor):
 
 
 def _is_in_async(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return True if the innermost function around a node is async. Other functions may return a call to be awaited."""
+    """Return True if the innermost function around a node is async.
+
+    Other functions may return a coroutine that their caller awaits.
+    """
     while node in parents and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         node = parents[node]
     return isinstance(node, ast.AsyncFunctionDef)
 
 
 def _bound_in(function: FunctionType) -> set[str]:
-    """Return the local variables of a function and its inner functions."""
+    """Return the names of the local variables of a function and of functions nested inside it."""
     names: set[str] = set()
     waiting = [function.__code__]
     while waiting:

@@ -1,4 +1,5 @@
-"""Workflows as plain data, and all definitions of a file.
+"""Workflows and inputs as plain data, all definitions of a file, and functions that check, merge and convert
+definitions.
 
 A `Workflow` is created by the reader from text, by Python code directly, or from a log by `Workflow.from_dict`. All
 three ways result in equal objects with equal fingerprints. Agents are referred to by name only.
@@ -42,6 +43,7 @@ from divebook.workflow.graph import check_workflow, reachable_from
 from divebook.workflow.pipelines import RESERVED, AgentStage, PipelineConfig, RunMode
 from divebook.workflow.resources import (
     AgentDefinition,
+    ApprovalRule,
     Config,
     DocumentDefinition,
     ModelSettings,
@@ -49,15 +51,14 @@ from divebook.workflow.resources import (
     ScheduleDefinition,
     ToolDefinition,
     TriggerDefinition,
+    WorkspaceDefinition,
 )
 from divebook.workflow.servers import (
     ApprovalFilterDefinition,
-    ApprovalRule,
     MCPServerDefinition,
     OAuthDefinition,
     TokenStoreDefinition,
     ToolConfigurationDefinition,
-    WorkspaceDefinition,
 )
 from divebook.workflow.step import STAGE, Catch, ContentEntry, Each, Edge, Step, chained, require_step
 from divebook.workflow.stored_form import (
@@ -73,10 +74,13 @@ from divebook.workflow.table import Key, nearest_position
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Text of a workflow and positions of its parts, for problems found later. Empty for a workflow made in Python."""
+    """Text of a workflow and the positions of its parts, so that later errors can show file, line and column.
+
+    Empty for a workflow that was created by Python code.
+    """
 
     name: str = ""
-    """Name of the text: ``survey.yaml``, ``Cell [5]``."""
+    """Name of the text, such as ``survey.yaml`` or ``Cell [5]``."""
     positions: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
     """Line and column of all parts of the text."""
     place: Place = ()
@@ -86,9 +90,10 @@ class Written:
     """Number of lines in the cell before the text."""
 
     def located(self, problem: Problem, pattern: str = "") -> Problem:
-        """Return a problem with line and column. Its place is relative to the workflow.
+        """Return a copy of a problem with line and column filled in. The place of the problem is relative to the
+        workflow.
 
-        With a `pattern` the position is that of its first match in the part, or of the group in the match.
+        With a `pattern` the position is that of its first match in the faulty part, or of the group in the match.
         """
         line, column = nearest_position((*self.place, *problem.place), self.positions)
         if pattern and line:
@@ -103,7 +108,8 @@ class Written:
         return line, column
 
     def where(self, place: Place) -> str:
-        """Return the position of a part as text, such as ``survey.yaml:7:11``; empty if it is unknown.
+        """Return the position of a part of the workflow for an error, such as ``survey.yaml:7:11``; empty if it is
+        unknown.
 
         >>> Written("survey.yaml", {("Steps", 0): (7, 11)}).where(("Steps", 0, "Agent"))
         'survey.yaml:7:11'
@@ -113,93 +119,6 @@ class Written:
 
 
 UNWRITTEN = Written()
-
-
-# --- fingerprints: equal for two definitions exactly if they behave alike ---------------------------------------------
-#
-# Descriptions, the source text and triggers do not count. Every prompt, script, edge, condition, loop, agent name,
-# piece of content and default does.
-
-
-SILENT_FIELDS = frozenset({"source", "description", "triggers", "form"})
-SILENT_PART_FIELDS = frozenset({"description"})
-
-
-def fingerprint_of(definition: Mapping[str, Any]) -> str:
-    """Return the SHA-256, in hex, of a definition in the form of `Workflow.to_dict`."""
-    semantic = {key: value for key, value in definition.items() if key not in SILENT_FIELDS}
-    for part in ("inputs", "outputs"):
-        semantic[part] = [_without_silent(item) for item in semantic.get(part, ())]
-    # The content of files counts, not the time of their last change.
-    if "steps" in semantic:
-        semantic["steps"] = [_without_sources(step) for step in semantic["steps"]]
-    text = json.dumps(semantic, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _without_sources(step: Mapping[str, Any]) -> Mapping[str, Any]:
-    content = step.get("content")
-    return {**step, "content": ContentEntry.without_fingerprints(content)} if content else step
-
-
-def _without_silent(part: Mapping[str, Any]) -> dict[str, Any]:
-    semantic = {key: value for key, value in part.items() if key not in SILENT_PART_FIELDS}
-    if "default" in semantic:  # a default may be a date or another value that JSON does not have
-        semantic["default"] = parse(encode(semantic["default"]))
-    return semantic
-
-
-FORMS: Sequence[Change] = (with_present_templates,)
-"""Upgrades of the form of `Workflow.to_dict`, the oldest first, as for events in `divebook.events.upcast`."""
-
-
-@dataclass(frozen=True, slots=True)
-class InputDefinition(Definition):
-    """An input of a workflow. It is required unless it has a default or `required` is False."""
-
-    names = ("name",)
-    short = (str,)
-    name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required", example="topic")]
-    type: Annotated[
-        str | None, Key("The type of its value; without it any value fits.", kind=table.InputType(), example="string")
-    ] = None
-    description: Annotated[
-        str, Key("A description for people; the error for a missing input shows it.", example="What to write about")
-    ] = ""
-    required: Annotated[bool | None, Key("Whether it must be given; by default yes, unless it has a Default.")] = None
-    default: Annotated[Any, Key("Its value if none is given.", example="rivers")] = None
-    has_default: bool = False
-    as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
-    """Accepted in the dialect ``dive``, where it has no effect either."""
-    annotated: ParameterType | None = field(default=None, init=False, compare=False, repr=False)
-    """Annotation of a parameter of a workflow function, if `type` has no name for it. It is not recorded."""
-
-    def __post_init__(self) -> None:
-        Definition.__post_init__(self)
-        default = recorded_default(self.default, f"default of input {self.name!r}")
-        self._put(default=default, has_default=self.has_default or self.default is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class OutputDefinition(Definition):
-    """An output of a workflow: the variable of that name at the end of the execution."""
-
-    names = ("name",)
-    short = (str,)
-    name: Annotated[str, Key("The variable it shows.", example="report")]
-    type: Annotated[str | None, Key("Its type, for people.", example="string")] = None
-    description: Annotated[str, Key("A description for people.", example="The finished report")] = ""
-    format: Annotated[str | None, Key("How it is written, for people.", example="markdown")] = None
-    default: Annotated[Any, Key("Its value where the variable does not exist.", example="nothing found")] = None
-    has_default: bool = False
-    document: Annotated[
-        str | None, Key("A document to write it to.", ignored="write it with a Document.Write step")
-    ] = None
-
-    def __post_init__(self) -> None:
-        Definition.__post_init__(self)
-        default = recorded_default(self.default, f"default of output {self.name!r}")
-        self._put(default=default, has_default=self.has_default or self.default is not None)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -245,9 +164,9 @@ class Workflow(Definition):
     ] = None
     dialect: Dialect = OWN
     source: str = field(default="", compare=False, repr=False)
-    """Text that it was read from; empty if Python code created it."""
+    """Text that defines the workflow; empty if Python code created the workflow."""
     written: Written = field(default=UNWRITTEN, compare=False, repr=False, metadata={"transient": True})
-    """Positions of its parts in that text. They are not recorded."""
+    """Positions of the parts of the workflow in that text. They are not recorded."""
     _steps: dict[str, Step] = field(init=False, compare=False, repr=False)
     _reachable: dict[str, frozenset[str]] = field(init=False, compare=False, repr=False)
     _fingerprint: str = field(init=False, compare=False, repr=False)
@@ -294,6 +213,7 @@ class Workflow(Definition):
         )
         names = {"inputs": [entry.name for entry in self.inputs], "outputs": [entry.name for entry in self.outputs]}
         problems = check_workflow(name, listed, self.steps, self.manner, **names)
+        # Only errors are raised. The reader of a definition file also shows the warnings.
         errors = [problem for problem in problems if problem.severity == "error"]
         if errors:
             raise DefinitionError(errors, f"workflow {name!r}")
@@ -303,14 +223,15 @@ class Workflow(Definition):
             raise DefinitionError([Problem(f"{error}")], f"workflow {name!r}") from error
 
     def _fill(self, **values: Any) -> None:
+        # Of several steps with the same name, the first one is used.
         steps = {step.name: step for step in reversed(values["steps"])}
         self._put(**values, _steps=steps, _reachable={}, _fingerprint="", _stored=None, _has_joins=None)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Create a workflow from the output of `to_dict` of any version of divebook.
+        """Create a workflow from the output of `to_dict`, written by this or any earlier version of divebook.
 
-        It is not checked again, so that recorded workflows stay readable.
+        The workflow is not checked again, so that recorded workflows stay readable when checks become stricter.
         """
         name = data.get("name")
         data = apply_changes(dict(data), data.get(FORM, 0), FORMS, f"the definition of workflow {name!r}")
@@ -319,7 +240,9 @@ class Workflow(Definition):
         return workflow
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON from which `from_dict` creates an equal workflow, with the version of its form."""
+        """Return plain JSON from which `from_dict` creates an equal workflow. ``form`` is the version of this JSON
+        form.
+        """
         stored = Definition.to_dict(self)
         return {FORM: len(FORMS), **stored} if FORMS else stored
 
@@ -327,7 +250,7 @@ class Workflow(Definition):
     def stored(self) -> Mapping[str, Any]:
         """Output of `to_dict`, computed once.
 
-        It must not be changed, because every start of the workflow records it.
+        Callers must not change it, because each start of the workflow records this object.
         """
         stored = self._stored
         if stored is None:
@@ -337,17 +260,17 @@ class Workflow(Definition):
 
     @property
     def manner(self) -> DialectRules:
-        """Rules of execution of its dialect."""
+        """Rules of execution of the workflow's dialect."""
         return DIALECT_RULES[self.dialect]
 
     @property
     def start(self) -> Step:
-        """The first listed step."""
+        """The step at which an execution starts: the first one in the list."""
         return self.steps[0]
 
     @property
     def has_joins(self) -> bool:
-        """True if a step waits for other paths; computed once."""
+        """True if a step of the workflow waits for several paths of the execution. Computed once."""
         if self._has_joins is None:
             self._put(_has_joins=any(step.join for step in self.steps))
         return bool(self._has_joins)
@@ -360,17 +283,107 @@ class Workflow(Definition):
         return self._steps[step_name]
 
     def reachable(self, name: str) -> frozenset[str]:
-        """Return the steps that a path at step `name` can reach. Each result is computed once."""
+        """Return the names of the steps that can be executed after step `name`. Each result is computed once."""
         if name not in self._reachable:
             self._reachable[name] = reachable_from(self._steps, name)
         return self._reachable[name]
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of all parts that affect behaviour; computed once."""
+        """SHA-256 in hex of all parts of the definition that affect behaviour; see `fingerprint_of`. Computed once."""
         if not self._fingerprint:
             self._put(_fingerprint=fingerprint_of(self.stored))
         return self._fingerprint
+
+
+# --- fingerprints: equal for two definitions exactly if they behave alike ---------------------------------------------
+#
+# Descriptions, the source text and triggers do not count. Every prompt, script, edge, condition, loop, agent name,
+# piece of content and default does.
+
+
+SILENT_FIELDS = frozenset({"source", "description", "triggers", "form"})
+SILENT_PART_FIELDS = frozenset({"description"})
+
+
+def fingerprint_of(definition: Mapping[str, Any]) -> str:
+    """Return the fingerprint of a definition in the form of `Workflow.to_dict`: a SHA-256 in hex.
+
+    Descriptions and the source text do not count. Two definitions that behave alike have equal fingerprints.
+    """
+    semantic = {key: value for key, value in definition.items() if key not in SILENT_FIELDS}
+    for part in ("inputs", "outputs"):
+        semantic[part] = [_without_silent(item) for item in semantic.get(part, ())]
+    # The content of files counts, not the time of their last change.
+    if "steps" in semantic:
+        semantic["steps"] = [_without_sources(step) for step in semantic["steps"]]
+    text = json.dumps(semantic, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _without_sources(step: Mapping[str, Any]) -> Mapping[str, Any]:
+    content = step.get("content")
+    return {**step, "content": ContentEntry.without_fingerprints(content)} if content else step
+
+
+def _without_silent(part: Mapping[str, Any]) -> dict[str, Any]:
+    semantic = {key: value for key, value in part.items() if key not in SILENT_PART_FIELDS}
+    if "default" in semantic:  # a default may be a date or another value that JSON does not have
+        semantic["default"] = parse(encode(semantic["default"]))
+    return semantic
+
+
+FORMS: Sequence[Change] = (with_present_templates,)
+"""Functions that upgrade older forms of `Workflow.to_dict`, the oldest first, like the upcasts of events."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputDefinition(Definition):
+    """Definition of one input of a workflow. An input is required unless it has a default or `required` is False."""
+
+    names = ("name",)
+    short = (str,)
+    name: Annotated[str, Key("The name, as in `inputs.name`.", required="input name is required", example="topic")]
+    type: Annotated[
+        str | None, Key("The type of its value; without it any value fits.", kind=table.InputType(), example="string")
+    ] = None
+    description: Annotated[
+        str, Key("A description for people; the error for a missing input shows it.", example="What to write about")
+    ] = ""
+    required: Annotated[bool | None, Key("Whether it must be given; by default yes, unless it has a Default.")] = None
+    default: Annotated[Any, Key("Its value if none is given.", example="rivers")] = None
+    has_default: bool = False
+    as_: Annotated[str | None, Key("Another name.", ignored="an input is known by its Name")] = None
+    """Former key ``As``, accepted in the dialect ``dive``. It has no effect."""
+    annotated: ParameterType | None = field(default=None, init=False, compare=False, repr=False)
+    """Annotation of a parameter of a workflow function, if `type` has no name for it. It is not recorded."""
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        default = recorded_default(self.default, f"default of input {self.name!r}")
+        self._put(default=default, has_default=self.has_default or self.default is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDefinition(Definition):
+    """Definition of one output of a workflow: the value of the variable of that name when the execution ends."""
+
+    names = ("name",)
+    short = (str,)
+    name: Annotated[str, Key("The variable it shows.", example="report")]
+    type: Annotated[str | None, Key("Its type, for people.", example="string")] = None
+    description: Annotated[str, Key("A description for people.", example="The finished report")] = ""
+    format: Annotated[str | None, Key("How it is written, for people.", example="markdown")] = None
+    default: Annotated[Any, Key("Its value where the variable does not exist.", example="nothing found")] = None
+    has_default: bool = False
+    document: Annotated[
+        str | None, Key("A document to write it to.", ignored="write it with a Document.Write step")
+    ] = None
+
+    def __post_init__(self) -> None:
+        Definition.__post_init__(self)
+        default = recorded_default(self.default, f"default of output {self.name!r}")
+        self._put(default=default, has_default=self.has_default or self.default is not None)
 
 
 def _listed(value: Any, name: str, example: str) -> list[Any]:
@@ -428,11 +441,16 @@ class Definitions(Definition):
 
 
 class Sketch(Workflow):
-    """A workflow with only names and types of the entered steps: sufficient to show a log, not to resume it."""
+    """A workflow that holds only names and types of steps, rebuilt from a log without a definition.
+
+    A sketch is sufficient to show a log, but an execution cannot be resumed with it.
+    """
 
 
 def sketch_of(name: str, steps: Iterable[tuple[str, str]]) -> Sketch:
-    """Return a workflow from its name and the names and types of the steps that it entered, in that order."""
+    """Return a `Sketch` of a workflow from the names and types of the steps in a log, in the order of their first
+    execution.
+    """
     types = dict(steps)
     return Sketch.from_dict({"name": name, "steps": [{"name": step, "type": kind} for step, kind in types.items()]})
 
@@ -441,7 +459,8 @@ def sketch_of(name: str, steps: Iterable[tuple[str, str]]) -> Sketch:
 
 
 def names(flow: Workflow, kind: str, name: str, workflows: Mapping[str, Workflow]) -> bool:
-    """Return True if a step of a workflow, or of a workflow that it runs, names an agent or workflow.
+    """Return True if a step of a workflow, or of one of its child workflows, refers to a certain agent or workflow by
+    name.
 
     Parameters
     ----------
@@ -471,9 +490,10 @@ def names(flow: Workflow, kind: str, name: str, workflows: Mapping[str, Workflow
 
 
 def missing_agents(workflow: Workflow, agents: Iterable[str], among: Container[str] | None = None) -> list[Problem]:
-    """Return a problem for each step that names an undefined agent. A step without a name has the default agent.
+    """Return a problem for each step that refers to an undefined agent. A step that names no agent uses the default
+    agent.
 
-    With `among` only these steps are checked.
+    `among` limits the check to the steps with these names.
     """
     names = frozenset(agents)
     problems = []
@@ -488,9 +508,9 @@ def missing_agents(workflow: Workflow, agents: Iterable[str], among: Container[s
 def missing_actions(
     workflow: Workflow, actions: Collection[str], among: Container[str] | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Yield a problem and the name for each action that a step or its rollback names and that is not defined.
+    """Yield a problem and the name of the action for each undefined action that a step or its rollback refers to.
 
-    With `among` only these steps are checked.
+    `among` limits the check to the steps with these names.
     """
     for index, step in enumerate(workflow.steps):
         if among is not None and step.name not in among:
@@ -508,9 +528,9 @@ def missing_actions(
 def missing_workflows(
     workflow: Workflow, workflows: Collection[str], among: Container[str] | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Yield a problem and the name for each workflow that a step names and that is not defined.
+    """Yield a problem and the name of the workflow for each undefined workflow that a step refers to.
 
-    With `among` only these steps are checked.
+    `among` limits the check to the steps with these names.
     """
     for index, step in enumerate(workflow.steps):
         name = step.workflow if among is None or step.name in among else None
@@ -540,25 +560,31 @@ def _no_agent(name: str, agents: Iterable[str]) -> Problem:
 
 
 STATE = "pipeline"
-"""Variable: ``{"envelope": state, "next": [stage, ...], "again": whether route has another question}``."""
+"""Name of the variable with the state of a pipeline: ``{"envelope": state, "next": [stage, ...], "again": bool}``.
+
+``again`` is True if the step ``route`` has another question to ask.
+"""
 BRANCHES = "branches"
-"""Variable with the results of the stages of a batch."""
+"""Name of the variable with the results of stages that ran concurrently."""
 # Inputs: state of an envelope, its slot names, and the answer to its open question.
 ENVELOPE = "envelope"
 SLOTS = "slot_names"
 RESPONSE = "response"
 DETACHED = "detached"
-"""Input: True to end at a question of the envelope without asking it, because the envelope is stored elsewhere."""
+"""Name of an input: True to end at a question of the envelope without asking it, because the envelope is stored
+elsewhere.
+"""
 FEEDBACK = "feedback"
-"""Input: True if a stage that sends a request back passes feedback on. Executions of earlier versions do not have
-it."""
+"""Name of an input: True if feedback is passed on when a stage sends a request back. Executions of earlier versions
+lack the input.
+"""
 # Inputs of a pipeline in a definition file: text of the request, its sender, its session and metadata.
 REQUEST = "request"
 USER = "user"
 SESSION = "session"
 METADATA = "metadata"
 OUTPUTS = "outputs"
-"""Variable and output of such a pipeline: outputs of the stages by slot."""
+"""Name of the variable and output with the outputs of all stages by slot, in a workflow made by `declared`."""
 # Parameters of a step: its part, its stage, and for the first step the stages that need Python functions.
 PART = "part"
 NAME = "stage"
@@ -570,7 +596,10 @@ MERGE = "merge"
 
 
 def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = ()) -> Workflow:
-    """Convert a pipeline to a workflow. `functions` are the stages for which a process must have Python functions."""
+    """Convert a pipeline to a workflow whose steps are the stages, and a step that chooses the next stage.
+
+    `functions` are the names of the stages whose Python functions a process needs to run the workflow.
+    """
     used_names = set(config.order)
     route = _free(ROUTE, used_names)
     steps = _sequential(config, route) if mode == "sequential" else _parallel(config, route, used_names)
@@ -583,9 +612,10 @@ def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = (
 
 
 def declared(config: PipelineConfig) -> Workflow:
-    """Convert a pipeline of a definition file to a workflow, which is started with a request instead of an envelope.
+    """Convert a pipeline of a definition file to a workflow. A run starts with the text of a request, not with an
+    envelope.
 
-    Its outputs are the slots of its stages.
+    The outputs of the workflow are the slots of its stages.
     """
     pipeline = compiled(config, config.default_run_mode)
     last = _free(OUTPUTS, {step.name for step in pipeline.steps})
@@ -623,9 +653,10 @@ def is_pipeline(workflow: Workflow) -> bool:
 
 
 def visible_steps(workflow: Workflow) -> list[Step]:
-    """Return the steps of a workflow as people see them: for a pipeline its stages, with the edges between them.
+    """Return the steps of a workflow that people see. For a pipeline these are its stages, with the edges between them.
 
-    In parallel mode these are the batch of stages and its merge, because the stages of a batch are its items.
+    In parallel mode the visible steps are the batch of stages and its merge, because the stages of a batch are its
+    items.
     """
     if not is_pipeline(workflow):
         return list(workflow.steps)
@@ -635,13 +666,16 @@ def visible_steps(workflow: Workflow) -> list[Step]:
         batch = steps_by_part[BATCH]
         return [batch, replace(steps_by_part[MERGE], edges=(Edge(batch.name),))]
     steps = {step.name: step for step in workflow.steps}
-    return [replace(steps[stage.name], edges=_ways(stage, config), catch=_caught(stage)) for stage in config.agents]
+    return [
+        replace(steps[stage.name], edges=_stage_edges(stage, config), catch=_caught(stage)) for stage in config.agents
+    ]
 
 
 def hidden_steps(data: Payload) -> frozenset[str]:
-    """Return the names of the steps that people do not see, in the definition of a start event; else an empty set.
+    """Return the names of the internal steps in the definition that a start event records; empty for other events.
 
-    Views, progress and tables omit these steps. A log and its frames have all steps.
+    Only workflows of pipelines have internal steps. Views, progress and tables omit these steps. A log and its frames
+    have all steps.
     """
     definition: Mapping[str, Any] = {}
     if isinstance(data, catalog.ExecutionStarted | catalog.ExecutionForked):
@@ -657,18 +691,18 @@ def hidden_steps(data: Payload) -> frozenset[str]:
 
 
 def hidden_in(workflow: Workflow) -> frozenset[str]:
-    """Return the names of the steps of a workflow that people do not see."""
+    """Return the names of the internal steps of a workflow, which views do not show. Only pipelines have such steps."""
     return frozenset(step.name for step in workflow.steps) - {step.name for step in visible_steps(workflow)}
 
 
-def _ways(stage: AgentStage, config: PipelineConfig) -> tuple[Edge, ...]:
-    """Return the edges of a stage to other stages: its routes in order, then its default target."""
-    ways = [
+def _stage_edges(stage: AgentStage, config: PipelineConfig) -> tuple[Edge, ...]:
+    """Return the edges from a pipeline stage to other stages: its routing rules in order, then its default target."""
+    edges = [
         Edge(rule.target, f"{rule.condition} == {rule.value!r}")
         for rule in stage.routing_rules
         if config.stage(rule.target) is not None
     ]
-    return (*ways, Edge(stage.default_next)) if config.stage(stage.default_next) is not None else tuple(ways)
+    return (*edges, Edge(stage.default_next)) if config.stage(stage.default_next) is not None else tuple(edges)
 
 
 def _caught(stage: AgentStage) -> tuple[Catch, ...]:
@@ -676,26 +710,26 @@ def _caught(stage: AgentStage) -> tuple[Catch, ...]:
 
 
 def _sequential(config: PipelineConfig, route: str) -> list[Step]:
-    ways = [(name, f"$(state.{STATE}['next'] == [{name!r}])") for name in config.order]
+    edges = [(name, f"$(state.{STATE}['next'] == [{name!r}])") for name in config.order]
     stages = [_step(name, RUN, store=STATE, next=[route], stage=name) for name in config.order]
-    return [_route(config, route, ways), *stages]
+    return [_route(config, route, edges), *stages]
 
 
 def _parallel(config: PipelineConfig, route: str, used_names: set[str]) -> list[Step]:
     batch = _free(BATCH, used_names)
     merge = _free(MERGE, used_names)
-    ways = [(batch, f"$(len(state.{STATE}['next']) > 0)")]
+    edges = [(batch, f"$(len(state.{STATE}['next']) > 0)")]
     each = Each(f"$(state.{STATE}['next'])", as_="stage", parallel=max(2, len(config.order)))
     return [
-        _route(config, route, ways),
+        _route(config, route, edges),
         _step(batch, BATCH, store=BRANCHES, next=[merge], each=each),
         _step(merge, MERGE, store=STATE, next=[route]),
     ]
 
 
-def _route(config: PipelineConfig, name: str, ways: list[tuple[str, str]]) -> Step:
+def _route(config: PipelineConfig, name: str, edges: list[tuple[str, str]]) -> Step:
     again = (name, f"$(state.{STATE}['again'])")
-    return Step(name, type=STAGE, script=config.to_text(), parameters={PART: ROUTE}, store=STATE, next=[again, *ways])
+    return Step(name, type=STAGE, script=config.to_text(), parameters={PART: ROUTE}, store=STATE, next=[again, *edges])
 
 
 def _step(
@@ -706,7 +740,7 @@ def _step(
 
 
 def _free(name: str, used_names: set[str]) -> str:
-    """Return a name for a step that no stage has, with underscores appended if necessary."""
+    """Return a step name that differs from all names of stages: `name`, with underscores appended if necessary."""
     while name in used_names:
         name = f"{name}_"
     return name
@@ -719,14 +753,14 @@ DEFAULT_PROVIDER = "anthropic"
 
 
 def require_name(definitions: Definitions) -> str:
-    """Return the name of the environment. Raise `SetupError` if there is none."""
+    """Return the name of the environment. Raise `SetupError` if the definitions have no name."""
     if not definitions.name.strip():
         raise SetupError("environment name is required: add Name at the top of the definition")
     return definitions.name
 
 
 def check_providers(definitions: Definitions, is_known: Callable[[str], bool]) -> None:
-    """Raise `SetupError` if an agent, or the settings, name an unknown provider."""
+    """Raise `SetupError` if an agent, or the key DefaultProvider, names an unknown provider."""
     providers: dict[Place, str | None] = {("Config", "DefaultProvider"): definitions.config.default_provider}
     providers |= {("Agents", index, "Provider"): agent.provider for index, agent in enumerate(definitions.agents)}
     for place, name in providers.items():
@@ -736,27 +770,28 @@ def check_providers(definitions: Definitions, is_known: Callable[[str], bool]) -
 
 
 def check_default_workflow(config: Config, workflows: Collection[str]) -> None:
-    """Raise `SetupError` if the default workflow does not exist."""
+    """Raise `SetupError` if the settings name a default workflow that does not exist."""
     if config.default_workflow and config.default_workflow not in workflows:
         raise SetupError(f"default workflow not found: {config.default_workflow}")
 
 
 def with_defaults(agent: AgentDefinition, config: Config) -> AgentDefinition:
-    """Return the agent with its effective model settings: its settings, completed by those of its provider."""
+    """Return an agent whose model settings are completed by the settings of its provider."""
     entry = provider_settings(agent, config)
     return agent if entry is None else replace(agent, model_settings=combined_settings(entry, agent.model_settings))
 
 
 def provider_settings(agent: AgentDefinition, config: Config) -> ProviderSettings | None:
-    """Return the settings of an agent's provider; None if there are none."""
+    """Return the settings that the environment has for an agent's provider; None if there are none."""
     provider = agent.provider or config.default_provider or DEFAULT_PROVIDER
     return next((entry for entry in config.providers if entry.name == provider), None)
 
 
 def combined_settings(provider: ProviderSettings, agent_settings: ModelSettings | None) -> ModelSettings:
-    """Return the settings of an agent completed by those of its provider. The agent has priority.
+    """Return the model settings of an agent, completed by the settings of its provider. Values of the agent have
+    priority.
 
-    Features are united and sorted. A header has the values of the provider and then those of the agent.
+    The features of both are united and sorted. A header has the values of the provider and then those of the agent.
     """
     settings = agent_settings or ModelSettings()
     return replace(
@@ -792,12 +827,15 @@ TEXTS = ("name", "description", "version")
 
 
 def merge_all(parts: Iterable[Definitions]) -> Definitions:
-    """Return all parts merged from left to right."""
+    """Merge any number of definition sets from left to right. Later definitions have priority."""
     return reduce(merge, parts, Definitions())
 
 
 def merge(earlier: Definitions, later: Definitions) -> Definitions:
-    """Merge two sets of definitions; `later` has priority. Positions are dropped, because they belong to two texts."""
+    """Merge two sets of definitions. Definitions in `later` have priority.
+
+    Positions are dropped, because they belong to two texts.
+    """
     lists: Mapping[str, Any] = {name: merge_named(getattr(earlier, name), getattr(later, name)) for name in LISTS}
     texts: Mapping[str, Any] = {name: getattr(later, name) or getattr(earlier, name) for name in TEXTS}
     warnings = (*earlier.warnings, *later.warnings)
@@ -807,7 +845,8 @@ def merge(earlier: Definitions, later: Definitions) -> Definitions:
 
 
 def merge_config(earlier: Config, later: Config) -> Config:
-    """Merge settings; every setting of `later` has priority, including the confirmation mode.
+    """Merge the settings of two environments. Each value that is set in `later` has priority, including the
+    confirmation mode.
 
     All approval rules are kept, so that no rule that asks or denies is lost.
     """
@@ -818,12 +857,17 @@ def merge_config(earlier: Config, later: Config) -> Config:
 
 
 def unknown(rules: Iterable[ApprovalRule], existing: Sequence[ApprovalRule]) -> list[ApprovalRule]:
-    """Return the rules that are not identical to existing ones. Equal rules may differ in meaning (``1``, ``True``)."""
+    """Return the approval rules that are not among the existing ones, compared by identity.
+
+    Equal rules may differ in meaning, because 1 and True are equal in Python.
+    """
     return [rule for rule in rules if all(rule is not other for other in existing)]
 
 
 def merge_named(earlier: Iterable[Item], later: Iterable[Item]) -> tuple[Item, ...]:
-    """Merge items by name. An item of `later` takes the place of the one with the same name in `earlier`."""
+    """Merge two lists of named definitions. A definition in `later` replaces the definition of the same name in
+    `earlier`.
+    """
     items = {item.name: item for item in earlier}
     items.update({item.name: item for item in later})
     return tuple(items.values())

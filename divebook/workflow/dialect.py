@@ -1,8 +1,8 @@
 """Dialects of definitions: rules of execution for each dialect, and translation of the legacy Dive dialect to Python.
 
-The dialect ``divebook`` is strict. The dialect ``dive`` reads files of the legacy Dive system and behaves like it. When
-such a file is read, its scripts and templates are translated to Python (`script`, `expression`, `template`). At run
-time only the `DialectRules` of a workflow matter.
+The dialect ``divebook`` is strict. The dialect ``dive`` reads files of the legacy Dive system, and executes them as the
+legacy system did. When such a file is read, its scripts and templates are translated to Python (`script`, `expression`,
+`template`). At run time only the `DialectRules` of a workflow matter.
 """
 
 from __future__ import annotations
@@ -13,6 +13,35 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from divebook.text.syntax import each_text, literal, parse_python, with_literal_depths
+
+
+@dataclass(frozen=True, slots=True)
+class DialectRules:
+    """Rules of execution in which the dialects differ. The defaults are the rules of ``divebook``."""
+
+    is_strict: bool = True
+    """True if keys and settings that would fail or have no effect are reported as errors when a definition is read."""
+    has_extensions: bool = True
+    """True if waits, questions, retries and other features that the legacy system lacks are available."""
+    keeps_text: bool = False
+    """True if the result of an action or an item is stored as text, and errors do not contain their place."""
+    flattens_items: bool = False
+    """True if nested items of ``Each`` are flattened recursively."""
+    numbers_all_branches: bool = False
+    """True if new paths are numbered over the whole execution. Otherwise they are numbered below each path."""
+    writes_state: bool = True
+    """True if scripts may change any variable, not only the variable that `Store` of their step names."""
+    converts_inputs: bool = True
+    """True if a string for an input is converted to the `Type` of the input, such as a number or a list."""
+    confirmation_mode: str = ""
+    """Approval mode of tools without rules or settings. Empty if each tool decides."""
+    qualifies_tools: bool = True
+    """True if tools of equal names get the name of their MCP server as a prefix. If False, an agent cannot have
+    both.
+    """
+    null_text: str = ""
+    """Output text of a script without a value."""
+
 
 # --- translation of the legacy script language ----------------------------------------------------------------------
 #
@@ -51,7 +80,7 @@ _CALLS = {
     "rand.int": ("(lambda: random.randrange(2**63))", "import random"),
     "rand.float": ("random.random", "import random"),
 }
-"""Functions of the clock and random numbers: the Python function and the import that it needs."""
+"""Legacy functions for the clock and random numbers, with the Python function and the import that each needs."""
 _TYPES = ("action", "prompt", "script")
 """Fields that determine the type of a step, in order of priority."""
 _OPENING = "([{"
@@ -61,7 +90,7 @@ _CHOICE = re.compile(r"if\s+(?P<test>[^{}]+?)\s*\{\s*(?P<then>[^{}\n]+?)\s*\}\s*
 
 
 def script(text: str) -> str:
-    """Return a legacy script translated to Python, with the imports that it needs.
+    """Translate a legacy script to Python. Imports that the translation needs come first.
 
     Examples
     --------
@@ -75,7 +104,7 @@ def script(text: str) -> str:
 
 
 def expression(text: str) -> str:
-    """Return a legacy expression translated to Python. A text that is Python already is returned unchanged.
+    """Translate a legacy expression to Python. A text that is valid Python already is returned unchanged.
 
     Examples
     --------
@@ -90,7 +119,7 @@ def expression(text: str) -> str:
 
 
 def template(text: str) -> str:
-    """Return a legacy template with its ``${...}`` translated to Python. The legacy dialect has no escapes.
+    """Translate the expressions in ``${...}`` of a legacy template to Python. The legacy dialect has no escapes.
 
     >>> template("costs $${state.price}")
     'costs ${"$"}${state.price}'
@@ -106,7 +135,7 @@ def _slot(match: re.Match[str]) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Return a condition or items, with or without ``$(...)``, translated to Python."""
+    """Translate a legacy condition, or the items of a loop, to Python. The text may be wrapped in ``$(...)``."""
     stripped = text.strip()
     if not (stripped.startswith("$(") and stripped.endswith(")")):
         return text if stripped.lower() in ("true", "false") else expression(text)
@@ -114,7 +143,9 @@ def wrapped(text: str) -> str:
 
 
 def step(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a legacy step with translated code, and with the type that the legacy system inferred."""
+    """Translate the code in the fields of a legacy step to Python, and add the step type that the legacy system
+    inferred.
+    """
     values = dict(fields)
     for name, translate in (("script", script), ("prompt", template)):
         if isinstance(values.get(name), str):
@@ -133,7 +164,7 @@ def step(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def content(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a legacy content entry with translated code."""
+    """Translate the script in the fields of a legacy content entry to Python."""
     values = dict(fields)
     if isinstance(values.get("dynamic"), str):
         values["dynamic"] = script(values["dynamic"])
@@ -141,7 +172,9 @@ def content(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_foreign(text: str, tokens: Sequence[tuple[str, str]]) -> bool:
-    """Return True if a text is not Python, or uses a name that only the legacy language has."""
+    """Return True if a text needs translation: it is not valid Python, or uses a name that only the legacy language
+    has.
+    """
     if any(kind == "name" and (token in _CONSTANTS or token in _CALLS) for kind, token in tokens):
         return True
     return not _is_python(text)
@@ -156,7 +189,7 @@ def _is_python(text: str) -> bool:
 
 
 def _word(kind: str, token: str) -> str:
-    """Return the Python form of one token. `kind` is the group of `_TOKEN` that matched it.
+    """Translate one token of legacy code to Python. `kind` is the group of `_TOKEN` that matched the token.
 
     Raw strings in backquotes become strings, ``//`` comments become ``#`` comments, and names and operators are
     translated by `_CALLS`, `_CONSTANTS` and `_WORDS`. All other tokens stay unchanged.
@@ -171,12 +204,14 @@ def _word(kind: str, token: str) -> str:
 
 
 def _as_choice(match: re.Match[str]) -> str:
-    """Return ``if a { b } else { c }``, an expression in the legacy language, as ``(a ? b : c)``."""
+    """Translate the legacy expression ``if a { b } else { c }`` as ``(a ? b : c)``, which `_choice` converts to
+    Python.
+    """
     return f"({match['test']} ? {match['then']} : {match['other']})"
 
 
 def _choices(words: Sequence[str]) -> Iterator[str]:
-    """Convert each ``c ? a : b`` to a conditional expression of Python, from the inner brackets to the outer ones."""
+    """Convert each ``c ? a : b`` in a list of tokens to a conditional expression of Python, inner brackets first."""
     part: list[str] = []
     position = 0
     while position < len(words):
@@ -196,7 +231,7 @@ def _choices(words: Sequence[str]) -> Iterator[str]:
 
 
 def _end(words: Sequence[str], start: int) -> int:
-    """Return the position of the closing bracket for the one at `start`."""
+    """Return the index of the bracket that closes the bracket at index `start`."""
     depth = 0
     for position in range(start, len(words)):
         depth += (words[position] in _OPENING) - (words[position] in _CLOSING)
@@ -206,7 +241,9 @@ def _end(words: Sequence[str], start: int) -> int:
 
 
 def _choice(words: Sequence[str]) -> str:
-    """Return a part without open brackets, with its ``c ? a : b`` converted to a conditional expression of Python."""
+    """Convert ``c ? a : b`` to a conditional expression of Python. There must be no line break, comma or open bracket
+    in it.
+    """
     if "?" not in words:
         return "".join(words)
     question_mark = words.index("?")
@@ -231,36 +268,10 @@ def _choice(words: Sequence[str]) -> str:
 
 
 Dialect = Literal["divebook", "dive"]
-"""``divebook`` is strict. ``dive`` reads a file as the legacy system did, with warnings."""
+"""Name of a dialect. ``divebook`` is strict; ``dive`` reads a file as the legacy system did, with warnings."""
 
 OWN: Dialect = "divebook"
 """The default dialect."""
-
-
-@dataclass(frozen=True, slots=True)
-class DialectRules:
-    """Rules of execution in which the dialects differ. The defaults are the rules of ``divebook``."""
-
-    is_strict: bool = True
-    """True if keys and settings that would fail or be ignored are errors before anything runs."""
-    has_extensions: bool = True
-    """True if waits, questions, retries and other features that the legacy system lacks are available."""
-    keeps_text: bool = False
-    """True if the result of an action or an item is stored as text, and errors do not contain their place."""
-    flattens_items: bool = False
-    """True if nested items of ``Each`` are flattened recursively."""
-    numbers_all_branches: bool = False
-    """True if new paths are numbered over the whole execution. Otherwise they are numbered below each path."""
-    writes_state: bool = True
-    """True if scripts may change variables in addition to the Store of their step."""
-    converts_inputs: bool = True
-    """True if text for an input is converted to the Type of the input, such as a number or a list."""
-    confirmation_mode: str = ""
-    """Approval mode of tools without rules or settings. Empty means that each tool decides."""
-    qualifies_tools: bool = True
-    """True if the name of the server is prepended to tools of equal names. Otherwise an agent cannot have both."""
-    null_text: str = ""
-    """Output text of a script without a value."""
 
 
 DIALECT_RULES: Mapping[Dialect, DialectRules] = {

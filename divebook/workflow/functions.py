@@ -1,8 +1,8 @@
-"""Workflows and steps written as Python functions.
+"""Workflows and steps written as Python functions: the decorators ``@workflow`` and ``@step``, and `lint`.
 
 ``@workflow`` converts an async function to a `Workflow` with one step of type ``function``, whose definition contains
 the source. ``@step`` marks functions whose calls are recorded when a workflow function makes them. Elsewhere they are
-ordinary functions. `divebook.steps.function` runs both.
+ordinary functions. `divebook.steps.function` executes workflow functions and the calls of step functions.
 
 `UserFunction` is the common base of steps, actions and tools. `as_function` converts any callable to a plain function.
 `bind_inputs` checks the inputs of an execution.
@@ -44,14 +44,18 @@ from divebook.workflow.table import INPUT_TYPES
 
 
 IDEMPOTENCY_KEY = "idempotency_key"
-"""Parameter that receives a string which is equal for each repetition of a call."""
+"""Name of the parameter that receives the idempotency key of a call: a string that stays the same if the call is
+repeated.
+"""
 CONTEXT = "context"
-"""Parameter of an action that receives a `divebook.steps.call.CallContext`."""
+"""Name of the parameter of an action that receives a `divebook.steps.call.CallContext`."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A user's function with options for its calls. `divebook.steps.call` calls it."""
+    """A Python function of a user (step, action or tool) with the options for its calls. `divebook.steps.call` calls
+    it.
+    """
 
     name: str
     function: Callable[..., Any]
@@ -68,12 +72,17 @@ class UserFunction:
     executor: Any = None
     """Name of an executor, or a `concurrent.futures.Executor`. None means the default of the environment."""
     workspace: str | None = None
-    """Workspace of its calls; empty for the one of the workflow or step, None for none."""
+    """Name of the workspace in which the function works. ``""`` means the workspace of the workflow or step, None no
+    workspace.
+    """
     kind: ClassVar[str] = "function"
     stays_here: ClassVar[bool] = False
-    """True if it changes its arguments, so that it must run in this process."""
+    """True if the function changes its arguments, so that it must run in this process."""
     makes_calls: ClassVar[bool] = False
-    """True if it makes calls itself. It then gets the step, the name of its workspace, the arguments and the key."""
+    """True if the function makes recorded calls itself.
+
+    Such a function gets the step, the name of its workspace, the arguments and the idempotency key.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", normal_name(self.name))
@@ -88,9 +97,9 @@ class UserFunction:
             self._require_fit()
 
     def _require_fit(self) -> None:
-        """Raise `DefinitionError` unless it can run in its executor."""
-        is_one = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
-        if not is_one and not isinstance(self.executor, str):
+        """Raise `DefinitionError` if the option `executor` is not an executor, or cannot run this function."""
+        is_executor = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
+        if not is_executor and not isinstance(self.executor, str):
             message = f"the executor of {self.name} must be a name, a concurrent.futures.Executor or what makes one"
             hint = 'write executor="process", or pass a pool'
             raise DefinitionError([Problem(f"{message}, not {self.executor!r}", key="executor", hint=hint)])
@@ -104,21 +113,21 @@ class UserFunction:
 
     @property
     def is_repeatable(self) -> bool:
-        """True if a call may be repeated when it is unknown whether it took effect."""
+        """True if a call may be made again when the process died during the call and its outcome is unknown."""
         return self.idempotent or self.takes.key
 
     @property
     def takes(self) -> Takes:
-        """Properties of its parameters, cached."""
+        """Properties of the function's parameters, cached per function."""
         return _takes(self.function)
 
     @property
     def label(self) -> str:
-        """Kind and name, for messages."""
+        """Kind and name of the function for messages, such as ``step "parse"``."""
         return f'{self.kind} "{self.name}"'
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return positional and keyword arguments for a call of the function, from arguments by name.
+        """Convert arguments by name to the positional and keyword arguments for calling the Python function.
 
         Raises
         ------
@@ -133,26 +142,26 @@ class UserFunction:
 
 @functools.lru_cache(maxsize=1024)
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a function."""
+    """Return the signature of a Python function, cached."""
     return inspect.signature(function)
 
 
 class Takes(NamedTuple):
     """Properties of a function's parameters that each call needs.
 
-    They are cached, because to inspect a signature takes longer than a call.
+    They are cached, because the inspection of a signature takes longer than a call.
     """
 
     is_async: bool
-    """True for a coroutine function."""
+    """True if the function is a coroutine function."""
     key: bool = False
-    """True if it has the parameter `IDEMPOTENCY_KEY`."""
+    """True if the function has the parameter `IDEMPOTENCY_KEY`."""
     context: bool = False
-    """True if it has the parameter `CONTEXT` without a default."""
+    """True if the function has the parameter `CONTEXT` without a default."""
     by_name: frozenset[str] = frozenset()
-    """Names of its parameters if all can be passed by name; else empty."""
+    """Names of all parameters, if each can be passed by name; otherwise empty."""
     by_place: tuple[str, ...] = ()
-    """Names of its parameters if all can be passed by position and none is added by divebook; else empty."""
+    """Names of all parameters, if each can be passed by position and divebook adds none; otherwise empty."""
     least: int = 0
     """Number of parameters without a default."""
 
@@ -177,7 +186,7 @@ _BOTH = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 @functools.lru_cache(maxsize=1024)
 def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
-    """Return the reason why a function does not accept keywords of these names; None if it does."""
+    """Return the error message if a function does not accept keyword arguments of these names; None if it does."""
     signature = signature_of(function)
     try:
         signature.bind(**dict.fromkeys(names))
@@ -195,12 +204,18 @@ def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
 
 
 ROLLBACK_FUNCTIONS: dict[str, UserFunction] = {}
-"""Rollback functions of this process, by module and qualified name. A later one replaces an earlier one."""
+"""Rollback functions of this process, by module and qualified name. A later function of the same name replaces an
+earlier one.
+"""
 _LAMBDA = "<lambda>"
 
 
 def place_of(step: UserFunction) -> str:
-    """Return module and qualified name of a function, which are equal in every process that imports it."""
+    """Return the module and qualified name of a function, such as ``trips:cancel_room``: the key of
+    `ROLLBACK_FUNCTIONS`.
+
+    The key is the same in every process that imports the function.
+    """
     return f"{_module(step)}:{step.function.__qualname__}"
 
 
@@ -209,7 +224,9 @@ def _module(step: UserFunction) -> str:
 
 
 def require_nameable(function: Any) -> None:
-    """Raise `DefinitionError` unless a function has a name under which a later process can find it."""
+    """Raise `DefinitionError` if a rollback function has no name, because a later process finds the function by its
+    name.
+    """
     if not callable(function):
         message = f"rollback is a function, not {function!r}"
         hint = "write @step(rollback=cancel_room), without quotes"
@@ -221,8 +238,8 @@ def require_nameable(function: Any) -> None:
     raise DefinitionError([Problem(message, key="rollback", hint=hint)])
 
 
-def require_itself(step: UserFunction) -> None:
-    """Raise an error if the name of a rollback function refers to another function of the same `def`.
+def require_unambiguous_name(step: UserFunction) -> None:
+    """Raise an error if the name of a rollback function refers to another closure of the same `def`.
 
     A function that is defined again, for example by running a cell again, replaces the earlier one without an error.
 
@@ -241,12 +258,12 @@ def require_itself(step: UserFunction) -> None:
 
 
 def _are_variants(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Return True if two functions have the same code and different closures or objects."""
+    """Return True if two functions have the same code, but other values in their closures or other bound objects."""
     codes = getattr(one, "__code__", None), getattr(other, "__code__", None)
-    return codes[0] is not None and codes[0] is codes[1] and _around(one) != _around(other)
+    return codes[0] is not None and codes[0] is codes[1] and _closure_ids(one) != _closure_ids(other)
 
 
-def _around(function: Callable[..., Any]) -> list[object]:
+def _closure_ids(function: Callable[..., Any]) -> list[object]:
     cells = getattr(function, "__closure__", None) or ()
     inside = [id(cell.cell_contents) for cell in cells if _is_filled(cell)]
     return [*inside, id(getattr(function, "__self__", None))]
@@ -261,7 +278,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def find_rollback(place: str) -> UserFunction:
-    """Return the rollback function of this process with a name.
+    """Return the rollback function that is registered in this process under a name from a log.
 
     Parameters
     ----------
@@ -303,7 +320,8 @@ LAMBDA = "<lambda>"
 
 
 def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType:
-    """Return a plain function that calls `target`, with its name, signature and docstring. A function is unchanged.
+    """Convert any callable to a plain function with the same name, signature and docstring. A plain function stays
+    unchanged.
 
     Parameters
     ----------
@@ -330,7 +348,7 @@ def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType
 
 
 def is_callable(name: Any, kind: str) -> bool:
-    """Return True if the first argument of a decorator is the decorated object, False if it is a name.
+    """Return True if the first argument of a decorator is the decorated object; False if it is the name or None.
 
     Decorators are written ``@step``, ``@step("name")`` or ``@step(name="name")``. Other arguments raise
     `DefinitionError`.
@@ -346,7 +364,7 @@ def is_callable(name: Any, kind: str) -> bool:
 
 
 def name_of(target: Any) -> str:
-    """Return the name of a callable; empty for a lambda or a partial of one."""
+    """Return the name of a callable. Partials are ignored; a lambda has an empty name."""
     target = _without_partials(target)
     name = getattr(target, "__name__", None) or type(target).__name__
     return "" if name == LAMBDA else str(name)
@@ -355,9 +373,11 @@ def name_of(target: Any) -> str:
 def is_async(target: Any) -> bool:
     """Return True if a callable returns a coroutine: an async function, or an object with an async ``__call__``."""
     target = _without_partials(target)
-    return inspect.iscoroutinefunction(target) or (
-        not isinstance(target, FunctionType | type) and inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
-    )
+    if inspect.iscoroutinefunction(target):
+        return True
+    if isinstance(target, FunctionType | type):
+        return False
+    return inspect.iscoroutinefunction(getattr(target, "__call__", None))  # noqa: B004
 
 
 def _require_name(target: Any, kind: str, name: str | None) -> None:
@@ -373,7 +393,9 @@ def _without_partials(target: Any) -> Any:
 
 
 def _function(target: Any, kind: str) -> FunctionType:
-    """Return a function that calls a callable, with the signature and names that `inspect` shows for the callable."""
+    """Create a function that calls a callable, and that has the signature and names that `inspect` shows for the
+    callable.
+    """
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError) as error:
@@ -406,7 +428,7 @@ def _function(target: Any, kind: str) -> FunctionType:
 
 
 def _inner(target: Any) -> Any:
-    """Return the function that a callable runs, without partials, wrappers and methods."""
+    """Return the function that a callable finally runs, without partials, wrappers and bound methods around it."""
     target = inspect.unwrap(_without_partials(target))
     if inspect.ismethod(target):
         return inspect.unwrap(target.__func__)
@@ -416,14 +438,16 @@ def _inner(target: Any) -> Any:
 
 
 def _doc(target: Any, inner: Any) -> str | None:
-    """Return the docstring of a callable; for an object that of its ``__call__``, or else that of its class."""
+    """Return the docstring of a callable. For an object this is the docstring of its ``__call__``, or else of its
+    class.
+    """
     is_object = not hasattr(target, "__name__") and not isinstance(target, functools.partial)
     inner_doc = inspect.getdoc(inner) if getattr(inner, "__doc__", None) and not _is_slot(inner) else None
     return inner_doc or (inspect.getdoc(type(target)) if is_object else None)
 
 
 def _is_slot(inner: Any) -> bool:
-    """Return True for a ``__call__`` of C code, whose docstring does not describe the called object."""
+    """Return True if the ``__call__`` of an object is C code, whose docstring does not describe the object."""
     return not isinstance(inner, FunctionType | type) and not inspect.isbuiltin(inner)
 
 
@@ -434,45 +458,50 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 FUNCTION = "function"
 RESULT = "result"
-"""Name of the variable and output with the result of a workflow function."""
-_MADE = "__divebook_step__"
-"""Attribute of a function decorated with ``@step`` that holds its `StepFunction`."""
+"""Name of the variable, and of the output, that holds the return value of a workflow function."""
+_STEP_FUNCTION = "__divebook_step__"
+"""Name of the attribute of a function decorated with ``@step`` that holds its `StepFunction`."""
 _TYPES = {str: "string", int: "int", float: "float", bool: "bool", list: "list", dict: "map"}
 
 WORKFLOW_FUNCTIONS: dict[str, WorkflowFunction] = {}
-"""Workflow functions of this process, by name. A later one with the same name replaces an earlier one."""
+"""Workflow functions of this process, by name. A later function of the same name replaces an earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowFunction:
-    """A function and its workflow."""
+    """A Python function decorated with ``@workflow``, and the `Workflow` made from it."""
 
     function: Callable[..., Awaitable[Any]]
     workflow: Workflow
 
 
 ROLLED_BACK = "result"
-"""Parameter of a rollback function that receives the result of the call that it undoes."""
+"""Name of the parameter of a rollback function that receives the result of the call to be undone."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepFunction(UserFunction):
-    """A function whose calls from a workflow function are recorded."""
+    """A function decorated with ``@step``: its calls from a workflow function are recorded."""
 
     rollback: StepFunction | None = None
-    """Function that undoes a call of it."""
+    """Function that undoes a call of this function; None if a call cannot be undone."""
     kind: ClassVar[str] = "step"
 
     def undoing(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
-        """Return the arguments of its rollback: those of the call, and its result, that the rollback takes."""
+        """Return the arguments for the rollback function: the parameters that it has, from the call's arguments and its
+        result.
+        """
         assert self.rollback is not None  # noqa: S101 - callers check this
         available = {**self.with_defaults(arguments), ROLLED_BACK: result}
         parameters = signature_of(self.rollback.function).parameters
         return {name: available[name] for name in parameters if name in available}
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by parameter name. Raise TypeError if they do not fit."""
+        """Return the arguments of a call by parameter name. Raise TypeError if the function does not accept the
+        arguments.
+        """
         takes = self.takes
+        # Fast path: positional arguments alone need no `Signature.bind`.
         if not kwargs and takes.least <= len(args) <= len(takes.by_place):
             return dict(zip(takes.by_place, args, strict=False))
         signature = signature_of(self.function)
@@ -483,13 +512,13 @@ class StepFunction(UserFunction):
         return arguments
 
     def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments together with the defaults of omitted ones."""
+        """Return arguments by parameter name, completed by the defaults of the function."""
         bound = inspect.BoundArguments(signature_of(self.function), OrderedDict(arguments))
         bound.apply_defaults()
         return bound.arguments
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Return positional and keyword arguments for a call of the function."""
+        """Convert arguments by name to the positional and keyword arguments for calling the Python function."""
         if self.takes.by_name.issuperset(arguments):
             return (), arguments
         signature = signature_of(self.function)
@@ -501,14 +530,18 @@ class StepFunction(UserFunction):
 
 
 class Calls(Protocol):
-    """Executor of calls of step functions inside a running workflow function."""
+    """Interface between step functions and a running workflow function: executes and records their calls."""
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
-        """Assign the place of the call at once. Return an awaitable for its result."""
+        """Start a recorded call of a step function. Return an awaitable for its result.
+
+        The place of the call (its number in the execution) is assigned before this method returns, so that concurrent
+        calls have the same places on replay.
+        """
 
 
 CURRENT: ContextVar[Calls | None] = ContextVar("divebook_workflow", default=None)
-"""Executor of the running workflow function; None outside of one."""
+"""Recorder of the calls of the running workflow function; None outside of a workflow function."""
 
 
 @overload
@@ -518,7 +551,7 @@ def workflow(
     name: str | None = None, *, workspace: str | None = None
 ) -> Callable[[Callable[..., Awaitable[Any]]], Workflow]: ...
 def workflow(name: Any = None, *, workspace: str | None = None) -> Any:
-    """Make a workflow of an async function ``async def f(ctx, ...)``.
+    """Convert an async function ``async def f(ctx, ...)`` to a `Workflow`.
 
     The parameters after the first one are the inputs. They are converted to the types of their annotations, or refused,
     before anything is started. The return value is the output ``result``. On resume the function runs again from its
@@ -592,7 +625,9 @@ def _inputs(function: Callable[..., Any], name: str) -> list[InputDefinition]:
 
 
 def _takes_context(parameter: inspect.Parameter) -> bool:
-    """Return True if a parameter can be the context: it has no default and no type of inputs."""
+    """Return True if the first parameter of a workflow function can be the context: it has no default and no simple
+    type.
+    """
     if parameter.default is not parameter.empty or parameter.kind > parameter.POSITIONAL_OR_KEYWORD:
         return False
     return not (_simple_type(parameter.annotation) or _TYPES_BY_NAME.get(str(parameter.annotation)))
@@ -614,7 +649,9 @@ def _input(parameter: inspect.Parameter, annotation: Any, function: Callable[...
 
 
 def _simple_type(annotation: Any) -> str | None:
-    """Return the name of a type in definitions; None for other annotations."""
+    """Return the name that definitions use for a simple Python type, such as ``string`` for str; None for other
+    annotations.
+    """
     try:
         return _TYPES.get(annotation)
     except TypeError:  # an annotation that contains a list is not hashable
@@ -622,7 +659,10 @@ def _simple_type(annotation: Any) -> str | None:
 
 
 def declared_type(workflow: Workflow, definition: InputDefinition) -> ParameterType | None:
-    """Return the annotated type of an input; None if it has none or its function is not defined in this process."""
+    """Return the Python type in the annotation of an input. None if the input has no annotation.
+
+    The function of a workflow from a log is looked up in this process. If it is not defined here, the result is None.
+    """
     if definition.annotated is not None or workflow.start.type != FUNCTION:
         return definition.annotated
     # A definition from a log has no annotations. The function with its name in this process has.
@@ -632,7 +672,9 @@ def declared_type(workflow: Workflow, definition: InputDefinition) -> ParameterT
 
 
 _TYPES_BY_NAME = {cls.__name__: text for cls, text in _TYPES.items()}
-"""Types by name, for modules with postponed annotations, which are strings."""
+"""Names of simple types in definitions, by the name of the Python type. A module with postponed annotations has strings
+as annotations.
+"""
 
 
 @overload
@@ -660,7 +702,7 @@ def step(
     workspace: str | None = None,
     rollback: Callable[..., Any] | None = None,
 ) -> Any:
-    """Record the calls of a function in a workflow: each call is made once, and its result is stored.
+    """Mark a function as a step: inside a workflow function each call is made once, and its result is recorded.
 
     Inside a workflow function the call must be awaited. This includes ordinary functions, which run in a thread or in
     the `executor`. Elsewhere the function is unchanged. Arguments and results may be of any type that a log can hold:
@@ -709,8 +751,8 @@ def step(
 
 
 def _undoing(function: Callable[..., Any]) -> StepFunction:
-    """Register a rollback function and return it as a step function."""
-    decorated_step: StepFunction | None = getattr(function, _MADE, None)
+    """Register the function of ``rollback=`` in this process under its name. Return it as a step function."""
+    decorated_step: StepFunction | None = getattr(function, _STEP_FUNCTION, None)
     require_nameable(decorated_step.function if decorated_step is not None else function)
     if decorated_step is None:
         plain_function = as_function(function, "step")
@@ -720,18 +762,18 @@ def _undoing(function: Callable[..., Any]) -> StepFunction:
 
 
 def step_of(function: Any) -> StepFunction | None:
-    """Return the step function of an object that ``@step`` returned; None for other objects."""
-    return getattr(function, _MADE, None)
+    """Return the `StepFunction` behind a function decorated with ``@step``; None for other objects."""
+    return getattr(function, _STEP_FUNCTION, None)
 
 
 U = TypeVar("U", bound=UserFunction)
 
 
 def decorated(name: Any, finish: Callable[[U], Any], kind: type[U], options: Mapping[str, Any]) -> Any:
-    """Return a decorator, or its result if `name` is the decorated object.
+    """Apply one of the decorators ``@step``, ``@action`` or ``@tool``, written with or without arguments.
 
     The decorator creates an instance of `kind` from a function and the options, and passes it to `finish`, whose result
-    replaces the function.
+    replaces the function. If `name` is a name, the decorator is returned; if `name` is the function, the result.
     """
     retry = options["retry"]
     options = {**options, "retry": None if retry is None else Retry.of(retry)}
@@ -754,14 +796,14 @@ def _make_step(step_function: StepFunction) -> Callable[..., Any]:
         return function(*args, **kwargs) if calls is None else calls.call(step_function, args, kwargs)
 
     setattr(call, LABEL, f"step {step_function.name}")
-    setattr(call, _MADE, step_function)
+    setattr(call, _STEP_FUNCTION, step_function)
     source_of(function)
     _require_rollback(step_function)
     return call
 
 
 def _require_rollback(step_function: StepFunction) -> None:
-    """Raise `DefinitionError` if the rollback has a required parameter that no call provides."""
+    """Raise `DefinitionError` if the rollback function of a step has a required parameter that no call provides."""
     if step_function.rollback is None:
         return
     parameters = signature_of(step_function.rollback.function).parameters.values()
@@ -789,7 +831,7 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 
 
 def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
-    """Return the inputs of an execution, checked and converted, in the order in which they are declared.
+    """Check and convert the inputs of an execution. Return them in the order in which the workflow declares them.
 
     Parameters
     ----------
@@ -818,14 +860,19 @@ def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: b
 
 
 def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
-    """Return checked new values of some inputs. Raise `InputError` like `bind_inputs`, but not for omitted inputs."""
+    """Check and convert new values of some inputs. Raise `InputError` like `bind_inputs`, but accept that inputs are
+    omitted.
+    """
     changed = _by_declared_name(workflow, changed)
     declared = _declared(workflow, changed)
     return {name: _bound(workflow, declared[name], changed, coerce_text=coerce_text) for name in changed}
 
 
 def _by_declared_name(workflow: Workflow, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by the names in the declaration. Raise `InputError` for two spellings of one name."""
+    """Return input values by the names in the workflow's declaration, for names in another spelling (Unicode form).
+
+    Raise `InputError` if two spellings of one name are present.
+    """
     declared = {definition.name: definition for definition in workflow.inputs}
     result: dict[str, Any] = {}
     for name, value in values.items():
@@ -838,7 +885,9 @@ def _by_declared_name(workflow: Workflow, values: Mapping[str, Any]) -> dict[str
 
 
 def _declared(workflow: Workflow, values: Mapping[str, Any]) -> dict[str, InputDefinition]:
-    """Return the declared inputs by name. Raise `InputError` if a value has no declaration."""
+    """Return the declared inputs of a workflow by name. Raise `InputError` if one of the values is for an unknown
+    input.
+    """
     declared = {definition.name: definition for definition in workflow.inputs}
     for name in values:
         if name not in declared:
@@ -848,7 +897,7 @@ def _declared(workflow: Workflow, values: Mapping[str, Any]) -> dict[str, InputD
 
 
 def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str, Any], *, coerce_text: bool) -> Any:
-    """Return the value of one input: its default if it is omitted, otherwise its checked and converted value.
+    """Return the value of one input, checked and converted; its default if the values do not contain the input.
 
     An annotation of a workflow function has priority over the type name of a definition.
     """
@@ -895,7 +944,9 @@ def _checked(definition: InputDefinition, value: Any) -> Any:
 
 
 def _from_text(definition: InputDefinition, text: str) -> Any:
-    """Parse a string as a number or boolean according to the declared type. Other types keep the string."""
+    """Parse a string of a command line as a number or boolean, if the input declares such a type; else keep the
+    string.
+    """
     types = INPUT_TYPES.get((definition.type or "").lower(), (str,))
     try:
         if bool in types:
@@ -920,7 +971,9 @@ def _short(value: Any) -> str:
 
 
 class Doubts(list[Problem]):
-    """Problems of a function in the order of its lines. A notebook shows them one per line."""
+    """List of problems that `lint` finds in a workflow function, in the order of the lines. A notebook shows one per
+    line.
+    """
 
     def __init__(self, doubts: Iterable[Doubt]) -> None:
         doubts = list(doubts)
@@ -938,7 +991,7 @@ class Doubts(list[Problem]):
 
 
 def lint(workflow: Any) -> Doubts:
-    """Return the code of a workflow function that may give a different result on replay, in the order of its lines.
+    """Return the places in a workflow function that may give a different result on replay, in the order of the lines.
 
     Parameters
     ----------

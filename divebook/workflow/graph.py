@@ -33,15 +33,15 @@ UNLIMITED = {
     "function": "write @step(timeout=...)",
     "stage": "write timeout_seconds in the stage",
 }
-"""Types of steps without Timeout: advice on the limit that they have instead."""
+"""Advice in the error for a `Timeout` of a step, by step type, for types that have another limit."""
 BARE_NAME = re.compile(r"(?<!\$)\$\{\s*([A-Za-z_]\w*)\s*\}")
 _ESCAPED_REFERENCE = re.compile(r"\$\$\{\s*((?:state|inputs)\b[^}]*)\}")
 
 
 class _Unused(NamedTuple):
-    """Settings that a type of step does not use.
+    """Settings that have no effect for one step type, with a function that reads all their values from a step at once.
 
-    Nearly all steps set none of them. One comparison of all their values with the defaults shows this.
+    Nearly all steps leave these settings at their defaults. One comparison of all values with the defaults shows this.
     """
 
     fields: tuple[str, ...]
@@ -60,13 +60,14 @@ _UNUSED = {step_type: _unused_by(used) for step_type, used in USED.items()}
 
 
 def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
-    """Return the problems of one step. Places are relative to the step.
+    """Check one step alone. Return the problems; their places are relative to the step.
 
-    Each group of checks is called only if the step has the keys that it is about, because a workflow may have thousands
-    of simple steps. The strict dialect has more checks.
+    Each group of checks is called only if the step has the keys that the group checks, because a workflow may have
+    thousands of simple steps. The strict dialect has more checks.
     """
     problems = [] if step.name.strip() else [Problem("step name cannot be empty", key="Name", place=("Name",))]
-    if rules.is_strict and not _is_whole(step):
+    # The full checks of type and keys are needed only if this quick test fails.
+    if rules.is_strict and not _has_required_key(step):
         problems += [*_type(step), *_missing(step)]
     if step.each:
         listed = _rows(step, step.each) if step.each.rows is not None else _items(step.each)
@@ -84,13 +85,13 @@ def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
         problems.append(warning)
     if step.type == CONTINUE:
         problems += _without_effect(step)
-    if step.end or _is_given_more(step):
+    if step.end or _has_unused_keys(step):
         problems += _ignored(step, "error" if rules.is_strict else "warning")
     return problems
 
 
 def _ask(ask: Ask) -> Iterator[Problem]:
-    """Find schemas that cannot be used, and defaults that do not fit their schema, before a person is asked.
+    """Check the schema and the default of a question in a definition, before a person is asked.
 
     The default is checked like an answer to a question with this schema.
     """
@@ -114,14 +115,16 @@ def _ask(ask: Ask) -> Iterator[Problem]:
         yield Problem(message, key="Default", place=("Ask", "Default"), hint="write a value that fits the Schema")
 
 
-def _is_whole(step: Step) -> bool:
-    """Return True if a step has the first key that its type needs, which is sufficient for nearly every step."""
+def _has_required_key(step: Step) -> bool:
+    """Return True if a step has the first key that its type requires. This quick test is sufficient for nearly every
+    step.
+    """
     needed = NEEDED.get(step.type)
     return needed is not None and bool(getattr(step, needed[0][0]))
 
 
-def _is_given_more(step: Step) -> bool:
-    """Return True if a step has settings that its type does not use."""
+def _has_unused_keys(step: Step) -> bool:
+    """Return True if a step sets keys that have no effect for its type."""
     unused = _UNUSED.get(step.type)
     return unused is not None and unused.values(step) != unused.nothing
 
@@ -161,7 +164,7 @@ def _items(each: Each) -> Iterator[Problem]:
 
 
 def _rows(step: Step, each: Each) -> Iterator[Problem]:
-    """Find keys that do not fit ``Rows``, which calls one action or agent for all rows of a frame.
+    """Yield problems of a loop with the key ``Rows``, which calls one action or agent for all rows of a frame.
 
     The step must be an action or a prompt. Its calls are made in batches, so that keys about single items and single
     prompts have no effect.
@@ -240,7 +243,11 @@ def _without_effect(step: Step) -> Iterator[Problem]:
 
 
 def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Problem]:
-    """Find templates that use a variable or input without `state` or `inputs`, as a former syntax of Dive did."""
+    """Warn about ``${price}`` in a template if `price` is a variable or input, because only ``${state.price}`` is
+    replaced.
+
+    A former syntax of Dive allowed the short form.
+    """
     owners = {**dict.fromkeys(inputs, "inputs"), **{step.store: "state" for step in steps if step.store}}
     for index, step in enumerate(steps):
         texts = {"Prompt": step.prompt, **{f"Parameters.{key}": value for key, value in step.parameters.items()}}
@@ -253,7 +260,11 @@ def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Probl
 
 
 def escaped_references(steps: Sequence[Step]) -> Iterator[Problem]:
-    """Find ``$${state.price}``, which is the text ``${state.price}`` and not a dollar sign before a value."""
+    """Warn about ``$${state.price}`` in a template: ``$$`` escapes the reference, so that the text ``${state.price}``
+    stays.
+
+    People may expect a dollar sign before the value.
+    """
     for index, step in enumerate(steps):
         ask = step.ask
         question = {} if ask is None else {"Question": ask.question, "Message": ask.message, "Data": ask.data}
@@ -275,7 +286,9 @@ NAME_HINT = "write letters, digits and _, beginning with a letter; no keyword of
 
 
 def reachable_from(steps: Mapping[str, Step], name: str) -> frozenset[str]:
-    """Return the steps that a path at step `name` can reach. The step itself is included only if it is in a cycle."""
+    """Return the names of the steps that can follow a step, directly or later. A step follows itself only in a
+    cycle.
+    """
     reached: set[str] = set()
     waiting = [name]
     while waiting:
@@ -296,7 +309,7 @@ def check_workflow(
     inputs: Iterable[str] = (),
     outputs: Iterable[str] = (),
 ) -> list[Problem]:
-    """Return all problems of the parts of a workflow.
+    """Check the parts of a workflow together, and each step alone. Return all problems.
 
     Parameters
     ----------
@@ -331,7 +344,7 @@ def _no_names(kind: str, names: Iterable[str], place: Place) -> Iterable[Problem
 
 
 def _stores(steps: Sequence[Step]) -> Iterable[Problem]:
-    """Find names of variables and items that expressions cannot use."""
+    """Yield a problem for each name of a variable or loop item that expressions cannot use."""
     for index, step in enumerate(steps):
         variables: list[tuple[str | None, Place]] = [(step.store, ("Store",))]
         variables += [(step.each.as_, ("Each", "As"))] if step.each else []
@@ -345,14 +358,14 @@ def _stores(steps: Sequence[Step]) -> Iterable[Problem]:
 
 
 def is_name(text: str) -> bool:
-    """Return True if expressions can use a name, as in ``state.text``."""
+    """Return True if expressions can use a variable of this name, as in ``state.text``."""
     return text.isidentifier() and not keyword.iskeyword(text)
 
 
 def duplicate_names(
     kind: str, names: Iterable[str], place: Place = (), severity: Severity = "error", *, rules: DialectRules
 ) -> list[Problem]:
-    """Return a problem for each name that an earlier item of the same list has."""
+    """Yield a problem for each name that occurs twice in a list of definitions."""
     first: dict[str, int] = {}
     problems = []
     for index, name in enumerate(names):
@@ -391,7 +404,7 @@ def _unreachable(steps: Sequence[Step]) -> Iterable[Problem]:
 
 
 def _falling_through(written: Sequence[Step], linked: Sequence[Step]) -> Iterable[Problem]:
-    """Find branch targets that continue to the next listed step, which is a target of the same branch.
+    """Warn about a target of a branch that continues to another target of the same branch, because it has no ``Next``.
 
     In ``choose -> [yes, no]`` with the list ``choose, yes, no`` the step ``yes`` without ``Next`` continues to ``no``,
     which is rarely intended.

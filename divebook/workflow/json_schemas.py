@@ -3,8 +3,8 @@
 Schemas come from definitions, models and MCP servers. Everything about them is therefore limited: their size, their
 references (only within the schema; nothing is fetched), their patterns, and the work of one validation. `complaint`
 validates a value. `require_schema`, `require_possible_schema` and `check_defined_schema` check a schema without a
-value. The limits of a validation are in `divebook.workflow.schema_keywords`, which loads jsonschema when it is first
-used.
+value. The limits of a validation are in `divebook.workflow.schema_keywords`, which imports jsonschema and is therefore
+loaded when a schema is first used.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from divebook.workflow.yaml_text import yaml_of
 
 
 MAX_CHAIN = 100
-"""Largest length of a chain of schemas that apply to the same value."""
+"""Largest number of schemas in a chain of references and ``allOf`` that apply to the same value."""
 MAX_EXPANDED = 100_000
-"""Largest number of schemas that apply to one value, each counted once for each chain that leads to it."""
+"""Largest number of schemas that apply to one value. A schema counts once for each chain of references to it."""
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _IN_PLACE = "in place"
 _INTO = "into the value"
@@ -70,7 +70,7 @@ _KEYWORDS: Final = {
 
 
 class SchemaFault(Exception):  # noqa: N818 - becomes a DefinitionError, or the complaint about an answer
-    """A fault of a schema.
+    """Fault of a JSON schema: the reason, the place within the schema, and a hint.
 
     Parameters
     ----------
@@ -87,24 +87,26 @@ class SchemaFault(Exception):  # noqa: N818 - becomes a DefinitionError, or the 
 
 @dataclass(eq=False)
 class Node:
-    """A subschema with its edges to other subschemas."""
+    """Node of a `SchemaGraph`: a subschema, with its edges to the subschemas that it contains or refers to."""
 
     schema: Any
     place: Place
     edges: dict[tuple[str | int, ...], tuple[str, Node]] = field(default_factory=dict)
-    """Kind and target of each edge, by the keyword and the position or name under it."""
+    """Kind and target of each edge. The key is the keyword with the position or name under it."""
 
     def to(self, keyword: str) -> list[Node]:
-        """Return the schemas under a keyword."""
+        """Return the subschemas under a keyword, such as all schemas in ``allOf``."""
         return [node for key, (_, node) in self.edges.items() if key[0] == keyword]
 
     def named(self, keyword: str, name: str | int) -> Node | None:
-        """Return the schema of a name or position under a keyword."""
+        """Return the subschema for a property name, or list position, under a keyword; None if there is none."""
         return self.edges[keyword, name][1] if (keyword, name) in self.edges else None
 
 
 class SchemaGraph:
-    """Graph of one schema, which is already valid according to the schema of its dialect.
+    """Graph of the subschemas of one JSON schema, and of the references between the subschemas.
+
+    The schema must already be valid according to the meta-schema of its dialect.
 
     Parameters
     ----------
@@ -144,7 +146,9 @@ class SchemaGraph:
         self._require_bounded()
 
     def _node(self, schema: Any, place: Place, resolver: Any) -> Node:
-        """Return the node of a subschema, created with all nodes below it. References are followed later."""
+        """Return the node of a subschema. Nodes of all subschemas inside it are created as well; references are
+        followed later.
+        """
         if id(schema) in self._nodes:
             return self._nodes[id(schema)]
         node = Node(schema, place)
@@ -168,7 +172,7 @@ class SchemaGraph:
         return node
 
     def _follow(self, node: Node, keyword: str, reference: str, resolver: Any) -> None:
-        """Add the edge of a reference, and the nodes of its target."""
+        """Resolve a reference: add the edge from the referring node, and create the nodes of the target schema."""
         place = (*node.place, keyword)
         try:
             is_recursive = keyword == "$recursiveRef" and reference == "#"  # the only valid value of the keyword
@@ -190,10 +194,11 @@ class SchemaGraph:
         node.edges[keyword,] = _IN_PLACE, self._node(resolved.contents, place, resolved.resolver)
 
     def _require_bounded(self) -> None:
-        """Raise `SchemaFault` for an endless loop, and for schemas whose number doubles with each reference.
+        """Raise `SchemaFault` for an endless loop of references, and for schemas whose number doubles with each
+        reference.
 
         Nodes are visited after the nodes that they refer to. Length of the longest chain and expanded size of a node
-        are computed from those of its targets.
+        are computed from the values of its targets.
         """
         chains: dict[Node, int] = {}
         sizes: dict[Node, int] = {}
@@ -220,9 +225,9 @@ class SchemaGraph:
     # --- whether any value fits --------------------------------------------------------------------------------------
 
     def require_possible(self, fits: Callable[[Any, Any], bool]) -> None:
-        """Raise `SchemaFault` if no value can fit, as far as this is visible without a value.
+        """Raise `SchemaFault` if no value can fit the schema, as far as the schema alone shows this.
 
-        The set of possible types is computed for each node from those of its subschemas, repeatedly until nothing
+        The set of possible types is computed for each node from the sets of its subschemas, repeatedly until nothing
         changes. ``{"type": "string", "allOf": [{"type": "integer"}]}`` has no possible type.
 
         Parameters
@@ -267,9 +272,9 @@ def _patterns(schema: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
 
 
 def _children_first(starts: list[Node], *without: str) -> list[Node]:
-    """Return all nodes that can be reached, targets before the nodes that refer to them (depth-first postorder).
+    """Return all reachable nodes, each target before the nodes that refer to it (depth-first postorder).
 
-    Edges of the kinds `without` are not followed.
+    Edges of the kinds in `without` are not followed.
     """
     ordered: dict[Node, None] = {}
     entered: set[Node] = set()
@@ -302,11 +307,14 @@ _SIMPLE = frozenset(
         *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
     }
 )
-"""Keywords whose effect does not depend on other keywords or subschemas."""
+"""Keywords that can be evaluated alone, without other keywords or subschemas."""
 
 
 def _of_values(node: Node, fits: Callable[[Any, Any], bool]) -> frozenset[str]:
-    """Return the types of values in ``enum`` and ``const`` that fit the simple keywords; all types without them."""
+    """Return the JSON types of the values in ``enum`` or ``const`` that fit the schema's simple keywords.
+
+    A schema without these two keywords has all types.
+    """
     schema = node.schema
     if not isinstance(schema, Mapping) or not schema.keys() & {"enum", "const"}:
         return _SCHEMA_TYPES
@@ -316,7 +324,7 @@ def _of_values(node: Node, fits: Callable[[Any, Any], bool]) -> frozenset[str]:
 
 
 def _type_of(value: Any) -> str:
-    """Return the type of a JSON value.
+    """Return the type of a JSON value. Numbers have the type ``integer`` or ``fraction``.
 
     A boolean is also an int in Python, and is tested first. JSON does not distinguish ``1.0`` from ``1``.
     """
@@ -332,10 +340,10 @@ def _type_of(value: Any) -> str:
 
 
 def _possible_types(node: Node, possible: Mapping[Node, frozenset[str]]) -> frozenset[str]:
-    """Return the types of values that may fit a schema, given the possible types of its subschemas.
+    """Return the JSON types of the values that may fit a schema, computed from the possible types of its subschemas.
 
-    Subschemas that must all fit (references, ``allOf``) intersect the types. Alternatives (``anyOf``, ``oneOf``) unite
-    theirs first. ``not`` removes types only if it excludes all values of them.
+    Subschemas that must all fit (references, ``allOf``) intersect the types. The types of alternatives (``anyOf``,
+    ``oneOf``) are united first. ``not`` removes types only if it excludes all their values.
     """
     schema = node.schema
     if not isinstance(schema, Mapping):
@@ -360,7 +368,7 @@ def _possible_types(node: Node, possible: Mapping[Node, frozenset[str]]) -> froz
 
 
 def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator[tuple[str, str]]:
-    """Yield each type that the keywords of a schema exclude, and the reason.
+    """Yield each JSON type whose values can never fit a schema because of its keywords, and the reason.
 
     Limits can contradict each other (``minLength`` above ``maxLength``), and parts that must exist can be impossible:
     required properties, items up to ``minItems``, items for ``contains``.
@@ -416,9 +424,9 @@ def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _culprit(
     root: Node, possible: Mapping[Node, frozenset[str]], enums: Mapping[Node, frozenset[str]]
 ) -> tuple[Node, str]:
-    """Return the innermost schema that prevents any value from fitting, and the reason.
+    """Return the innermost subschema that no value fits and that makes the whole schema impossible, and the reason.
 
-    The search begins at the root and follows an impossible subschema, until there is none that was not visited.
+    The search begins at the root and follows impossible subschemas, until there is none that was not visited.
     """
     node = root
     visited = {root}
@@ -454,7 +462,7 @@ _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Validate a value against a schema. Return the most relevant error, or None if the value fits.
+    """Validate a value against a JSON schema. Return the most relevant error message, or None if the value fits.
 
     The work is limited, and patterns are matched for at most `divebook.text.patterns.MATCH_SECONDS`. A schema that is
     not valid or exceeds a limit results in an error as well: a value that cannot be checked does not fit.
@@ -468,7 +476,7 @@ def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
 
 
 def load() -> None:
-    """Import jsonschema before it is needed. With all optional dependencies this takes a second."""
+    """Import jsonschema in advance. With all its optional dependencies the import takes a second."""
     from divebook.workflow import schema_keywords  # noqa: F401
 
 
@@ -477,11 +485,12 @@ def _written(text: str) -> Any:
 
 
 FITTING = Fitting(complaint, _written)
-"""For `divebook.questions.checked_answer`."""
+"""Validation of answers by schema and parsing of YAML answers, for `divebook.questions.checked_answer`."""
 
 
 def require_schema(schema: Mapping[str, Any], key: str = "Schema", *, has_patterns: bool = True) -> None:
-    """Raise DefinitionError unless `schema` is a usable JSON schema. The error contains the place within it.
+    """Raise DefinitionError unless `schema` is a usable JSON schema. The error contains the place of the fault in the
+    schema.
 
     Parameters
     ----------
@@ -501,7 +510,9 @@ def require_possible_schema(schema: Mapping[str, Any], key: str = "Schema") -> N
 
 
 def check_defined_schema(schema: Mapping[str, Any], key: str = "Schema") -> Problem | None:
-    """Check a schema. Return a warning if it refers to another document: it is valid, but no step can use it.
+    """Check the JSON schema of a definition. Return a warning if the schema refers to another document.
+
+    Such a schema is valid, but no step can use it, because documents are never fetched.
 
     Raises
     ------
@@ -516,7 +527,7 @@ def check_defined_schema(schema: Mapping[str, Any], key: str = "Schema") -> Prob
 
 
 def schema_of(answer: Any) -> Mapping[str, Any]:
-    """Return the JSON schema of a type, for example of a pydantic model. A schema is returned unchanged."""
+    """Return the JSON schema of a Python type, for example of a pydantic model. A JSON schema is returned unchanged."""
     if isinstance(answer, Mapping):
         require_possible_schema(answer)
         return answer
@@ -526,7 +537,9 @@ def schema_of(answer: Any) -> Mapping[str, Any]:
 
 
 def instance_of(answer: Any, value: Any) -> Any:
-    """Return a plain value as an instance of a type. For a JSON schema the value is returned unchanged."""
+    """Convert plain JSON data to an instance of a Python type. If `answer` is a JSON schema, the data is returned
+    unchanged.
+    """
     if isinstance(answer, Mapping):
         return value
     from pydantic import TypeAdapter
@@ -535,7 +548,7 @@ def instance_of(answer: Any, value: Any) -> Any:
 
 
 class _Usable:
-    """A checked schema with its validator and its graph."""
+    """A JSON schema that passed all checks, with its validator and its graph."""
 
     def __init__(self, validator: Any, graph: SchemaGraph) -> None:
         self._validator = validator
@@ -544,18 +557,18 @@ class _Usable:
         """Fault of a reference to another document, which makes the schema unusable: documents are never fetched."""
 
     def require_whole(self, key: str) -> None:
-        """Raise DefinitionError if it refers to another document."""
+        """Raise DefinitionError if the schema refers to another document."""
         if self.outside is not None:
             raise DefinitionError([_problem(key, self.outside)])
 
     def complaint(self, value: Any) -> str | None:
-        """Validate a value. Return the most relevant error, or None."""
+        """Validate a value against the schema. Return the most relevant error message, or None if the value fits."""
         from divebook.workflow.schema_keywords import Work
 
         return _first_error(self._validator.evolve(format_checker=Work()), value)
 
     def require_possible(self, key: str) -> None:
-        """Raise DefinitionError if no value can fit."""
+        """Raise DefinitionError if no value can fit the schema."""
         from divebook.workflow.schema_keywords import Work
 
         work = Work()
@@ -572,7 +585,9 @@ class _Usable:
 
 
 def _json(schema: Mapping[str, Any], key: str = "Schema") -> str:
-    """Return a schema as JSON text, which is the key of the cache of checked schemas."""
+    """Return a JSON schema as a JSON string, the key in the cache of checked schemas. Raise DefinitionError if it is
+    not JSON.
+    """
     try:
         return json.dumps(schema, default=_plain, allow_nan=False)
     except RecursionError:
@@ -589,7 +604,7 @@ def _plain(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Usable:
-    """Check a schema, given as JSON text. Raise DefinitionError if it is not valid. Cached."""
+    """Check a JSON schema, passed as a JSON string. Raise DefinitionError if it is not valid. The result is cached."""
     from divebook.workflow.schema_keywords import DEFAULT_DIALECT, DIALECTS, Work, validator_class
 
     if len(text) > MAX_CHARACTERS:
@@ -636,7 +651,9 @@ def _require_valid(validator: Any, schema: Any, key: str, place: Place) -> None:
 
 
 def _first_error(validator: Any, value: Any) -> str | None:
-    """Return the most relevant error of a value, or the reason why it cannot be checked."""
+    """Return the most relevant error of a value, or the reason why the value cannot be checked; None if the value
+    fits.
+    """
     from jsonschema.exceptions import best_match
 
     try:
@@ -658,7 +675,7 @@ def _path(parts: Any) -> str:
 
 
 def _depth(value: Any) -> int:
-    """Return the number of nested levels of lists and objects."""
+    """Return the number of nested levels of lists and objects in a JSON value."""
     depth = 0
     level = [value]
     while level:

@@ -1,4 +1,4 @@
-"""Definitions of pipelines: stages that a request passes through, routes between them, and bounds.
+"""Definitions of pipelines: stages that a request passes through, routes between the stages, and bounds.
 
 `divebook.workflow.definition.compiled` converts a pipeline to a workflow.
 """
@@ -18,11 +18,11 @@ from divebook.workflow.stored_form import Definition, as_definition, json_value,
 from divebook.workflow.table import Key, Many, number_problems
 
 START = "start"
-"""Stage of an envelope that has not started."""
+"""Name of the stage of an envelope whose request has not started."""
 END = "end"
-"""Target that ends a request."""
+"""Target of a route that ends a request."""
 ASKING = (CLARIFICATION, CONFIRMATION)
-"""Targets that ask a person. The output of the stage has the question or message."""
+"""Targets of a route that ask a person. The output of the stage has the question or message."""
 RESERVED = (END, *ASKING)
 
 _COUNT = table.Number(ranges.COUNT_OR_ZERO)
@@ -31,7 +31,9 @@ _SECONDS = table.Number(ranges.SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class RoutingRule(Definition):
-    """Go to `target` if the output holds `value` under the key `condition`, of the same type."""
+    """Route from a stage to `target`, taken if the stage's output has `value` under the key `condition`, of the same
+    type.
+    """
 
     condition: Annotated[
         str, Key("The field of the output that is looked at.", required="a route needs a Condition", example="verdict")
@@ -50,13 +52,13 @@ class RoutingRule(Definition):
         self._put(value=json_value(self.value, "value"))
 
     def fires(self, output: Mapping[str, Any]) -> bool:
-        """Return True if the rule applies to an output. 1 and 1.0 are equal, True and 1 are not."""
+        """Return True if an output of a stage has the rule's value. 1 and 1.0 are equal, True and 1 are not."""
         return self.condition in output and _is_same(output[self.condition], self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class EdgeLimit(Definition):
-    """Limit of the passages of a request from one stage to another. 0 means no limit."""
+    """Limit on how often one request may pass from one stage to another. 0 means no limit."""
 
     source: Annotated[str, Key("The stage that is left.", required="an edge limit needs a Source", example="check")]
     target: Annotated[str, Key("The stage that is entered.", required="an edge limit needs a Target", example="draft")]
@@ -64,7 +66,9 @@ class EdgeLimit(Definition):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return a limit from a value that a person wrote. ``from`` and ``to`` are accepted for source and target."""
+        """Create a limit from a definition, or a mapping of fields. ``from`` and ``to`` are accepted for source and
+        target.
+        """
         if isinstance(value, Mapping):
             synonyms = {"from": "source", "to": "target"}
             value = {synonyms.get(key, key): item for key, item in value.items()}
@@ -73,7 +77,7 @@ class EdgeLimit(Definition):
 
 @dataclass(frozen=True, slots=True)
 class AgentStage(Definition):
-    """One stage of a pipeline: its agent, its required output, and its routes to other stages."""
+    """One stage of a pipeline: its agent, the output that the agent must return, and the routes to other stages."""
 
     name: Annotated[str, Key("The name of the stage.", required="stage name is required", example="draft")]
     stage_order: Annotated[
@@ -102,7 +106,7 @@ class AgentStage(Definition):
         bool, Key("Whether the steps of the output `plan` are carried out with the actions of the environment.")
     ] = False
     has_policies: bool = False
-    """For readers of the definition; it has no effect."""
+    """True if the stage has policies. For readers of the definition only; it has no effect."""
     tool_access: Annotated[
         Literal["none", "read", "write", "all"],
         Key(
@@ -167,20 +171,23 @@ class AgentStage(Definition):
         self._put(routing_rules=tuple(map(RoutingRule.of, self.routing_rules)), output_key=self.output_key or self.name)
 
     def next_stage(self, output: Mapping[str, Any]) -> str:
-        """Return the next stage or target for an output: that of the first matching route, or the default."""
+        """Return the stage or target that follows for an output of this stage: of the first matching routing rule, or
+        the default.
+        """
         fired = (rule.target for rule in self.routing_rules if rule.fires(output))
         return next(fired, self.default_next or END)
 
     def allows(self, tool: str) -> bool:
-        """Return True if the stage may call a tool."""
+        """Return True if the agent of the stage may call a tool."""
         if self.tool_access == "none":
             return False
         return self.tool_access == "all" or not self.allowed_tools or tool in self.allowed_tools
 
     def problems(self, names: Sequence[str]) -> Iterator[Problem]:
-        """Return all problems of the stage, in a pipeline of stages with these names.
+        """Check the stage as a part of a pipeline whose stages have these names. Return all problems.
 
-        Checked are its model, its choices and numbers, the targets of its routes, and the stages that it waits for.
+        The checks cover its model, its choices and numbers, the targets of its routes, and the stages that it waits
+        for.
         """
         of = f"stage {self.name!r}"
         if self.prompt and self.prompt_key:
@@ -206,12 +213,12 @@ class AgentStage(Definition):
 
 
 def unknown(message: str, name: str, names: Sequence[str]) -> Problem:
-    """Return the problem that a name is not one of `names`."""
+    """Return the problem that `name` is not one of the existing names, with the most similar name as a hint."""
     return Problem(f"{message} {name!r}", hint=did_you_mean(name, names))
 
 
 def chosen(record: object, of: str) -> Iterator[Problem]:
-    """Return a problem for each field with a `Literal` type whose value is not one of its choices."""
+    """Yield a problem for each field with a `Literal` type whose value is not one of the literals."""
     for key, hint in get_type_hints(type(record)).items():
         value = getattr(record, key, None)
         if get_origin(hint) is Literal and value not in get_args(hint):
@@ -219,7 +226,9 @@ def chosen(record: object, of: str) -> Iterator[Problem]:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return True if two plain values are equal and of the same types. Integers and floats count as one type."""
+    """Return True if two plain values are equal and have the same types at all levels. Integers and floats count as one
+    type.
+    """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
@@ -235,7 +244,7 @@ _RESUME_STAGES = ("clarification_resume_stage", "confirmation_resume_stage", "ag
 
 @dataclass(frozen=True, slots=True)
 class PipelineConfig(Definition):
-    """A pipeline: stages and the bounds of a request.
+    """Definition of a pipeline: its stages, the routes between them, and the bounds of a request.
 
     Raises
     ------
@@ -316,20 +325,22 @@ class PipelineConfig(Definition):
 
     @property
     def order(self) -> list[str]:
-        """Names of the stages in order."""
+        """Names of the stages, in the order in which a sequential request passes through them."""
         return [stage.name for stage in self.agents]
 
     def stage(self, name: str) -> AgentStage | None:
-        """Return the stage of that name, or None."""
+        """Return the stage with this name; None if there is none."""
         return next((stage for stage in self.agents if stage.name == name), None)
 
     def edge_limit(self, source: str, target: str) -> int:
-        """Return the largest number of passages of an edge; 0 for no limit."""
+        """Return how often a request may pass from one stage to another; 0 for no limit."""
         limits = (each.max_count for each in self.edge_limits if (each.source, each.target) == (source, target))
         return next(limits, 0)
 
     def resume_stage(self, kind: str) -> str:
-        """Return the configured stage for answers to a kind of question; empty for none."""
+        """Return the name of the stage that continues after an answer to a kind of question; empty if none is
+        configured.
+        """
         stages = {
             CLARIFICATION: self.clarification_resume_stage,
             CONFIRMATION: self.confirmation_resume_stage,
@@ -338,21 +349,21 @@ class PipelineConfig(Definition):
         return stages.get(kind, "")
 
     def seconds(self, stage: AgentStage) -> float | None:
-        """Return the time limit of an attempt at a stage in seconds; None for no limit."""
+        """Return the time limit of one attempt at a stage in seconds; None for no limit."""
         return stage.timeout_seconds or self.default_timeout_seconds or None
 
     def to_text(self) -> str:
-        """Return the pipeline as JSON, which `from_text` reads."""
+        """Return the pipeline as a JSON string, which `from_text` reads."""
         return json.dumps(self.to_dict(), sort_keys=True, ensure_ascii=False)
 
     @classmethod
     def from_text(cls, text: str) -> PipelineConfig:
-        """Return the pipeline that `to_text` wrote."""
+        """Create a pipeline from the JSON string that `to_text` returned."""
         return cls.from_dict(json.loads(text))
 
 
 def _problems_of(config: PipelineConfig) -> list[Problem]:
-    """Return all problems of a pipeline."""
+    """Check all parts of a pipeline. Return all problems."""
     if not config.name:
         return [Problem("pipeline name is required", key="name")]
     names = config.order
@@ -403,9 +414,9 @@ def _prompts(config: PipelineConfig) -> Iterator[Problem]:
 
 
 def _cycles(config: PipelineConfig) -> Iterator[Problem]:
-    """Find stages that wait for each other, so that none of them would ever run in parallel mode.
+    """Yield a problem for stages that wait for each other, because none of them would ever run in parallel mode.
 
-    Stages that wait for no other one are removed repeatedly. Stages that remain form a cycle.
+    Stages that wait for no other stage are removed repeatedly. Stages that remain form a cycle.
     """
     waiting = {stage.name: stage for stage in config.agents}
     while released := [name for name, stage in waiting.items() if not _waits_for(stage, waiting)]:
@@ -417,7 +428,8 @@ def _cycles(config: PipelineConfig) -> Iterator[Problem]:
 
 
 def _waits_for(stage: AgentStage, waiting: Mapping[str, AgentStage]) -> bool:
-    """Return True if a stage cannot run before one of the waiting stages."""
+    """Return True if a stage cannot run before one of the stages named in `waiting` has run."""
     blocked = [name in waiting for name in stage.requires]
+    # With the strategy `any`, one completed stage of `requires` is sufficient.
     is_blocked = all(blocked) if stage.join_strategy == "any" and blocked else any(blocked)
     return is_blocked or any(name in waiting for name in stage.after)

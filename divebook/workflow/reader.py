@@ -1,9 +1,9 @@
-"""Reader of definitions from text or plain Python data, and writer back to text.
+"""Reader of definitions from YAML, JSON or plain Python data, and writer of definitions back to text.
 
 The reader works in two stages: text becomes nodes with positions (`divebook.workflow.yaml_text`), and tables of keys
 convert nodes to `Definitions` (`divebook.workflow.schema`). All problems are collected, each with its line and column,
-and raised together. The body of a cell ``%%dive workflow NAME`` or ``%%dive agent NAME`` is read like a file with this
-workflow or agent only.
+and raised together. The body of a cell ``%%dive workflow NAME`` or ``%%dive agent NAME`` is read like a file that
+contains only this workflow or agent.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_definitions(
     body: Body = "file",
     name: str | None = None,
 ) -> Definitions:
-    """Read a definition text.
+    """Read definitions from YAML or JSON text: a whole file, or a single workflow or agent.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def definitions_from(
     body: Body = "file",
     name: str | None = None,
 ) -> Definitions:
-    """Read plain Python data of the same form as a definition text."""
+    """Read definitions from plain Python data with the keys of a definition file."""
     reading = Reading(source_name=source_name, dialect=dialect)
     try:
         node = nodes_of(mapping)
@@ -97,7 +97,7 @@ def read_workflow(
     dialect: Dialect = OWN,
     source_name: str = "<workflow>",
 ) -> Workflow:
-    """Read one workflow, whose keys (Inputs, Steps ...) are at the top level."""
+    """Read one workflow from text or data. The keys of the workflow (Inputs, Steps ...) are at the top level."""
     return _read_either(text_or_mapping, source_name, dialect, "workflow", name).workflows[0]
 
 
@@ -108,12 +108,14 @@ def read_agent(
     dialect: Dialect = OWN,
     source_name: str = "<agent>",
 ) -> AgentDefinition:
-    """Read one agent, whose keys (Goal, Model ...) are at the top level."""
+    """Read one agent from text or data. The keys of the agent (Goal, Model ...) are at the top level."""
     return _read_either(text_or_mapping, source_name, dialect, "agent", name).agents[0]
 
 
 def workflow_of(node: MappingNode, reading: Reading) -> Workflow:
-    """Return the workflow that a mapping node describes. Raise `DefinitionError` if it has errors."""
+    """Convert the node of a mapping to the workflow that the mapping describes. Raise `DefinitionError` if it has
+    errors.
+    """
     definitions = _single(node, reading, "workflow", None)
     reading.raise_errors()
     return definitions.workflows[0]
@@ -144,7 +146,9 @@ def _file(root: MappingNode, reading: Reading) -> Any:
 
 
 def _single(root: MappingNode, reading: Reading, body: Body, name: str | None) -> Definitions:
-    """Read the only item of a list, so that places and positions are those of a whole file."""
+    """Read a single workflow or agent as if it were the only item of the list in a file, so that places have the same
+    form.
+    """
     table, key = (WORKFLOW, "Workflows") if body == "workflow" else (AGENT, "Agents")
     place: Place = (key, 0)
     reading.locate(place, root.start, root.start)
@@ -156,7 +160,9 @@ def _single(root: MappingNode, reading: Reading, body: Body, name: str | None) -
 
 
 def _named(root: MappingNode, reading: Reading, place: Place, name: str | None) -> MappingNode:
-    """Return a mapping node with the name of the cell's magic. Report an error if it contains another name."""
+    """Add the name from a cell's magic to the mapping node of a definition. Report an error if the node has another
+    name.
+    """
     written = next((value for key, value in root.entries if key.text.casefold() == "name"), None)
     if name is None:
         return root
@@ -174,7 +180,7 @@ def _named(root: MappingNode, reading: Reading, place: Place, name: str | None) 
 
 
 def definitions_to_mapping(definitions: Definitions) -> dict[str, Any]:
-    """Return definitions as a mapping with the keys of definition files, without values at their default."""
+    """Return definitions as a mapping with the keys of definition files. Keys with their default value are omitted."""
     mapping = DEFINITIONS.write(definitions)
     pipelines = {pipeline.name for pipeline in definitions.pipelines}
     workflows = [workflow for workflow in definitions.workflows if workflow.name not in pipelines]
@@ -186,7 +192,9 @@ def definitions_to_mapping(definitions: Definitions) -> dict[str, Any]:
 
 
 def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
-    """Return a workflow as a mapping with the keys of definition files, without edges that follow from the order."""
+    """Return a workflow as a mapping with the keys of definition files. ``Next`` is omitted if the order of steps
+    implies it.
+    """
     mapping = WORKFLOW.write(workflow)
     for written, is_implied in zip(mapping["Steps"], _implied(workflow.steps), strict=True):
         if is_implied:
@@ -196,7 +204,9 @@ def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> Any:
-    """Return a mapping as plain JSON. Integers of any size stay integers; other values get their recorded form."""
+    """Convert a value to plain JSON data. Integers of any size stay integers; values that JSON lacks get their recorded
+    form.
+    """
     if isinstance(value, dict):
         return {key: _as_text(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -207,15 +217,17 @@ def _as_text(value: Any) -> Any:
 
 
 def definitions_to_text(definitions: Definitions, format: Format = "yaml") -> str:
-    """Return definitions as YAML or JSON."""
+    """Return definitions as the YAML or JSON text of a definition file."""
     mapping = definitions_to_mapping(definitions)
     return json.dumps(mapping, indent=2, ensure_ascii=False) + "\n" if format == "json" else dump_yaml(mapping)
 
 
 def _implied(steps: tuple[Step, ...]) -> list[bool]:
-    """Return for each step whether its edges are those that it would have without Next."""
-    alone = chained(replace(step, edges=UNDECIDED) for step in steps)
-    return [step.edges == implied.edges for step, implied in zip(steps, alone, strict=True)]
+    """Return a boolean for each step: True if ``Next`` can be omitted, because the order of the steps implies the same
+    edges.
+    """
+    without_next = chained(replace(step, edges=UNDECIDED) for step in steps)
+    return [step.edges == implied.edges for step, implied in zip(steps, without_next, strict=True)]
 
 
 # --- changes of single steps ------------------------------------------------------------------------------------------
@@ -231,7 +243,7 @@ def require_step_of(workflow: Workflow, name: str) -> None:
 def with_keys(
     workflow: Workflow, step: str, keys: str | Mapping[str, Any], *, source_name: str = "changes", line_offset: int = 0
 ) -> Workflow:
-    """Return a workflow in which some keys of a step have other values.
+    """Return a copy of a workflow in which some keys of one step have new values.
 
     Parameters
     ----------
@@ -255,7 +267,7 @@ def with_keys(
 
 
 def workflow_text(workflow: Workflow, written: str = "", step: str = "") -> str:
-    """Return the body of a cell ``%%dive workflow NAME`` that defines a workflow.
+    """Return a workflow as YAML text, in the form of the body of a cell ``%%dive workflow NAME``.
 
     Parameters
     ----------
@@ -270,7 +282,9 @@ def workflow_text(workflow: Workflow, written: str = "", step: str = "") -> str:
 
 
 def _text_with(written: str, workflow: Workflow, step: Mapping[str, Any]) -> str | None:
-    """Replace a step in the text of a workflow. Return None if the new text would not define the workflow."""
+    """Replace one step in the YAML text of a workflow. Return None if the new text would not define the workflow
+    exactly.
+    """
     try:
         root = parse_yaml(Reading(written, "kept", workflow.dialect))
         entries = root.entries if isinstance(root, MappingNode) else ()
@@ -280,8 +294,8 @@ def _text_with(written: str, workflow: Workflow, step: Mapping[str, Any]) -> str
         while not lines[-1].strip() or lines[-1].lstrip().startswith("#"):  # they belong to the next step
             lines.pop()
         end = old.start.index + len("\n".join(lines))
-        anew = indent(dump_yaml(step).rstrip("\n"), " " * (old.start.column - 1)).lstrip()
-        text = f"{written[: old.start.index]}{anew}{written[end:]}"
+        step_text = indent(dump_yaml(step).rstrip("\n"), " " * (old.start.column - 1)).lstrip()
+        text = f"{written[: old.start.index]}{step_text}{written[end:]}"
         result = read_workflow(text, dialect=workflow.dialect, name=workflow.name)
     except (DefinitionError, StopIteration):
         return None
@@ -293,7 +307,7 @@ def _reading(keys: str | Mapping[str, Any], source_name: str, dialect: Dialect, 
 
 
 def _keys(keys: str | Mapping[str, Any], reading: Reading) -> MappingNode:
-    """Return the changed keys of a step as a mapping node.
+    """Parse the changed keys of a step to a mapping node.
 
     Raise `DefinitionError` if the data is not a mapping, or contains a Name: a step keeps its name.
     """
@@ -315,7 +329,7 @@ def _keys(keys: str | Mapping[str, Any], reading: Reading) -> MappingNode:
 
 
 def _with_step(root: MappingNode, step: str, changes: MappingNode) -> MappingNode:
-    """Return the mapping node of a workflow with changed keys of one step."""
+    """Return the mapping node of a workflow in which the keys of one step are changed."""
 
     def changed(key: Scalar, value: Node) -> Node:
         if key.text != "Steps" or not isinstance(value, SequenceNode):

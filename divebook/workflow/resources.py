@@ -1,21 +1,24 @@
-"""Definitions of agents, tools, documents, triggers and schedules, and settings of the environment.
+"""Definitions of agents, tools, documents, schedules, workspaces and approval rules, and settings of the environment.
 
-Each class is a table of keys: a field's `Key` describes it for the reference (``divebook keys``) and for error
-messages.
+Each class is a table of keys: the `Key` of a field describes the key for the reference (``divebook keys``) and for
+error messages. All classes are data. `divebook.workspace` creates workspaces, and `divebook.engine.approvals` applies
+the approval rules to calls of tools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Self
 
-from divebook.errors import DefinitionError, Problem
+from divebook.errors import DefinitionError, Problem, did_you_mean
+from divebook.events.event import to_microseconds
 from divebook.text import ranges
 from divebook.workflow import table
 from divebook.workflow.answer_types import declared_answer
 from divebook.workflow.dialect import OWN, Dialect
-from divebook.workflow.servers import CONFIRMATION_MODES, ApprovalRule
 from divebook.workflow.step import ContentEntry, Retry
 from divebook.workflow.stored_form import Definition, json_value, require_whole_characters
 from divebook.workflow.table import Key, require_numbers
@@ -36,118 +39,8 @@ _BY_TRIGGER = "a trigger is fired by its Name: environment.fire(name)"
 
 
 @dataclass(frozen=True, slots=True)
-class ModelSettings(Definition):
-    """Settings for requests to an agent's model. None means the default of the provider."""
-
-    temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
-    presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.", example="0.5")] = None
-    frequency_penalty: Annotated[float | None, Key("How much repeated words are avoided.", example="0.5")] = None
-    reasoning_budget: Annotated[int | None, Key("Tokens for thinking.", ignored="write ReasoningEffort")] = None
-    reasoning_effort: Annotated[
-        str | None, Key("How much it thinks, in the words of its provider.", example="high")
-    ] = None
-    max_tokens: Annotated[
-        int | None, Key("The most tokens of an answer.", kind=table.Number(ranges.COUNT), example="4096")
-    ] = None
-    tool_choice: Annotated[
-        Mapping[str, Any] | None,
-        Key(
-            "Which tool it must call first: `{type: tool, name: search}`, or type `any`, `auto` or `none`.",
-            example="{Mode: auto}",
-        ),
-    ] = None
-    parallel_tool_calls: Annotated[bool | None, Key("Whether it may call several tools at once.")] = None
-    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
-    request_headers: Annotated[
-        Mapping[str, Sequence[str]], Key("HTTP headers of each request.", example="{X-Team: docs}")
-    ] = field(default_factory=dict)
-    caching: Annotated[bool | None, Key("Whether prompts are cached.", ignored=_NO_CACHING)] = None
-
-    def __post_init__(self) -> None:
-        require_numbers(self)
-        require_whole_characters(self)
-        choice = self.tool_choice
-        if choice is None:
-            return
-        hint = "write {type: auto}, {type: any}, {type: none} or {type: tool, name: search}"
-        if choice.get("type") not in TOOL_CHOICES or not choice.keys() <= {"type", "name"}:
-            raise DefinitionError([Problem(f"ToolChoice cannot be {dict(choice)}", key="tool_choice", hint=hint)])
-        if (choice["type"] == "tool") is not bool(choice.get("name")):
-            message = "ToolChoice names a tool with the type tool, and only then"
-            raise DefinitionError([Problem(message, key="tool_choice", hint=hint)])
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderSettings(Definition):
-    """Settings for all agents of one provider. The settings of an agent have priority."""
-
-    name: Annotated[
-        str, Key("The provider that these settings are for.", required="provider name is required", example="openai")
-    ]
-    caching: Annotated[bool | None, Key("Whether it caches prompts.", ignored=_NO_CACHING)] = None
-    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
-    request_headers: Annotated[
-        Mapping[str, Sequence[str]],
-        Key("HTTP headers of each request; those of an agent are added.", example="{X-Team: docs}"),
-    ] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Config(Definition):
-    """Settings of a whole environment. An empty string means that a setting is not set."""
-
-    names = ("default_workflow",)
-    default_provider: Annotated[str, Key("The provider of agents that name none.", example="anthropic")] = ""
-    default_model: Annotated[str, Key("The model of agents that name none.", example="claude-sonnet-5-5")] = ""
-    default_workflow: Annotated[str, Key("The workflow of a run that names none.", example="audit")] = ""
-    confirmation_mode: Annotated[
-        str,
-        Key(
-            "Which tools ask before they run.",
-            kind=table.Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
-            example="if-destructive",
-        ),
-    ] = ""
-    approvals: Annotated[
-        tuple[ApprovalRule, ...],
-        Key("Rules for calls of tools; of those that match the strictest holds.", extension=True),
-    ] = ()
-    log_level: Annotated[
-        str,
-        Key(
-            "How much is logged.",
-            kind=table.Text(choices=LOG_LEVELS, complaint="invalid log level: {}"),
-            ignored="the log of an execution has all; set the level of Python's own logging",
-        ),
-    ] = ""
-    durability: Annotated[
-        str,
-        Key(
-            "Whether each event is safe on disk at once (full), or soon after (relaxed).",
-            kind=table.Text(choices=DURABILITIES, complaint="invalid durability: {}"),
-        ),
-    ] = ""
-    recover: Annotated[
-        str,
-        Key(
-            "What happens to executions whose process has died, when a notebook loads.",
-            kind=table.Text(choices=RECOVERIES, complaint="invalid way to recover: {}"),
-            example="auto",
-        ),
-    ] = ""
-    notebook_data: Annotated[
-        str,
-        Key(
-            "Whether outputs in notebooks carry the data of their run.",
-            kind=table.Text(choices=NOTEBOOK_DATA, complaint="invalid setting for notebook data: {}"),
-        ),
-    ] = ""
-    providers: Annotated[tuple[ProviderSettings, ...], Key("Settings for all agents of one provider.")] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class AgentDefinition(Definition):
-    """A model with a role, instructions and tools.
+    """Definition of an agent: a model with a role, instructions and tools.
 
     Examples
     --------
@@ -283,8 +176,118 @@ class AgentDefinition(Definition):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSettings(Definition):
+    """Settings for requests to the model of an agent. None means the default of the provider."""
+
+    temperature: Annotated[float | None, Key("How freely words are chosen.", example="0.2")] = None
+    presence_penalty: Annotated[float | None, Key("How much new subjects are preferred.", example="0.5")] = None
+    frequency_penalty: Annotated[float | None, Key("How much repeated words are avoided.", example="0.5")] = None
+    reasoning_budget: Annotated[int | None, Key("Tokens for thinking.", ignored="write ReasoningEffort")] = None
+    reasoning_effort: Annotated[
+        str | None, Key("How much it thinks, in the words of its provider.", example="high")
+    ] = None
+    max_tokens: Annotated[
+        int | None, Key("The most tokens of an answer.", kind=table.Number(ranges.COUNT), example="4096")
+    ] = None
+    tool_choice: Annotated[
+        Mapping[str, Any] | None,
+        Key(
+            "Which tool it must call first: `{type: tool, name: search}`, or type `any`, `auto` or `none`.",
+            example="{Mode: auto}",
+        ),
+    ] = None
+    parallel_tool_calls: Annotated[bool | None, Key("Whether it may call several tools at once.")] = None
+    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
+    request_headers: Annotated[
+        Mapping[str, Sequence[str]], Key("HTTP headers of each request.", example="{X-Team: docs}")
+    ] = field(default_factory=dict)
+    caching: Annotated[bool | None, Key("Whether prompts are cached.", ignored=_NO_CACHING)] = None
+
+    def __post_init__(self) -> None:
+        require_numbers(self)
+        require_whole_characters(self)
+        choice = self.tool_choice
+        if choice is None:
+            return
+        hint = "write {type: auto}, {type: any}, {type: none} or {type: tool, name: search}"
+        if choice.get("type") not in TOOL_CHOICES or not choice.keys() <= {"type", "name"}:
+            raise DefinitionError([Problem(f"ToolChoice cannot be {dict(choice)}", key="tool_choice", hint=hint)])
+        if (choice["type"] == "tool") is not bool(choice.get("name")):
+            message = "ToolChoice names a tool with the type tool, and only then"
+            raise DefinitionError([Problem(message, key="tool_choice", hint=hint)])
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings(Definition):
+    """Settings for all agents of one provider. The settings of an agent have priority."""
+
+    name: Annotated[
+        str, Key("The provider that these settings are for.", required="provider name is required", example="openai")
+    ]
+    caching: Annotated[bool | None, Key("Whether it caches prompts.", ignored=_NO_CACHING)] = None
+    features: Annotated[tuple[str, ...], Key("Features to switch on.", ignored=_NO_FEATURES)] = ()
+    request_headers: Annotated[
+        Mapping[str, Sequence[str]],
+        Key("HTTP headers of each request; those of an agent are added.", example="{X-Team: docs}"),
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Config(Definition):
+    """Settings of a whole environment. An empty string means that the setting is not set."""
+
+    names = ("default_workflow",)
+    default_provider: Annotated[str, Key("The provider of agents that name none.", example="anthropic")] = ""
+    default_model: Annotated[str, Key("The model of agents that name none.", example="claude-sonnet-5-5")] = ""
+    default_workflow: Annotated[str, Key("The workflow of a run that names none.", example="audit")] = ""
+    confirmation_mode: Annotated[
+        str,
+        Key(
+            "Which tools ask before they run.",
+            kind=table.Text(choices=CONFIRMATION_MODES, complaint="invalid confirmation mode: {}"),
+            example="if-destructive",
+        ),
+    ] = ""
+    approvals: Annotated[
+        tuple[ApprovalRule, ...],
+        Key("Rules for calls of tools; of those that match the strictest holds.", extension=True),
+    ] = ()
+    log_level: Annotated[
+        str,
+        Key(
+            "How much is logged.",
+            kind=table.Text(choices=LOG_LEVELS, complaint="invalid log level: {}"),
+            ignored="the log of an execution has all; set the level of Python's own logging",
+        ),
+    ] = ""
+    durability: Annotated[
+        str,
+        Key(
+            "Whether each event is safe on disk at once (full), or soon after (relaxed).",
+            kind=table.Text(choices=DURABILITIES, complaint="invalid durability: {}"),
+        ),
+    ] = ""
+    recover: Annotated[
+        str,
+        Key(
+            "What happens to executions whose process has died, when a notebook loads.",
+            kind=table.Text(choices=RECOVERIES, complaint="invalid way to recover: {}"),
+            example="auto",
+        ),
+    ] = ""
+    notebook_data: Annotated[
+        str,
+        Key(
+            "Whether outputs in notebooks carry the data of their run.",
+            kind=table.Text(choices=NOTEBOOK_DATA, complaint="invalid setting for notebook data: {}"),
+        ),
+    ] = ""
+    providers: Annotated[tuple[ProviderSettings, ...], Key("Settings for all agents of one provider.")] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ToolDefinition(Definition):
-    """Options and limits of a tool."""
+    """Options and limits of a tool, which apply to all agents that use it."""
 
     name: Annotated[str, Key("Its name.", required="tool name is required", example="read_file")]
     enabled: Annotated[bool, Key("Whether it may be used.")] = True
@@ -332,7 +335,7 @@ class ToolDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class DocumentDefinition(Definition):
-    """A document with a name that steps can use."""
+    """Definition of a document: a name under which steps can use a file."""
 
     name: Annotated[str, Key("The name that steps use.", required="document name is required", example="style-guide")]
     id: Annotated[str | None, Key("Another name.", ignored=_BY_NAME)] = None
@@ -351,7 +354,7 @@ class DocumentDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class TriggerDefinition(Definition):
-    """Trigger of a workflow: a name under which it can be started."""
+    """Definition of a trigger: a name under which a workflow can be started."""
 
     name: Annotated[str, Key("The name it is fired by.", example="nightly")]
     type: Annotated[str | None, Key("What fires it.", ignored=_BY_TRIGGER)] = None
@@ -366,7 +369,7 @@ class TriggerDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleDefinition(Definition):
-    """Schedule of starts of a workflow.
+    """Definition of a schedule: the times at which a workflow is started.
 
     ``divebook keys Schedule`` describes each field.
     """
@@ -403,3 +406,323 @@ class ScheduleDefinition(Definition):
         Definition.__post_init__(self)
         self._put(inputs=json_value(self.inputs, "inputs"))
         require_whole_characters(self)
+
+
+# --- workspaces: files, commands and containers for agents and workflows ----------------------------------------------
+
+
+LOCAL = "local"
+FENCED = "fenced"
+VIRTUALENV = "virtualenv"
+DOCKER = "docker"
+WORKSPACE_KINDS = (LOCAL, FENCED, VIRTUALENV, DOCKER)
+"""Kinds of workspaces: commands run on this machine, on this machine with restrictions, in a Python environment, or in
+a container.
+"""
+CONTAINED = frozenset({FENCED, DOCKER})
+"""Kinds of workspaces whose commands can access only the workspace."""
+COMMAND_TIMEOUT = 180.0
+"""Default time limit of a command in seconds."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_MEMORY = re.compile(r"(?=.*[1-9])\d+(\.\d+)?[kmgt]?b?", re.IGNORECASE)
+MOST_MEMORY_DIGITS = 16
+"""Largest number of characters of an amount of memory: sufficient for exbibytes in bytes."""
+_OF_KINDS = {
+    "python": VIRTUALENV,
+    "packages": VIRTUALENV,
+    "image": DOCKER,
+    "hosts": DOCKER,
+    "memory": DOCKER,
+    "processors": DOCKER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceDefinition(Definition):
+    """Definition of a workspace: a place with files and a shell for agents and workflows.
+
+    An execution works on its private copy of the folder, unless `in_place` is True. Changed files are shown, and copied
+    to the folder when a person decides so. ``divebook keys Workspace`` describes each field.
+
+    Examples
+    --------
+    >>> WorkspaceDefinition("project", folder="src").kind
+    'local'
+    """
+
+    name: Annotated[
+        str, Key("The name that agents, workflows and steps use.", required="workspace name is required", example="app")
+    ]
+    description: Annotated[str, Key("A description for people.", example="The package to repair")] = ""
+    kind: Annotated[
+        str,
+        Key(
+            "Where its commands run: on this machine, in a fence on it without network, with a Python environment of "
+            "its own, or in a container without network. Commands of `local` and `virtualenv` may do whatever you may.",
+            kind=table.Text(choices=WORKSPACE_KINDS, complaint="unknown kind of workspace: {}"),
+            example="fenced",
+        ),
+    ] = LOCAL
+    folder: Annotated[
+        str | None,
+        Key("The folder with its files; without it, each run begins with an empty one.", example="project"),
+    ] = None
+    in_place: Annotated[
+        bool, Key("Whether runs work in that very folder; by default each has a copy, and you take changes over.")
+    ] = False
+    shell: Annotated[bool, Key("Whether commands may be run; else there are only files.", example="false")] = True
+    timeout: Annotated[
+        float,
+        Key(
+            "How long a command may take; 3 minutes by default.",
+            kind=table.ResponseTimeout(ranges.SOME_SECONDS),
+            example="10m",
+        ),
+    ] = COMMAND_TIMEOUT
+    environ: Annotated[Mapping[str, str], Key("Variables of its commands.", example="{LANG: C}")] = field(
+        default_factory=dict
+    )
+    secrets: Annotated[
+        Mapping[str, str],
+        Key("Variables with secrets, by where they are; hidden in what commands print.", example="{KEY: env://MY_KEY}"),
+    ] = field(default_factory=dict)
+    exclude: Annotated[
+        tuple[str, ...],
+        Key("Files that are neither copied nor kept, such as caches.", example="['*.pyc', node_modules]"),
+    ] = ()
+    snapshots: Annotated[
+        bool, Key("Whether the history keeps its files, so that each event knows them and forks get them.")
+    ] = True
+    python: Annotated[str | None, Key("Of `virtualenv`: the Python to use.", example="'3.12'")] = None
+    packages: Annotated[
+        tuple[str, ...], Key("Of `virtualenv`: packages that are installed at first.", example="[pytest]")
+    ] = ()
+    image: Annotated[
+        str | None,
+        Key("Of `docker`: what its container is made of; it must be on this machine.", example="python:3.12"),
+    ] = None
+    hosts: Annotated[
+        tuple[str, ...],
+        Key(
+            "Of `docker`: hosts that its commands may reach all the same, with Python in the image; port 443 if it "
+            "says no other.",
+            example="[pypi.org, '*.pythonhosted.org']",
+        ),
+    ] = ()
+    memory: Annotated[str | None, Key("Of `docker`: how much memory it may use; 1g by default.", example="512m")] = None
+    processors: Annotated[
+        float | None,
+        Key(
+            "Of `docker`: how many processors it may use; all by default.",
+            kind=table.Number(ranges.SOME),
+            example="1.5",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        # Each check raises the first error, in the order in which the fields are written.
+        if not _NAME.fullmatch(self.name):
+            hint = "use letters, digits, - _ and . only, at most 63"
+            raise _wrong(f"{self.name!r} cannot be the name of a workspace", "Name", hint)
+        if self.kind not in WORKSPACE_KINDS:
+            hint = did_you_mean(self.kind, WORKSPACE_KINDS) or f"one of {', '.join(WORKSPACE_KINDS)}"
+            raise _wrong(f"unknown kind of workspace: {self.kind}", "Kind", hint)
+        for name, kind in _OF_KINDS.items():
+            if getattr(self, name) and self.kind != kind:
+                key = name.capitalize()
+                message = f"{key} of workspace {self.name} has no effect: its Kind is {self.kind}"
+                raise _wrong(message, key, f"write Kind: {kind}, or leave {key} out")
+        if self.kind == DOCKER and self.image is None:
+            raise _wrong(f"workspace {self.name} needs an image for its container", "Image", "add Image: python:3.12")
+        if self.in_place and self.folder is None:
+            raise _wrong(f"workspace {self.name} works in place, and names no folder", "Folder", "add Folder: .")
+        require_numbers(self)
+        require_whole_characters(self)
+        self._require_amounts()
+
+    def _require_amounts(self) -> None:
+        for name in ("exclude", "packages", "hosts"):
+            value = getattr(self, name)
+            if isinstance(value, str):  # a string is iterable: each letter would become a pattern or a name
+                key = name.capitalize()
+                raise _wrong(f"{key} of workspace {self.name} is one text: {value!r}", key, f"write [{value!r}]")
+        if self.memory is not None and not is_memory(self.memory):
+            message = f"workspace {self.name}: {self.memory!r} is no amount of memory above 0"
+            raise _wrong(message, "Memory", "write 512m, or 2g")
+
+
+def is_memory(value: object) -> bool:
+    """Return True if a value is a string that states an amount of memory above 0, such as ``512m``."""
+    return isinstance(value, str) and len(value) <= MOST_MEMORY_DIGITS and _MEMORY.fullmatch(value) is not None
+
+
+def _wrong(message: str, key: str, hint: str) -> DefinitionError:
+    return DefinitionError([Problem(message, key=key, hint=hint)])
+
+
+# --- approval of tool calls: rules, and modes for calls without a rule ------------------------------------------------
+#
+# A rule is a definition: ``{Tool: read_file, Arguments: {path: docs/**}, Outcome: allow}``.
+# `divebook.engine.approvals` applies rules and modes to a call.
+
+
+ALLOW = "allow"
+ASK = "ask"
+DENY = "deny"
+OUTCOMES: Final = (ALLOW, ASK, DENY)
+"""Outcomes of rules, from the mildest to the strictest."""
+ALWAYS = "always"
+IF_NOT_READ_ONLY = "if-not-read-only"
+IF_DESTRUCTIVE = "if-destructive"
+NEVER = "never"
+CONFIRMATION_MODES: Final = (ALWAYS, IF_NOT_READ_ONLY, IF_DESTRUCTIVE, NEVER)
+"""Approval modes: they determine for which calls without a matching rule a person is asked."""
+READ_ONLY = "read-only"
+DESTRUCTIVE = "destructive"
+UNKNOWN = "unknown"
+EFFECTS: Final = (READ_ONLY, DESTRUCTIVE, UNKNOWN)
+"""Effects of a tool according to its hints, for the key `When` of a rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule(Definition):
+    """Approval rule: allows or denies calls of certain tools, or requires that a person is asked.
+
+    If several rules match, the strictest decides. ``divebook keys ApprovalRule`` describes each field.
+
+    A rule that allows is interpreted narrowly: case, types and Unicode forms matter, ``*`` matches any text without
+    ``/`` and ``**`` any text, and a call with an argument that `Arguments` does not contain is not allowed. A rule that
+    asks or denies is interpreted widely: it applies as soon as it could match a call.
+
+    Examples
+    --------
+    >>> ApprovalRule("fetch", arguments={"url": "https://docs.python.org/**"}).outcome
+    'allow'
+    """
+
+    tool: Annotated[
+        str, Key("The tool, or `server/tool` of an MCP server; `*` stands for any characters.", example="fetch")
+    ] = "*"
+    agent: Annotated[
+        str | None, Key("Only calls of this agent; `*` stands for any characters.", example="researcher")
+    ] = None
+    server: Annotated[
+        str | None, Key("Only tools of this MCP server; `*` stands for any characters.", example="files")
+    ] = None
+    arguments: Annotated[
+        Mapping[str, Any] | None,
+        Key(
+            "What its arguments must be: values, texts with `*` or `**`, or `{equals: value}`; without it, anything.",
+            example="{url: 'https://docs.python.org/*'}",
+        ),
+    ] = None
+    when: Annotated[
+        str | None,
+        Key(
+            "Only tools that say this of themselves.",
+            kind=table.Text(choices=EFFECTS, complaint="invalid effect of a tool: {}"),
+            example="destructive",
+        ),
+    ] = None
+    outcome: Annotated[
+        str,
+        Key(
+            "What becomes of such a call.",
+            kind=table.Text(choices=OUTCOMES, complaint="invalid outcome of an approval rule: {}"),
+            example="ask",
+        ),
+    ] = ALLOW
+    reason: Annotated[
+        str, Key("Why, for the person and the model that hear of it.", example="the manual may be read")
+    ] = ""
+    expires: Annotated[
+        str | None, Key("When it ceases to hold: 2026-12-31, or with the time and its zone.", example="2027-12-31")
+    ] = None
+
+    def __post_init__(self) -> None:
+        # Check the choices, then the names, then convert arguments and the time of expiry to their stored form.
+        for name, value, choices in (("Outcome", self.outcome, OUTCOMES), ("When", self.when, EFFECTS)):
+            if value is not None and value not in choices:
+                raise _approval_error(name, value, did_you_mean(value, choices) or f"one of {', '.join(choices)}")
+        for name in ("tool", "agent", "server"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value):
+                raise _approval_error(name.capitalize(), value, "write a name; * stands for any characters")
+        if self.arguments is not None:
+            if not isinstance(self.arguments, Mapping):
+                raise _approval_error("Arguments", self.arguments, "write a mapping: {path: docs/**}")
+            self._put(arguments=json_value(self.arguments, "Arguments"))
+        if self.expires is not None:
+            self._put(expires=_moment(self.expires).isoformat())
+
+    @property
+    def expires_us(self) -> int | None:
+        """Time of expiry in microseconds since 1970; None if the rule never expires."""
+        return None if self.expires is None else to_microseconds(_moment(self.expires))
+
+    @property
+    def in_words(self) -> str:
+        """Description of the rule in a few words, for people and for the log."""
+        parts = {"agent": self.agent, "server": self.server, "arguments": self.arguments, "when": self.when}
+        conditions = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
+        return f"{self.outcome} {self.tool}{f' ({conditions})' if conditions else ''}"
+
+
+def _moment(value: Any) -> datetime:
+    """Parse the time of expiry of an approval rule. A time without a zone is UTC; a date means the start of the day."""
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise _approval_error(
+            "Expires", value, "write a date or a time: 2026-12-31, 2026-12-31T12:00:00+01:00"
+        ) from error
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def _approval_error(key: str, value: Any, hint: str) -> DefinitionError:
+    return DefinitionError([Problem(f"{key} of an approval rule cannot be {value!r}", key=key, hint=hint)])
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """Approval policy of an environment, or of one agent in it: approval rules, and modes for calls that no rule
+    matches.
+    """
+
+    rules: tuple[ApprovalRule, ...] = ()
+    mode: str = ""
+    """Approval mode for all tools. Empty if each tool decides."""
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """Approval modes for the tools of single MCP servers, by name of the server."""
+    stricter: Approvals | None = None
+    """Rules and modes of untrusted definitions. They can restrict an allowed call (ask or deny), but never allow a
+    call.
+    """
+
+    def __post_init__(self) -> None:
+        for mode in (self.mode, *self.servers.values()):
+            if mode and mode not in CONFIRMATION_MODES:
+                hint = did_you_mean(mode, CONFIRMATION_MODES) or f"one of {', '.join(CONFIRMATION_MODES)}"
+                raise DefinitionError([Problem(f"invalid confirmation mode: {mode}", hint=hint)])
+
+    @property
+    def relaxations(self) -> list[str]:
+        """Descriptions of the modes and rules that may allow a call without asking a person."""
+        modes = (self.mode, *self.servers.values())
+        relaxations = [f"the mode {mode}" for mode in modes if mode in (IF_DESTRUCTIVE, NEVER)]
+        return relaxations + [f"the rule: {rule.in_words}" for rule in self.rules if rule.outcome == ALLOW]
+
+    def mode_for(self, server: str) -> str:
+        """Return the approval mode for the tools of an MCP server (``""``: tools without a server). Empty if each tool
+        decides.
+        """
+        return self.servers.get(server) or self.mode
+
+    def plus(self, rules: Iterable[ApprovalRule | Mapping[str, Any]], agent: str | None = None) -> Self:
+        """Return a copy of the policy with additional rules. If `agent` is not None, they apply only to calls of this
+        agent.
+        """
+        additional = [ApprovalRule.of(rule) for rule in rules]
+        if agent is not None:
+            additional = [rule.like(agent=agent) for rule in additional]
+        return replace(self, rules=(*self.rules, *additional))

@@ -1,8 +1,8 @@
-"""Tables of all definition classes, and the reference of their keys.
+"""Tables of the keys of all definition classes, and the reference of these keys.
 
-Each `Table` at the middle of the module connects a definition class with its label, an example and hints. Functions
-before the tables create definitions that need more than their constructor. Functions after them generate the reference
-of keys (``divebook keys``), help on a single key, and the page ``notebooks/KEYS.md``.
+Each `Table` at the middle of the module connects a definition class with its label, an example and hints. The functions
+before the tables create definitions that need more than their constructor. The functions after the tables generate the
+reference of keys (``divebook keys``), help on a single key, and the page ``notebooks/KEYS.md``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from divebook.workflow.graph import check_workflow, duplicate_names
 from divebook.workflow.pipelines import AgentStage, EdgeLimit, PipelineConfig, RoutingRule
 from divebook.workflow.resources import (
     AgentDefinition,
+    ApprovalRule,
     Config,
     DocumentDefinition,
     ModelSettings,
@@ -29,15 +30,14 @@ from divebook.workflow.resources import (
     ScheduleDefinition,
     ToolDefinition,
     TriggerDefinition,
+    WorkspaceDefinition,
 )
 from divebook.workflow.servers import (
     ApprovalFilterDefinition,
-    ApprovalRule,
     MCPServerDefinition,
     OAuthDefinition,
     TokenStoreDefinition,
     ToolConfigurationDefinition,
-    WorkspaceDefinition,
 )
 from divebook.workflow.step import EXACTLY_ONE, Ask, Catch, ContentEntry, Each, Edge, Retry, Rollback, Step, chained
 from divebook.workflow.stored_form import defaults
@@ -59,21 +59,26 @@ LISTS = {
     "workspaces": ("Workspaces", "workspace"),
 }
 FATAL_DUPLICATES = {"agents", "workflows", "pipelines"}
-"""Lists in which the dialect ``dive`` rejects a repeated name too."""
+"""Lists in which a repeated name is an error in the dialect ``dive``, too."""
 
 
 def content_entry(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Make a content entry, which must have exactly one source."""
+    """Create a content entry from parsed keys. Add a problem unless the entry has exactly one source."""
     entry = ContentEntry(**(parsed.values if reading.strict else dialect.content(parsed.values)))
     if parsed.is_sound and not entry.is_complete:
         reading.add(
-            EXACTLY_ONE, parsed.node.start, parsed.place, hint=f"this one has {', '.join(entry.given) or 'none'}"
+            EXACTLY_ONE,
+            parsed.node.start,
+            parsed.place,
+            hint=f"this one has {', '.join(entry.present_sources) or 'none'}",
         )
     return entry if entry.is_complete else INVALID
 
 
 def step(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Make a step and infer its type. A step with errors is not checked again later."""
+    """Create a step from parsed keys; the step infers its type. A step with errors is marked, so that it is not checked
+    again.
+    """
     if not parsed.is_sound:
         reading.broken.add(parsed.place)
     values = {"name": "", **parsed.values}
@@ -85,7 +90,7 @@ def step(parsed: ParsedMapping, reading: Reading) -> Any:
 def _bounds(
     values: dict[str, Any], parsed: ParsedMapping, reading: Reading, read: Callable[[Any], Bounds] = Bounds.read
 ) -> None:
-    """Replace bounds by their plain form, or add a problem."""
+    """Convert the value of the key ``Bounds`` to plain JSON. Add a problem if the bounds are not valid."""
     if "bounds" not in values:
         return
     try:
@@ -95,7 +100,7 @@ def _bounds(
 
 
 def output(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Make an output. An output without a name is invalid."""
+    """Create an output of a workflow from parsed keys. An output without a name is invalid."""
     if parsed.values.get("name"):
         return OutputDefinition(**parsed.values)
     message = "output name is required"
@@ -104,27 +109,28 @@ def output(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def trigger(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Make a trigger. The dialect ``dive`` accepts one without a name."""
+    """Create a trigger from parsed keys. The dialect ``dive`` accepts a trigger without a name."""
     if reading.strict and parsed.is_sound and not parsed.values.get("name"):
         reading.add("trigger name is required", parsed.node.start, parsed.place, key="Name")
     return TriggerDefinition(**{"name": "", **parsed.values})
 
 
 def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Make a workflow if its parts fit together; otherwise add all problems."""
+    """Create a workflow from parsed keys if its parts fit together; otherwise add all problems."""
     values = {"name": "", "steps": (), "inputs": (), **parsed.values}
     _bounds(values, parsed, reading)
     single = values.pop("output", None)
     outputs = (*([single] if single else []), *values.pop("outputs", ()))
     steps_place = (*parsed.place, "Steps")
+    # The graph is checked only if no step is missing. Edges to a missing step would be reported as errors, too.
     is_whole = not any(place[: len(steps_place)] == steps_place for place in reading.refused)
     if "steps" not in parsed.failed and is_whole:
         steps = values["steps"]
         inputs = values["inputs"]
         names = {"inputs": [entry.name for entry in inputs], "outputs": [entry.name for entry in outputs]}
         problems = check_workflow(values["name"], steps, chained(steps), reading.rules, **names)
-        reading.add_found(
-            problem.below(*parsed.place) for problem in problems if not _is_echo(problem, parsed.place, reading)
+        reading.add_located(
+            problem.below(*parsed.place) for problem in problems if not _is_consequence(problem, parsed.place, reading)
         )
     if reading.errors:
         return INVALID
@@ -133,14 +139,14 @@ def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
     return Workflow(**values, outputs=outputs, dialect=reading.dialect, source=source, written=written)
 
 
-def _is_echo(problem: Problem, place: Place, reading: Reading) -> bool:
-    """Return True if the problem is probably a consequence of an error that was already found in the same step."""
+def _is_consequence(problem: Problem, place: Place, reading: Reading) -> bool:
+    """Return True if a problem is probably a consequence of an error that was already reported for the same step."""
     in_broken_step = (*place, *problem.place[:2]) in reading.broken
     return in_broken_step and problem.place[2:3] not in (("Next",), ("Name",))
 
 
 def agent(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Make an agent. The dialect ``dive`` derives a missing name from its position."""
+    """Create an agent from parsed keys. The dialect ``dive`` derives a missing name from the position in the list."""
     values = {"name": "", **parsed.values}
     if not values["name"] and reading.strict:
         reading.add("agent name is required", parsed.node.start, parsed.place, key="Name", hint="add Name")
@@ -160,7 +166,7 @@ def _number(place: Place) -> int:
 
 
 def config(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Make the settings of the environment."""
+    """Create the settings of the environment from parsed keys."""
     _check_provider(parsed.values.get("default_provider"), (*parsed.place, "DefaultProvider"), reading)
     return Config(**parsed.values)
 
@@ -174,11 +180,13 @@ def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
         hint = f"one of {', '.join(dialect.PROVIDERS)}"
     else:
         return
-    reading.add_found([Problem(f'unsupported provider: "{name}"', key=str(place[-1]), hint=hint, place=place)])
+    reading.add_located([Problem(f'unsupported provider: "{name}"', key=str(place[-1]), hint=hint, place=place)])
 
 
 def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Make an MCP server. The strict dialect requires at once the keys that a connection needs."""
+    """Create the definition of an MCP server from parsed keys. The strict dialect requires the keys that a connection
+    needs.
+    """
     if "name" in parsed.failed:
         return INVALID
     server = MCPServerDefinition(**parsed.values)
@@ -193,11 +201,11 @@ def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Make the definitions of a file or cell. Names must be unique in each list."""
+    """Create the definitions of a file or cell from parsed keys. Names must be unique in each list."""
     for name, (key, label) in LISTS.items():
         names = [item.name for item in parsed.values.get(name, ())]
         severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
-        reading.add_found(duplicate_names(label, names, (*parsed.place, key), severity, rules=reading.rules))
+        reading.add_located(duplicate_names(label, names, (*parsed.place, key), severity, rules=reading.rules))
     if reading.errors:
         return INVALID
     workflows = parsed.values.get("workflows", ())
@@ -210,13 +218,13 @@ def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def stage(parsed: ParsedMapping, _reading: Reading) -> Any:
-    """Make a stage of a pipeline. A stage with an agent is answered by a model."""
+    """Create a stage of a pipeline from parsed keys. A stage that names an agent is answered by a model."""
     has_llm = {"has_llm": True} if parsed.values.get("model_role") else {}
     return AgentStage(**{**has_llm, **parsed.values}) if parsed.is_sound else INVALID
 
 
 def pipeline(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Make a pipeline, or add all problems of its parts."""
+    """Create a pipeline from parsed keys, or add all problems of its parts."""
     if not parsed.is_sound:
         return INVALID
     try:
@@ -362,9 +370,9 @@ DEFINITIONS = Table(
 
 
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
-"""Defaults that are not shown."""
+"""Default values that the reference does not show."""
 TABLES: dict[str, Table] = {table.label: table for table in tuple(globals().values()) if isinstance(table, Table)}
-"""All tables by label."""
+"""All tables by label, such as ``step``."""
 
 INTRODUCTION = """\
 # Every key of a definition
@@ -381,16 +389,16 @@ escape: `$${HOME}` is the text `${HOME}`, `$$(date)` the text `$(date)`.
 
 @dataclass(frozen=True, slots=True)
 class KeyLine:
-    """One key in the reference."""
+    """One key in the reference of keys, with all columns as strings."""
 
     key: str
     holds: str
-    """Kind of value."""
+    """Description of the values of the key."""
     means: str
     notes: str
-    """Notes: required, refused, unknown to a dialect, former names."""
+    """Notes: required, refused, not in a dialect, former names."""
     default: str = ""
-    """Default value, if there is one."""
+    """Default value as JSON; empty if there is none."""
     example: str = ""
     """Example of the key with a value."""
 
@@ -399,7 +407,7 @@ class KeyLine:
 
 
 def reference(name: str) -> tuple[str, list[KeyLine]]:
-    """Return label and keys of a kind of mapping.
+    """Return the label of a table of keys, and one line for each of its keys.
 
     Parameters
     ----------
@@ -416,7 +424,10 @@ def reference(name: str) -> tuple[str, list[KeyLine]]:
 
 
 def table_called(name: str) -> Table:
-    """Return the table with this name, as `reference` accepts it. Raise `NotFoundError` if there is none."""
+    """Return the table with a label such as ``step``, or of the definitions under a key such as ``Steps``.
+
+    Raise `NotFoundError` if no table has this name.
+    """
     folded = snake_case(name.replace(" ", "")).replace("_", "").casefold()
     for label, table in TABLES.items():
         names = {label.replace(" ", "").casefold(), *_holders(label)}
@@ -426,12 +437,12 @@ def table_called(name: str) -> Table:
 
 
 def page() -> str:
-    """Return the whole reference in Markdown."""
+    """Return the reference of all keys in Markdown: the page ``notebooks/KEYS.md``."""
     return "\n".join([INTRODUCTION, *(line for label in _ordered() for line in _section(label))])
 
 
 def _ordered() -> list[str]:
-    """Return the labels of all tables in breadth-first order, from the whole definition inwards."""
+    """Return the labels of all tables in breadth-first order, beginning with the table of a whole file."""
     labels = [DEFINITIONS.label]
     for label in labels:
         for key in TABLES[label].keys:
@@ -450,17 +461,17 @@ def _section(label: str) -> Iterator[str]:
 
 
 def _holders(label: str) -> set[str]:
-    held = [
+    holders = [
         key
         for table in TABLES.values()
         for key in table.keys
         if isinstance(key.kind, One | Many) and key.kind.table is TABLES[label]
     ]
-    return {snake_case(key.name).replace("_", "") for key in held}
+    return {snake_case(key.name).replace("_", "") for key in holders}
 
 
 def line_of(key: Key, table: Table) -> KeyLine:
-    """Return the line of the reference for a key."""
+    """Return the entry of a key in the reference of keys."""
     default = defaults(table.definition).get(key.field)
     written = None if default is None else key.kind.write(default)
     shown = "" if written in _NOTHING else json.dumps(written)
@@ -468,7 +479,7 @@ def line_of(key: Key, table: Table) -> KeyLine:
 
 
 def _example(key: Key, default: Any) -> str:
-    """Return an example of a key with a value; empty for a key without effect."""
+    """Return an example of a key with a value, such as ``Parallel: 4``; empty for a key without effect."""
     match key.kind:
         case _ if key.ignored:
             return ""
@@ -507,7 +518,8 @@ def _notes(key: Key) -> Iterator[str]:
 
 
 def help_about(name: str) -> str:
-    """Return the meanings of a key in all mappings that have it, or the keys of a part. Case does not matter.
+    """Return help on a key, for each table that has the key, or on a part of definitions such as ``step``. Case is
+    ignored.
 
     Raises
     ------
@@ -537,12 +549,12 @@ def help_about(name: str) -> str:
 
 
 def key_names() -> list[str]:
-    """Return the names of all keys."""
+    """Return the names of all keys in all tables, without duplicates."""
     return list(dict.fromkeys(key.name for table in TABLES.values() for key in table.keys))
 
 
 def help_for(table: Table, key: Key) -> str:
-    """Return the meaning of one key of a mapping, and the keys of its value."""
+    """Return help on one key of a table. If the value is a nested definition, its keys are listed."""
     return "\n\n".join([_key(table, key), *map(_part, _below(key))])
 
 

@@ -1,10 +1,11 @@
-"""Keywords of JSON Schema with limited work: evaluations are counted, patterns have a time limit, nothing is fetched.
+"""Keyword functions for jsonschema that limit the work of a validation: steps are counted, and patterns have a time
+limit.
 
 `jsonschema` evaluates schemas without limits: nested ``allOf`` take exponential time, ``uniqueItems`` and
 ``unevaluatedProperties`` quadratic time, and patterns run in `re`. Each keyword function of its validators is wrapped
-in one that counts work (`_counted`). Keywords with such costs are replaced (`_REPLACED`).
+in a function that counts work (`_counted`). Keywords that need more than counting are replaced (`_REPLACED`).
 
-This is a module of its own because it imports jsonschema, which takes up to a second. `divebook.workflow.json_schemas`
+This module is separate because it imports jsonschema, which takes up to a second. `divebook.workflow.json_schemas`
 imports it when the first schema is used.
 """
 
@@ -54,8 +55,8 @@ Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | 
 class Work:
     """Budget of work for one validation.
 
-    jsonschema passes the format checker of a validator to all inner validators. The budget takes its place, so that
-    all keyword functions can reach it.
+    jsonschema passes the format checker of a validator to all inner validators. A `Work` object is passed in place of
+    the format checker, so that all keyword functions can reach it.
 
     Parameters
     ----------
@@ -70,20 +71,24 @@ class Work:
         self._time = MatchTime()
 
     def spend(self, steps: int) -> None:
-        """Count steps. Raise SchemaLimitError when the budget is exceeded."""
+        """Take steps from the budget. Raise SchemaLimitError if the budget is exceeded."""
         self._remaining -= steps
         if self._remaining < 0:
             raise SchemaLimitError(f"checking it takes more than {self._steps:,} steps; simplify the schema")
 
     def contains(self, pattern: str, text: str) -> bool:
-        """Return True if a pattern matches somewhere in a text. Raise PatternError like `MatchTime.contains`."""
+        """Return True if a regular expression matches somewhere in a string. Raise PatternError like
+        `MatchTime.contains`.
+        """
         self.spend(1 + len(text) // 1_000)
         return self._time.contains(pattern, text)
 
 
 @cache
 def validator_class(dialect: str) -> Any:
-    """Return the validator class of a dialect. Its instances need a `Work` as their format checker."""
+    """Return the validator class of a dialect with limited keywords. Its instances need a `Work` as their format
+    checker.
+    """
     base: Any = _DIALECTS[dialect]
     keywords = {name: _counted(_REPLACED.get(name, keyword)) for name, keyword in base.VALIDATORS.items()}
     validator = validators.extend(base, keywords)  # type: ignore[no-untyped-call]
@@ -92,16 +97,16 @@ def validator_class(dialect: str) -> Any:
 
 
 def _evolve(self: Any, **changes: Any) -> Any:
-    """Return a changed validator of the same class.
+    """Return a copy of a validator with some attributes changed, always of the same class.
 
-    The original function would switch classes at an inner ``$schema``.
+    The original method of jsonschema would switch classes at an inner ``$schema``.
     """
     same = {"schema": self.schema, "format_checker": self.format_checker, "registry": self._registry}
     return type(self)(**{**same, "_resolver": self._resolver, **changes})
 
 
 def _counted(keyword: Keyword) -> Keyword:
-    """Return a keyword function that counts its work."""
+    """Wrap a keyword function in a function that subtracts its work from the budget."""
 
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         work = validator.format_checker
@@ -127,9 +132,9 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: A
 
 
 def _additional_properties(validator: Any, schema: Any, instance: Any, within: Any) -> Iterator[ValidationError]:
-    """Check the keyword ``additionalProperties`` of the schema `within`. `schema` is its value: a schema or a boolean.
+    """Check the keyword ``additionalProperties`` of the schema `within`. Messages are those of jsonschema.
 
-    The messages are those of the library.
+    `schema` is the value of the keyword: a schema or a boolean.
     """
     if not validator.is_type(instance, "object"):
         return
@@ -150,7 +155,7 @@ def _additional_properties(validator: Any, schema: Any, instance: Any, within: A
 
 
 def _declared(validator: Any, instance: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
-    """Return the properties of an object to which ``properties`` or ``patternProperties`` apply."""
+    """Return the names in an object to which the keywords ``properties`` or ``patternProperties`` of a schema apply."""
     contains = validator.format_checker.contains
     declared = set(instance.keys() & schema.get("properties", {}).keys())
     for pattern in schema.get("patternProperties", ()):
@@ -171,7 +176,7 @@ def _unique_items(validator: Any, is_unique: bool, instance: Any, _schema: Any) 
 
 
 def _canonical(value: Any) -> str:
-    """Return a text that is equal for equal values. ``1.0`` equals ``1``, and neither equals ``true``."""
+    """Return a string that is equal for equal JSON values. ``1.0`` equals ``1``, and neither equals ``true``."""
     return json.dumps(_plain(value), sort_keys=True)
 
 
@@ -184,7 +189,9 @@ def _plain(value: Any) -> Any:
 
 
 def _multiple_of(validator: Any, factor: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    """Check the keyword ``multipleOf`` in decimal: ``0.3`` is a multiple of ``0.1``, and no quotient overflows."""
+    """Check the keyword ``multipleOf`` with exact decimal numbers: ``0.3`` is a multiple of ``0.1``, and no quotient
+    overflows.
+    """
     if not validator.is_type(instance, "number"):
         return
     try:
@@ -249,9 +256,11 @@ def _unevaluated_items(validator: Any, schema: Any, instance: Any, within: Any) 
 
 
 def _evaluated(validator: Any, instance: Any, schema: Any, *, is_top: bool = False) -> set[Any]:
-    """Return the names or indexes of an object or list that a fitting schema has evaluated.
+    """Return the names of an object, or the indexes of a list, that count as evaluated for the ``unevaluated``
+    keywords.
 
-    These are the parts to which the keywords of the schema apply, and those of the subschemas for the same value.
+    These are the parts to which the keywords of the schema apply, and the parts to which fitting subschemas for the
+    same value apply.
 
     Parameters
     ----------
@@ -291,7 +300,7 @@ def _own_items(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> s
 
 
 def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the subschemas that apply to the same value and fit it, each with the validator of its place.
+    """Yield the subschemas of a schema that apply to the same value and that the value fits, each with its validator.
 
     References and ``allOf``, ``anyOf``, ``oneOf`` come first, then the branch of ``if``, then ``dependentSchemas`` of
     existing properties.

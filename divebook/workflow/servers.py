@@ -1,72 +1,71 @@
-"""Definitions of MCP servers, workspaces and approval rules.
+"""Definitions of MCP servers, and the interface through which agents use the tools of a server.
 
-All classes are data. `divebook.tools.mcp` connects to servers, `divebook.workspace` creates workspaces, and
-`divebook.engine.approvals` applies the rules.
+All classes are data. `divebook.tools.mcp` connects to servers and implements `ToolServer`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Protocol, Self, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Protocol, TypeAlias
 
-from divebook.errors import DefinitionError, Problem, did_you_mean
-from divebook.events.event import to_microseconds
-from divebook.text import ranges
+from divebook.errors import DefinitionError, Problem
 from divebook.text.ranges import SOME_SECONDS
 from divebook.workflow import table
-from divebook.workflow.stored_form import Definition, json_value, require_whole_characters
+from divebook.workflow.resources import ALLOW, ASK, CONFIRMATION_MODES, ApprovalRule, Approvals
+from divebook.workflow.stored_form import Definition, require_whole_characters
 from divebook.workflow.table import Key, require_numbers
 
-# --- tool servers -----------------------------------------------------------------------------------------------------
+# --- tool servers: the interface of an MCP server ---------------------------------------------------------------------
 #
 # `divebook.tools.mcp` implements `ToolServer`. A turn of an agent records the tools of a server as data. A resumed turn
 # creates the tools from the recorded list, and starts a server only for a call that the log does not have.
 
 
 SCHEME = "mcp://"
-"""Prefix of ids of resources: ``mcp://server/address``."""
+"""Prefix of the ids of an MCP server's resources: ``mcp://server/address``."""
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""Answers by the name of each request: ``{"action": "accept" | "decline" | "cancel", "content": {...}}``. The answer of
-a model is ``{"text", "model"}`` or ``{"error"}``."""
+"""Answers to the requests of an MCP server, by the name of each request.
+
+A person's answer is ``{"action": "accept" | "decline" | "cancel", "content": {...}}``, a model's answer ``{"text",
+"model"}`` or ``{"error"}``.
+"""
 
 
 class Elicit(Protocol):
-    """Function that asks a person, or a model, during a call."""
+    """Callback for requests of an MCP server during a tool call (elicitation). It asks a person or a model."""
 
     async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """Return the answer to one of the `CallOutcome.requests`."""
+        """Ask a person or a model one of the `CallOutcome.requests`. Return the answer."""
 
     async def withdraw(self) -> None:
-        """Close the open question, because the call has ended without the answer."""
+        """Withdraw the open question, because the tool call has ended without the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool(Definition):
-    """One tool of a server."""
+    """Description of one tool of an MCP server."""
 
     name: str
     description: str = ""
     input_schema: Mapping[str, Any] = field(default_factory=dict)
     hints: Mapping[str, bool] = field(default_factory=dict)
-    """Hints of the server that are trusted, by the names of `ToolHints`."""
+    """Hints about effects of the tool, if the server is trusted. Keys are the fields of `ToolHints`."""
     output_schema: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Discovered(Definition):
-    """Tools and instructions of a server for a turn. `to_dict` is the recorded form."""
+    """Tools and instructions of an MCP server, as an agent's turn records them. `to_dict` is the recorded form."""
 
     tools: tuple[OfferedTool, ...] = ()
     instructions: str = ""
-    """Instructions of the server for its users, which become part of an agent's instructions."""
+    """Instructions of the server for the users of its tools. They become part of an agent's instructions."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome(Definition):
-    """Result of a tool call: content, or requests that must be answered first.
+    """Result of calling a tool of an MCP server: content, or requests that must be answered first.
 
     Examples
     --------
@@ -75,7 +74,7 @@ class CallOutcome(Definition):
     """
 
     content: Any = None
-    """Text, JSON, or a list of them. Bytes have the form ``{"media_type": ..., "base64": ...}``."""
+    """A string, JSON, or a list of strings and JSON. Bytes have the form ``{"media_type": ..., "base64": ...}``."""
     is_error: bool = False
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Requests by name: ``{"message", "schema"}``. The schema is empty if there is nothing to fill in.
@@ -84,16 +83,16 @@ class CallOutcome(Definition):
 
     Requests are answered by another call with `Answers` and the `state`."""
     state: str | None = None
-    """Opaque state of the server, which must be returned to it with the answers."""
+    """Opaque state of the server. The next call must return it to the server together with the answers."""
 
     @property
     def needs_input(self) -> bool:
-        """True if the tool must be called again with answers."""
+        """True if the server has sent requests, so that the tool must be called again with answers."""
         return bool(self.requests) or self.state is not None
 
 
 class ToolServer(Protocol):
-    """A server of tools, which is started when it is first used."""
+    """Interface of an MCP server for agents. The server is started, or connected, when it is first used."""
 
     @property
     def name(self) -> str:
@@ -101,14 +100,16 @@ class ToolServer(Protocol):
 
     @property
     def timeout(self) -> float:
-        """Time limit of a call in seconds."""
+        """Time limit of a call to a tool of the server in seconds."""
 
     @property
     def sampling(self) -> str | None:
-        """Agent that answers the server's requests to a model; None refuses them."""
+        """Name of the agent that answers the server's requests to a model (sampling). None refuses such requests."""
 
     async def discover(self) -> Discovered:
-        """Return the current tools and instructions. Raise `ServerError` if the server cannot be reached."""
+        """Return the current tools and instructions of the server. Raise `ServerError` if the server cannot be
+        reached.
+        """
 
     async def call(
         self,
@@ -120,7 +121,7 @@ class ToolServer(Protocol):
         elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
-        """Call a tool. After requests, call it again with the answers and the state of the previous outcome.
+        """Call a tool of the server. If the outcome contains requests, call again with answers and the outcome's state.
 
         Parameters
         ----------
@@ -138,322 +139,11 @@ class ToolServer(Protocol):
         """
 
 
-# --- workspaces: files, commands and containers for agents and workflows ----------------------------------------------
-
-
-LOCAL = "local"
-FENCED = "fenced"
-VIRTUALENV = "virtualenv"
-DOCKER = "docker"
-WORKSPACE_KINDS = (LOCAL, FENCED, VIRTUALENV, DOCKER)
-"""Place of a workspace's commands: this machine, a fence on it, a Python environment, a container."""
-CONTAINED = frozenset({FENCED, DOCKER})
-"""Kinds whose commands can access only the workspace."""
-COMMAND_TIMEOUT = 180.0
-"""Default time limit of a command in seconds."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_MEMORY = re.compile(r"(?=.*[1-9])\d+(\.\d+)?[kmgt]?b?", re.IGNORECASE)
-MOST_MEMORY_DIGITS = 16
-"""Largest number of characters of an amount of memory: sufficient for exbibytes in bytes."""
-_OF_KINDS = {
-    "python": VIRTUALENV,
-    "packages": VIRTUALENV,
-    "image": DOCKER,
-    "hosts": DOCKER,
-    "memory": DOCKER,
-    "processors": DOCKER,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceDefinition(Definition):
-    """A place with files and a shell for agents and workflows.
-
-    An execution works on its private copy of the folder, unless `in_place` is True. Its changes are shown, and applied
-    to the folder when a person decides so. ``divebook keys Workspace`` describes each field.
-
-    Examples
-    --------
-    >>> WorkspaceDefinition("project", folder="src").kind
-    'local'
-    """
-
-    name: Annotated[
-        str, Key("The name that agents, workflows and steps use.", required="workspace name is required", example="app")
-    ]
-    description: Annotated[str, Key("A description for people.", example="The package to repair")] = ""
-    kind: Annotated[
-        str,
-        Key(
-            "Where its commands run: on this machine, in a fence on it without network, with a Python environment of "
-            "its own, or in a container without network. Commands of `local` and `virtualenv` may do whatever you may.",
-            kind=table.Text(choices=WORKSPACE_KINDS, complaint="unknown kind of workspace: {}"),
-            example="fenced",
-        ),
-    ] = LOCAL
-    folder: Annotated[
-        str | None,
-        Key("The folder with its files; without it, each run begins with an empty one.", example="project"),
-    ] = None
-    in_place: Annotated[
-        bool, Key("Whether runs work in that very folder; by default each has a copy, and you take changes over.")
-    ] = False
-    shell: Annotated[bool, Key("Whether commands may be run; else there are only files.", example="false")] = True
-    timeout: Annotated[
-        float,
-        Key(
-            "How long a command may take; 3 minutes by default.",
-            kind=table.ResponseTimeout(ranges.SOME_SECONDS),
-            example="10m",
-        ),
-    ] = COMMAND_TIMEOUT
-    environ: Annotated[Mapping[str, str], Key("Variables of its commands.", example="{LANG: C}")] = field(
-        default_factory=dict
-    )
-    secrets: Annotated[
-        Mapping[str, str],
-        Key("Variables with secrets, by where they are; hidden in what commands print.", example="{KEY: env://MY_KEY}"),
-    ] = field(default_factory=dict)
-    exclude: Annotated[
-        tuple[str, ...],
-        Key("Files that are neither copied nor kept, such as caches.", example="['*.pyc', node_modules]"),
-    ] = ()
-    snapshots: Annotated[
-        bool, Key("Whether the history keeps its files, so that each event knows them and forks get them.")
-    ] = True
-    python: Annotated[str | None, Key("Of `virtualenv`: the Python to use.", example="'3.12'")] = None
-    packages: Annotated[
-        tuple[str, ...], Key("Of `virtualenv`: packages that are installed at first.", example="[pytest]")
-    ] = ()
-    image: Annotated[
-        str | None,
-        Key("Of `docker`: what its container is made of; it must be on this machine.", example="python:3.12"),
-    ] = None
-    hosts: Annotated[
-        tuple[str, ...],
-        Key(
-            "Of `docker`: hosts that its commands may reach all the same, with Python in the image; port 443 if it "
-            "says no other.",
-            example="[pypi.org, '*.pythonhosted.org']",
-        ),
-    ] = ()
-    memory: Annotated[str | None, Key("Of `docker`: how much memory it may use; 1g by default.", example="512m")] = None
-    processors: Annotated[
-        float | None,
-        Key(
-            "Of `docker`: how many processors it may use; all by default.",
-            kind=table.Number(ranges.SOME),
-            example="1.5",
-        ),
-    ] = None
-
-    def __post_init__(self) -> None:
-        # Each check raises the first error, in the order in which the fields are written.
-        if not _NAME.fullmatch(self.name):
-            hint = "use letters, digits, - _ and . only, at most 63"
-            raise _wrong(f"{self.name!r} cannot be the name of a workspace", "Name", hint)
-        if self.kind not in WORKSPACE_KINDS:
-            hint = did_you_mean(self.kind, WORKSPACE_KINDS) or f"one of {', '.join(WORKSPACE_KINDS)}"
-            raise _wrong(f"unknown kind of workspace: {self.kind}", "Kind", hint)
-        for name, kind in _OF_KINDS.items():
-            if getattr(self, name) and self.kind != kind:
-                key = name.capitalize()
-                message = f"{key} of workspace {self.name} has no effect: its Kind is {self.kind}"
-                raise _wrong(message, key, f"write Kind: {kind}, or leave {key} out")
-        if self.kind == DOCKER and self.image is None:
-            raise _wrong(f"workspace {self.name} needs an image for its container", "Image", "add Image: python:3.12")
-        if self.in_place and self.folder is None:
-            raise _wrong(f"workspace {self.name} works in place, and names no folder", "Folder", "add Folder: .")
-        require_numbers(self)
-        require_whole_characters(self)
-        self._require_amounts()
-
-    def _require_amounts(self) -> None:
-        for name in ("exclude", "packages", "hosts"):
-            value = getattr(self, name)
-            if isinstance(value, str):  # a string is iterable: each letter would become a pattern or a name
-                key = name.capitalize()
-                raise _wrong(f"{key} of workspace {self.name} is one text: {value!r}", key, f"write [{value!r}]")
-        if self.memory is not None and not is_memory(self.memory):
-            message = f"workspace {self.name}: {self.memory!r} is no amount of memory above 0"
-            raise _wrong(message, "Memory", "write 512m, or 2g")
-
-
-def is_memory(value: object) -> bool:
-    """Return whether a string is an amount of memory above 0: ``512m``."""
-    return isinstance(value, str) and len(value) <= MOST_MEMORY_DIGITS and _MEMORY.fullmatch(value) is not None
-
-
-def _wrong(message: str, key: str, hint: str) -> DefinitionError:
-    return DefinitionError([Problem(message, key=key, hint=hint)])
-
-
-# --- approval of tool calls: rules, and modes for calls without a rule ------------------------------------------------
-#
-# A rule is a definition: ``{Tool: read_file, Arguments: {path: docs/**}, Outcome: allow}``.
-# `divebook.engine.approvals` applies rules and modes to a call.
-
-
-ALLOW = "allow"
-ASK = "ask"
-DENY = "deny"
-OUTCOMES: Final = (ALLOW, ASK, DENY)
-"""Outcomes of rules, from the mildest to the strictest."""
-ALWAYS = "always"
-IF_NOT_READ_ONLY = "if-not-read-only"
-IF_DESTRUCTIVE = "if-destructive"
-NEVER = "never"
-CONFIRMATION_MODES: Final = (ALWAYS, IF_NOT_READ_ONLY, IF_DESTRUCTIVE, NEVER)
-"""Modes that determine whether a person is asked if no rule matches."""
-READ_ONLY = "read-only"
-DESTRUCTIVE = "destructive"
-UNKNOWN = "unknown"
-EFFECTS: Final = (READ_ONLY, DESTRUCTIVE, UNKNOWN)
-"""Effects of a tool according to its hints, for `When`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalRule(Definition):
-    """Approval rule for calls of some tools. If several rules match, the strictest decides.
-
-    ``divebook keys ApprovalRule`` describes each field.
-
-    A rule that allows is interpreted narrowly: case, types and Unicode forms matter, ``*`` matches any text without
-    ``/`` and ``**`` any text, and a call with an argument that `Arguments` does not contain is not allowed. A rule that
-    asks or denies is interpreted widely: it applies as soon as it could match a call.
-
-    Examples
-    --------
-    >>> ApprovalRule("fetch", arguments={"url": "https://docs.python.org/**"}).outcome
-    'allow'
-    """
-
-    tool: Annotated[
-        str, Key("The tool, or `server/tool` of an MCP server; `*` stands for any characters.", example="fetch")
-    ] = "*"
-    agent: Annotated[
-        str | None, Key("Only calls of this agent; `*` stands for any characters.", example="researcher")
-    ] = None
-    server: Annotated[
-        str | None, Key("Only tools of this MCP server; `*` stands for any characters.", example="files")
-    ] = None
-    arguments: Annotated[
-        Mapping[str, Any] | None,
-        Key(
-            "What its arguments must be: values, texts with `*` or `**`, or `{equals: value}`; without it, anything.",
-            example="{url: 'https://docs.python.org/*'}",
-        ),
-    ] = None
-    when: Annotated[
-        str | None,
-        Key(
-            "Only tools that say this of themselves.",
-            kind=table.Text(choices=EFFECTS, complaint="invalid effect of a tool: {}"),
-            example="destructive",
-        ),
-    ] = None
-    outcome: Annotated[
-        str,
-        Key(
-            "What becomes of such a call.",
-            kind=table.Text(choices=OUTCOMES, complaint="invalid outcome of an approval rule: {}"),
-            example="ask",
-        ),
-    ] = ALLOW
-    reason: Annotated[
-        str, Key("Why, for the person and the model that hear of it.", example="the manual may be read")
-    ] = ""
-    expires: Annotated[
-        str | None, Key("When it ceases to hold: 2026-12-31, or with the time and its zone.", example="2027-12-31")
-    ] = None
-
-    def __post_init__(self) -> None:
-        # Check the choices, then the names, then convert arguments and the time of expiry to their stored form.
-        for name, value, choices in (("Outcome", self.outcome, OUTCOMES), ("When", self.when, EFFECTS)):
-            if value is not None and value not in choices:
-                raise _approval_error(name, value, did_you_mean(value, choices) or f"one of {', '.join(choices)}")
-        for name in ("tool", "agent", "server"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, str) or not value):
-                raise _approval_error(name.capitalize(), value, "write a name; * stands for any characters")
-        if self.arguments is not None:
-            if not isinstance(self.arguments, Mapping):
-                raise _approval_error("Arguments", self.arguments, "write a mapping: {path: docs/**}")
-            self._put(arguments=json_value(self.arguments, "Arguments"))
-        if self.expires is not None:
-            self._put(expires=_moment(self.expires).isoformat())
-
-    @property
-    def expires_us(self) -> int | None:
-        """Time of expiry in microseconds since 1970; None for never."""
-        return None if self.expires is None else to_microseconds(_moment(self.expires))
-
-    @property
-    def in_words(self) -> str:
-        """The rule in a few words, for people and for the log."""
-        parts = {"agent": self.agent, "server": self.server, "arguments": self.arguments, "when": self.when}
-        conditions = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
-        return f"{self.outcome} {self.tool}{f' ({conditions})' if conditions else ''}"
-
-
-def _moment(value: Any) -> datetime:
-    """Parse the time of expiry of a rule. Without a time zone it is UTC. A date stands for its first moment."""
-    try:
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    except (TypeError, ValueError) as error:
-        raise _approval_error(
-            "Expires", value, "write a date or a time: 2026-12-31, 2026-12-31T12:00:00+01:00"
-        ) from error
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def _approval_error(key: str, value: Any, hint: str) -> DefinitionError:
-    return DefinitionError([Problem(f"{key} of an approval rule cannot be {value!r}", key=key, hint=hint)])
-
-
-@dataclass(frozen=True, slots=True)
-class Approvals:
-    """Approval policy of an environment, or of one agent in it."""
-
-    rules: tuple[ApprovalRule, ...] = ()
-    mode: str = ""
-    """Mode of all tools. Empty means that each tool decides."""
-    servers: Mapping[str, str] = field(default_factory=dict)
-    """Modes of tools of single MCP servers, by name."""
-    stricter: Approvals | None = None
-    """Rules and modes of untrusted definitions. They can turn an allowed call into one that asks or is denied, never
-    the reverse."""
-
-    def __post_init__(self) -> None:
-        for mode in (self.mode, *self.servers.values()):
-            if mode and mode not in CONFIRMATION_MODES:
-                hint = did_you_mean(mode, CONFIRMATION_MODES) or f"one of {', '.join(CONFIRMATION_MODES)}"
-                raise DefinitionError([Problem(f"invalid confirmation mode: {mode}", hint=hint)])
-
-    @property
-    def relaxations(self) -> list[str]:
-        """Modes and rules that may allow a call without asking, in words."""
-        modes = (self.mode, *self.servers.values())
-        relaxations = [f"the mode {mode}" for mode in modes if mode in (IF_DESTRUCTIVE, NEVER)]
-        return relaxations + [f"the rule: {rule.in_words}" for rule in self.rules if rule.outcome == ALLOW]
-
-    def mode_for(self, server: str) -> str:
-        """Return the mode for tools of a server; an empty name means no server. Empty means that each tool decides."""
-        return self.servers.get(server) or self.mode
-
-    def plus(self, rules: Iterable[ApprovalRule | Mapping[str, Any]], agent: str | None = None) -> Self:
-        """Return the policy with additional rules, which apply to one agent only if `agent` is not None."""
-        additional = [ApprovalRule.of(rule) for rule in rules]
-        if agent is not None:
-            additional = [rule.like(agent=agent) for rule in additional]
-        return replace(self, rules=(*self.rules, *additional))
-
-
-# --- MCP servers ------------------------------------------------------------------------------------------------------
+# --- definitions of MCP servers ---------------------------------------------------------------------------------------
 
 
 CALL_TIMEOUT = 300.0
-"""Default time limit of one call in seconds."""
+"""Default time limit of one tool call in seconds."""
 MEMORY = "memory"
 FILE = "file"
 KEYCHAIN = "keychain"
@@ -467,7 +157,7 @@ def _refused(message: str, key: str, hint: str) -> DefinitionError:
 
 @dataclass(frozen=True, slots=True)
 class TokenStoreDefinition(Definition):
-    """Store of OAuth tokens: ``memory`` or ``file``."""
+    """Storage of OAuth tokens: ``memory`` of the process, or a ``file``. A keychain is refused."""
 
     type: Annotated[
         str | None,
@@ -489,7 +179,7 @@ class TokenStoreDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class OAuthDefinition(Definition):
-    """OAuth settings for a token of an MCP server."""
+    """OAuth settings with which divebook obtains a token for an MCP server."""
 
     client_id: Annotated[
         str | None, Key("The id of the OAuth client; without it, the server is asked for one.", example="divebook")
@@ -515,7 +205,7 @@ class OAuthDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalFilterDefinition(Definition):
-    """Tools that always, or never, ask before they run."""
+    """Names of the tools of an MCP server that always, or never, need approval."""
 
     always: Annotated[tuple[str, ...], Key("Tools that always ask.", example="[delete_file]")] = ()
     never: Annotated[tuple[str, ...], Key("Tools that never ask.", example="[read_file]")] = ()
@@ -523,7 +213,7 @@ class ApprovalFilterDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ToolConfigurationDefinition(Definition):
-    """Usable tools of an MCP server and their approval modes."""
+    """Selection of the tools of an MCP server that agents may use, and approval modes of these tools."""
 
     enabled: Annotated[bool, Key("Whether its tools may be used.")] = True
     allowed_tools: Annotated[tuple[str, ...], Key("Those that may be used; all if empty.", example="[read_file]")] = ()
@@ -540,7 +230,7 @@ class ToolConfigurationDefinition(Definition):
 
 @dataclass(frozen=True, slots=True)
 class MCPServerDefinition(Definition):
-    """An MCP server: a program to start (``stdio``) or an address (``http``).
+    """Definition of an MCP server: a program to start (``stdio``) or an address to connect to (``http``).
 
     ``divebook keys MCPServer`` describes each field.
 
@@ -606,19 +296,21 @@ class MCPServerDefinition(Definition):
             raise _refused(message, "Name", "leave out the *")
 
     def allows(self, tool: str) -> bool:
-        """Return True if a tool of the server may be used."""
+        """Return True if agents may use a tool of the server."""
         settings = self.tool_configuration
         if settings is None:
             return True
         return settings.enabled and (not settings.allowed_tools or tool in settings.allowed_tools)
 
     def _in_rules(self, tool: str) -> str:
-        """Return the name of a tool in rules. A name that contains ``/`` needs the server as its prefix."""
+        """Return the name of a tool in approval rules. A name that contains ``/`` is prefixed with the name of the
+        server.
+        """
         return f"{self.name}/{tool}" if "/" in tool else tool
 
     @property
     def approvals(self) -> Approvals:
-        """Approval policy of the server's tool configuration."""
+        """Approval policy that follows from the server's tool configuration."""
         settings = self.tool_configuration or ToolConfigurationDefinition()
         tools = settings.approval_filter or ApprovalFilterDefinition()
         rules = [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ASK) for tool in tools.always]

@@ -1,7 +1,8 @@
-"""A step of a workflow and what belongs to it: its edges and its loop.
+"""Definition of a step of a workflow, with the definitions that it contains: edges, loop, retry, rollback, question,
+content.
 
-`Step` is both what a definition text is read into and what Python code writes directly. A step without `next`
-leads to the step listed after it (unless `end` is set); the workflow that takes it in decides that with `chained`.
+`Step` is the class of steps read from a file and of steps written in Python. A step without `next` leads to the step
+listed after it, unless `end` is set. A workflow adds these edges with `chained` when it receives the list of steps.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _SECONDS = table.Number(ranges.SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class Retry(Definition):
-    """Retry policy of a step: number of attempts, and growing pauses between them.
+    """Retry policy of a step: number of attempts, and growing pauses between the attempts.
 
     ``divebook keys Retry`` describes each field.
 
@@ -82,7 +83,7 @@ class Retry(Definition):
         require_numbers(self)
 
     def delay(self, failures: int) -> float:
-        """Return the pause after a number of failures in seconds, without jitter."""
+        """Return the pause in seconds after this number of failed attempts, without jitter."""
         try:
             pause = self.seconds * self.factor ** max(0, failures - 1)
         except OverflowError:  # the pause grows exponentially; `max_seconds` limits the result
@@ -92,7 +93,7 @@ class Retry(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Catch(Definition):
-    """Error handler of a step: the step to continue with after the last failed attempt.
+    """Error handler of a step: names the step that follows if the last attempt has failed.
 
     ``divebook keys Catch`` describes each field.
     """
@@ -115,7 +116,7 @@ class Catch(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Rollback(Definition):
-    """Action that undoes a completed step if the execution fails later or is cancelled.
+    """Rollback of a step: the action that undoes the completed step if the execution fails later or is cancelled.
 
     ``divebook keys Rollback`` describes each field.
 
@@ -145,7 +146,9 @@ class Rollback(Definition):
 
 
 def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:
-    """Return one policy or several as a tuple."""
+    """Convert the argument `catch` of a step to a tuple of error handlers. It may be a single handler, a list, or
+    None.
+    """
     listed = [value] if isinstance(value, Catch | str | Mapping) else value
     return tuple(Catch.of(entry) for entry in listed)
 
@@ -155,7 +158,7 @@ def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Ask(Definition):
-    """A question to a person. Its texts are templates.
+    """Question of a step to a person. Its texts are templates.
 
     Examples
     --------
@@ -170,7 +173,7 @@ class Ask(Definition):
     kind: Annotated[str, Key("What is asked for, such as an approval or a text.", example="confirmation")] = (
         "clarification"
     )
-    """One of `divebook.questions.question.DEFINABLE`."""
+    """Kind of the question; one of `divebook.questions.question.DEFINABLE`."""
     message: Annotated[str | None, Key("More about it; a template.", example="It goes to ${inputs.list}.")] = None
     data: Annotated[
         Mapping[str, Any],
@@ -192,7 +195,9 @@ class Ask(Definition):
             example="2h",
         ),
     ] = None
-    """Seconds, also written as ``30s`` or ``2h``. None means that the question never expires."""
+    """Seconds until the question expires, also written as ``30s`` or ``2h``. None means that the question never
+    expires.
+    """
     default: Annotated[Any, Key("The answer after that time.", example="false")] = None
     has_default: bool = False
     optional: Annotated[bool | None, Key("Whether the person may leave it unanswered.")] = None
@@ -240,7 +245,7 @@ EXACTLY_ONE = f"context entry must specify exactly one of {', '.join(SOURCES.val
 
 @dataclass(frozen=True, slots=True)
 class ContentEntry(Definition):
-    """A content reference for an agent's context or a prompt step, with exactly one source.
+    """Reference to content for an agent's context or a prompt step, with exactly one source, such as a path or URL.
 
     Examples
     --------
@@ -271,19 +276,21 @@ class ContentEntry(Definition):
         ),
     ] = None
     blocks: tuple[Mapping[str, Any], ...] | None = None
-    """Content blocks that were read from the source when the definitions were loaded; None if it has not been read."""
+    """Content blocks that were read from the source when the definitions were loaded; None if the source has not been
+    read.
+    """
     fingerprints: tuple[Mapping[str, Any], ...] | None = field(default=None, compare=False)
     """``hash``, ``source``, ``size`` and ``modtime`` of each file, page or document that the blocks were read from.
 
-    They are not compared: two entries with the same blocks are equal, and workflows with them have the same
-    fingerprint.
+    Fingerprints are not compared: two entries with the same blocks are equal, and workflows with these entries have the
+    same fingerprint.
     """
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return an entry from a value that a person wrote.
+        """Create a content entry from a value in a definition, such as a path or a mapping of fields.
 
-        Raise `DefinitionError` unless it has exactly one source.
+        Raise `DefinitionError` unless the entry has exactly one source.
         """
         entry = as_definition(cls, value)
         if not entry.is_complete:
@@ -292,30 +299,32 @@ class ContentEntry(Definition):
 
     @staticmethod
     def without_fingerprints(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return stored entries without the fingerprints of their sources."""
+        """Return content entries in their stored form, without the fingerprints of the files and pages that were
+        read.
+        """
         return [{key: value for key, value in entry.items() if key != "fingerprints"} for entry in entries]
 
     @property
-    def given(self) -> tuple[str, ...]:
-        """Names of the sources that are not None."""
+    def present_sources(self) -> tuple[str, ...]:
+        """Names of the sources that are set, such as ``path``."""
         return tuple(name for name in SOURCES if getattr(self, name) is not None)
 
     @property
     def is_complete(self) -> bool:
-        """True if exactly one source is given."""
-        return len(self.given) == 1
+        """True if the entry has exactly one source."""
+        return len(self.present_sources) == 1
 
     @property
     def source(self) -> str:
         """Name of the source: ``text``, ``path``, ``url``, ``document``, ``dynamic`` or ``dynamic_from``."""
-        return self.given[0]
+        return self.present_sources[0]
 
 
 # --- types of steps, edges and loops ----------------------------------------------------------------------------------
 
 
 STAGE = "stage"
-"""Type of the steps of a pipeline. Only `divebook.Pipeline` creates them."""
+"""Step type of the stages of a pipeline. Only `divebook.Pipeline` creates such steps."""
 WORKFLOW = "workflow"
 CONTINUE = "continue_as_new"
 ROLLBACK = "rollback of"
@@ -331,7 +340,7 @@ USED: dict[str, dict[str, str]] = {
     "function": {"script": "Script"},
     STAGE: {"script": "Script", "parameters": "Parameters"},
 }
-"""Fields, and their keys, that only steps of one type use, by type."""
+"""Fields that have an effect for steps of one type only, with their keys, by step type."""
 NEEDED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "prompt": (("prompt", "content"), "prompt", "add Prompt or Content"),
     "action": (("action",), "action", "add Action"),
@@ -340,23 +349,23 @@ NEEDED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "interrupt": (("ask",), "question", "add Ask"),
     WORKFLOW: (("workflow",), "workflow", "add Workflow"),
 }
-"""Requirements by type of step: fields of which one must be set, a name for them, and advice."""
+"""Required fields by step type: fields of which at least one must be set, a name for the requirement, and advice."""
 STEP_TYPES = tuple(USED)
 INFERRED_TYPES = ("action", "prompt", "script")
-"""Fields that determine the type of a step without a type, in order of priority."""
+"""Fields from which the type of a step is inferred if it is not set, in order of priority."""
 
 FAIL = "fail"
 KEEP = "keep"
 SKIP = "skip"
 ON_ITEM_ERROR = (FAIL, KEEP, SKIP)
-"""Reactions to an item of `Each` that has failed after all attempts."""
+"""Options for an item of `Each` that has failed after all attempts."""
 _REFERRED = re.compile(r"^\s*\$\(\s*(?:\w+\.)*(\w+)\s*\)\s*$")
-"""An expression that only refers to a value. The group is the last name."""
+"""Pattern of an expression that only refers to a value. The group is the last name of the reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge(Definition):
-    """Edge to another step. It is followed if it has no condition or its condition is true."""
+    """Edge to another step. A path follows the edge if it has no condition or its condition is true."""
 
     names = ("step",)
     short = (str,)
@@ -372,9 +381,10 @@ class Edge(Definition):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return an edge from a value that a person wrote.
+        """Create an edge from a value in a definition: a step name, a mapping of fields, or a pair of step name and
+        condition.
 
-        A pair is a step and a condition: ``("b", "$(state.ok)")``.
+        An example of a pair is ``("b", "$(state.ok)")``.
         """
         return cls(*value) if isinstance(value, tuple | list) else as_definition(cls, value)
 
@@ -386,7 +396,7 @@ class Edge(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Each(Definition):
-    """Loop of a step over items.
+    """Loop of a step over items: the step is executed once for each item.
 
     ``divebook keys Each`` describes each field.
 
@@ -435,11 +445,12 @@ class Each(Definition):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return a loop from a value that a person wrote. A list, or another iterable, is its items."""
+        """Create a loop from a value in a definition: a list of items, an expression, or a mapping of fields."""
         return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else _items(value))
 
     def item_name(self, index: int, key: str | None = None, step: str = "item ") -> str:
-        """Return the display name of an item: the variable of all items, or the step, with an index or a key.
+        """Return the name of an item for people, such as ``rows[3]``: the name of the list, or of the step, with an
+        index or key.
 
         >>> Each("$(state.rows)", as_="row").item_name(3), Each([1, 2]).item_name(0, step="try")
         ('rows[3]', 'try[0]')
@@ -454,7 +465,9 @@ PROMPT = table.Text(
 
 
 class _Undecided(tuple[Edge, ...]):
-    """Type of the edges of a step without ``Next``."""
+    """Edges of a step without ``Next``: an empty tuple, distinguished by its type from the edges of a step that ends a
+    path.
+    """
 
     __slots__ = ()
 
@@ -464,7 +477,8 @@ UNDECIDED: tuple[Edge, ...] = _Undecided()
 
 @dataclass(frozen=True, slots=True, init=False)
 class Step(Definition):
-    """One step of a workflow. Its type is derived from its fields.
+    """One step of a workflow: a prompt, action, script, wait, question or child workflow. Its type is inferred from its
+    fields.
 
     ``divebook keys Step`` describes each field.
 
@@ -626,7 +640,7 @@ class Step(Definition):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Create a step from the output of `to_dict`. Only its name is checked again."""
+        """Create a step from the output of `to_dict`. Only the name of the step is checked again."""
         require_text(data.get("name"), "the name of a step", "a log that says otherwise was not written by divebook")
         return restored(cls, data)
 
@@ -636,7 +650,7 @@ class Step(Definition):
         return tuple([edge.step for edge in self.edges] + [policy.step for policy in self.catch])
 
     def undoing(self, kind: str, action: str, parameters: Mapping[str, Any]) -> Self:
-        """Return the step that undoes this one by calling a function with fixed parameters.
+        """Return a step that undoes this step: it calls a function with these parameters.
 
         `kind` is the kind of the function, such as ``action`` or ``step``.
         """
@@ -647,7 +661,7 @@ class Step(Definition):
 
     @property
     def is_open(self) -> bool:
-        """True if the step has no ``Next``. The workflow then continues with the next listed step."""
+        """True if the step has no ``Next``, so that the workflow continues with the next listed step."""
         return isinstance(self.edges, _Undecided)
 
 
@@ -675,7 +689,7 @@ def _edges(value: str | Sequence[Edge | str | tuple[str, str | None]] | None) ->
 
 
 def inferred_type(step: Step) -> str:
-    """Return the type that is derived from the fields of a step; empty if there is none.
+    """Return the step type that follows from the fields of a step, such as ``prompt``; empty if no field determines it.
 
     A step with an action and a prompt is an action: `INFERRED_TYPES` are tried first, in their order.
     """
@@ -692,7 +706,11 @@ def inferred_type(step: Step) -> str:
 
 
 def chained(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps with edges for those without ``Next``: each leads to the following one, unless it ends there."""
+    """Return the steps with the edges that follow from their order: a step without ``Next`` leads to the next listed
+    step.
+
+    A step with `end` set gets no edge.
+    """
     listed = tuple(steps)
     following = [step.name for step in listed[1:]]
     return tuple([_decided(step, after) for step, after in zip_longest(listed, following)])
@@ -705,7 +723,7 @@ def _decided(step: Step, after: str | None) -> Step:
 
 
 def require_step(value: Any) -> Step:
-    """Return `value` if it is a `Step`. Otherwise raise `DefinitionError`."""
+    """Return `value` if it is a `Step`; raise `DefinitionError` for any other object."""
     if not isinstance(value, Step):
         raise DefinitionError([Problem(f"a workflow holds steps, got {value!r}", hint='write Step("name", ...)')])
     return value
@@ -724,17 +742,17 @@ BLOCK_TYPES = ("text", "image", "document")
 
 
 def text_block(text: str) -> Block:
-    """Return a text block."""
+    """Return a content block for some text."""
     return {"type": "text", "text": text}
 
 
 def base64_block(kind: str, media_type: str, data: str) -> Block:
-    """Return an image or document block with base64 data."""
+    """Return a content block for an image or document, whose data is encoded in base64."""
     return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
 def blocks_from_script_result(result: Any) -> list[Block]:
-    """Convert the result of a ``Dynamic`` script to blocks. It is a string, a block, or a list of blocks.
+    """Convert the result of a ``Dynamic`` script (a string, a block, or a list of blocks) to a list of content blocks.
 
     Raises
     ------
@@ -748,7 +766,9 @@ def blocks_from_script_result(result: Any) -> list[Block]:
 
 
 def blocks_from_program_output(output: str) -> list[Block]:
-    """Parse the blocks that a ``DynamicFrom`` program printed as a JSON list. Raise `ScriptError` for other output."""
+    """Parse the output of a ``DynamicFrom`` program: content blocks as a JSON list. Raise `ScriptError` for other
+    output.
+    """
     try:
         items = json.loads(output)
     except (ValueError, RecursionError) as error:
@@ -781,10 +801,10 @@ def _has_source(item: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ContentFingerprint:
-    """Identity of a piece of content: hash and source, without the content itself."""
+    """Identity of a piece of content: hash, source, size and time of change, without the content itself."""
 
     hash: str
-    """SHA-256 of the content in hex, without the time."""
+    """SHA-256 of the content in hex, independent of the time."""
     source: str
     """Kind of a block, path of a file, or URL of a page."""
     size: int
@@ -794,7 +814,7 @@ class ContentFingerprint:
 
 
 def fingerprint_block(block: Mapping[str, Any]) -> ContentFingerprint:
-    """Return the fingerprint of one block."""
+    """Return the fingerprint of one content block."""
     kind = str(block.get("type", ""))
     if kind == "text":
         return _fingerprint(str(block.get("text", "")), "text")
@@ -811,7 +831,7 @@ def fingerprint_block(block: Mapping[str, Any]) -> ContentFingerprint:
 
 
 def fingerprint_blocks(blocks: Iterable[Mapping[str, Any]]) -> ContentFingerprint:
-    """Return one fingerprint of all blocks in their order."""
+    """Return a single fingerprint for a list of content blocks. The order of the blocks counts."""
     parts = [fingerprint_block(block) for block in blocks]
     return _fingerprint("".join(f"{part.hash}:{part.source}:" for part in parts), "combined")
 

@@ -4,8 +4,8 @@ The types of the fields determine how they are converted: a field of another def
 definitions, is converted recursively. All other fields are plain JSON. Fields with their default value are not stored.
 For example ``Retry(attempts=5).to_dict()`` is ``{"attempts": 5}``.
 
-`_Form` computes the readers and defaults of a class once. The end of the module upgrades stored forms of older
-versions.
+`_Form` computes once per class how its fields are read and which defaults they have. The end of the module upgrades
+stored definitions of older versions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ _LISTS = (tuple, list)
 
 
 def json_value(value: Any, name: str) -> Any:
-    """Return `value` as plain JSON. Raise `DefinitionError` with the path of the first part that is not JSON."""
+    """Convert a value to plain JSON data. Raise `DefinitionError` with the path of the first part that is not JSON.
+
+    `name` is the first part of this path.
+    """
     if not value and type(value) is dict:
         return {}
     try:
@@ -68,7 +71,10 @@ def _json(value: Any, path: str, depth: int) -> Any:
 
 
 def require_whole_characters(definition: Definition) -> None:
-    """Raise `DefinitionError` if a string contains an unpaired surrogate, which stores and models refuse."""
+    """Raise `DefinitionError` if a string of a definition contains an unpaired surrogate (half a character).
+
+    Stores and models refuse such strings.
+    """
     for name, value in definition.to_dict().items():
         if place := locate_surrogate(value, name):
             message = f"{place} holds half a character (a lone surrogate), which cannot be stored or sent"
@@ -77,7 +83,7 @@ def require_whole_characters(definition: Definition) -> None:
 
 
 def recorded_default(value: Any, name: str) -> Any:
-    """Return the recorded form of the default of an input. Raise `DefinitionError` if a log cannot hold the value."""
+    """Convert the default of an input to its recorded form. Raise `DefinitionError` if a log cannot hold the value."""
     try:
         return storable(value, name)
     except UnstorableValueError as error:
@@ -91,7 +97,7 @@ def require_text(value: Any, what: str, hint: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return `value` with definitions as dicts and tuples as lists."""
+    """Convert definitions inside a value to dicts, and tuples to lists."""
     if type(value) in _ATOMS:
         return value
     if isinstance(value, Definition):
@@ -104,14 +110,20 @@ def plain(value: Any) -> Any:
 
 
 class Definition:
-    """Base class of definition dataclasses."""
+    """Base class of definition dataclasses, such as `Step` and `Workflow`: conversion to plain JSON and back, and
+    copies.
+    """
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     names: ClassVar[tuple[str, ...]] = ()
-    """Fields that hold names, which are stored in their normal form (`divebook.text.arguments`)."""
+    """Names of fields that hold names. These fields are stored in the normal form of names
+    (`divebook.text.arguments`).
+    """
     short: ClassVar[tuple[type, ...]] = ()
-    """Types of short forms: a value of such a type stands for a definition with it as the first field."""
+    """Types that may be written instead of a definition. Such a value becomes the first field: ``"topic"`` for an
+    input.
+    """
 
     def __init_subclass__(cls) -> None:
         # Remove `Key` annotations from the signature, which should show types only (test_signatures_show_types_alone).
@@ -126,14 +138,14 @@ class Definition:
                 self._put(**{name: normal_name(value)})
 
     def _put(self, **values: Any) -> None:
-        """Set fields of this frozen definition while it is created."""
+        """Set fields of the frozen definition while its constructor runs."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def like(self, **changes: Any) -> Self:
-        """Return a copy with other values of some fields.
+        """Return a copy of the definition with changed fields.
 
-        The values must have the form that the constructor produces.
+        The values must have the form that the constructor produces, because the constructor does not run.
         """
         values, fill = _form(type(self)).whole
         copy = object.__new__(type(self))
@@ -143,7 +155,9 @@ class Definition:
         return copy
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON from which `from_dict` creates an equal definition, without fields at their default."""
+        """Return plain JSON from which `from_dict` creates an equal definition. Fields with their default value are
+        omitted.
+        """
         stored = {}
         for name, default, keeps_equals in _form(type(self)).defaults:
             value = getattr(self, name)
@@ -154,7 +168,7 @@ class Definition:
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return a definition from a value that a person wrote: a definition, a mapping of fields, or a short form."""
+        """Create a definition from a definition, a mapping of fields, or a short form such as a string (`short`)."""
         return as_definition(cls, value)
 
     @classmethod
@@ -171,7 +185,9 @@ def _default(entry: Field[Any]) -> Any:
 
 
 def arguments(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments for the constructor of `cls` from stored fields."""
+    """Convert stored fields to the arguments of the constructor of `cls`. Raise `DefinitionError` for an unknown
+    field.
+    """
     readers = _form(cls).readers
     if not data.keys() <= readers.keys():
         raise _unknown_field(cls, next(key for key in data if key not in readers))
@@ -186,11 +202,13 @@ def _unknown_field(cls: type[Definition], name: str) -> DefinitionError:
 
 
 def restored(cls: type[R], data: Mapping[str, Any]) -> R:
-    """Create a definition from the output of `to_dict` without its constructor, whose checks passed before storing.
+    """Create a definition from the output of `to_dict`, without the constructor and its checks.
 
-    A definition may have thousands of steps. Their constructors took half the time of a resumption.
+    The checks passed before the definition was stored. A workflow may have thousands of steps, and their constructors
+    took half the time of a resumption.
     """
     definition = object.__new__(cls)
+    # After the loop `count` is 0 if each stored field belongs to the class.
     count = len(data)
     for name, put, read, default in _form(cls).puts:
         if name in data:
@@ -206,7 +224,7 @@ def restored(cls: type[R], data: Mapping[str, Any]) -> R:
 
 
 class _Form:
-    """Stored form of one definition class: defaults and readers of its fields."""
+    """Stored form of one definition class: name, default and conversion of each field."""
 
     def __init__(self, cls: type[Definition]) -> None:
         stored = [entry for entry in fields(cls) if entry.init and not entry.metadata.get("transient")]
@@ -220,14 +238,16 @@ class _Form:
 
     @functools.cached_property
     def whole(self) -> tuple[Callable[[Any], tuple[Any, ...]], Callable[..., None]]:
-        """Functions that read all fields of a definition, stored or not, and that fill a new one with them."""
+        """Pair of functions: the first returns all fields of a definition as a tuple, the second sets all fields of a
+        new one.
+        """
         first, *rest = (entry.name for entry in fields(self._cls))
         values = attrgetter(first, *rest) if rest else lambda definition: (getattr(definition, first),)
         return values, compile_init(self._cls)
 
     @functools.cached_property
     def puts(self) -> list[tuple[str, Callable[[Any, Any], None], Reader | None, Any]]:
-        """Name, setter, reader and default of each field."""
+        """Name, setter, conversion function and default of each stored field."""
         return [
             (name, getattr(self._cls, name).__set__, self.readers[name], default) for name, default, _ in self.defaults
         ]
@@ -243,7 +263,7 @@ def _form(cls: type[Definition]) -> _Form:
 
 
 def as_definition(cls: type[R], value: Any) -> R:
-    """Return a definition from a value that a person wrote; see `Definition.of`."""
+    """Create a definition from a definition, a mapping of fields, or a short form; see `Definition.of`."""
     if isinstance(value, cls):
         return value
     if isinstance(value, cls.short):
@@ -254,12 +274,15 @@ def as_definition(cls: type[R], value: Any) -> R:
 
 
 def defaults(cls: type[Definition]) -> dict[str, Any]:
-    """Return the stored fields that have a default."""
+    """Return the default values of a definition class by field, for fields that are stored and have a default."""
     return {name: default for name, default, _ in _form(cls).defaults if default is not MISSING}
 
 
 def _written(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a mapping that a person wrote. Raise `DefinitionError` for an unknown or missing field."""
+    """Check a mapping of fields that a person wrote. Return it without None values.
+
+    Raise `DefinitionError` for an unknown or missing field.
+    """
     mandatory = {name: default is MISSING for name, default, _ in _form(cls).defaults}
     for key in data.keys() - mandatory.keys():
         hint = did_you_mean(str(key), mandatory) or f"known are {', '.join(mandatory)}"
@@ -272,7 +295,7 @@ def _written(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_none(hint: Any) -> Any:
-    """Return the type in ``Type | None``. Any other type is returned unchanged."""
+    """Return the type T for the annotation ``T | None``. Any other annotation is returned unchanged."""
     if get_origin(hint) not in (Union, UnionType):
         return hint
     choices = [choice for choice in get_args(hint) if choice is not NoneType]
@@ -302,14 +325,14 @@ Data = dict[str, Any]
 
 
 def with_present_templates(workflow: Data) -> Data:
-    """Return the stored form 1 of a workflow that was stored in form 0."""
+    """Convert a workflow that an early version stored (form 0) to form 1: add escapes to its templates."""
     has_values = DIALECT_RULES[workflow.get("dialect", OWN)].has_extensions
     steps = workflow.get("steps") or []
     return {**workflow, "steps": [_step(step, has_values=has_values) for step in steps]}
 
 
 def _step(step: Data, *, has_values: bool) -> Data:
-    """Return a step of form 0 in form 1.
+    """Convert a step that an early version stored (form 0) to form 1.
 
     Fields that were templates get escapes (``with_escapes``). Strings inside parameters and inputs, and items of a
     list, were no templates, and are escaped as a whole (``literal``).
@@ -339,4 +362,4 @@ def _ask(ask: Mapping[str, Any]) -> Data:
 
 
 _FILLED = {"parameters": ("action",), "inputs": ("workflow", "continue_as_new")}
-"""Fields with templates, and the types of steps that use them."""
+"""Fields that contain templates in form 1, with the step types that use them."""

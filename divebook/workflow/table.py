@@ -10,7 +10,7 @@ Problems are collected in a `Reading` with their positions. For the text ``Paral
 "Parallel must be an integer ..., not the text 'many'" at line and column of ``many``, and returns `INVALID`. The other
 keys are still read, so that one pass reports all errors.
 
-The same annotations determine the writer (`Table.write`), the reference of keys and completion.
+The writer (`Table.write`), the reference of keys and completion are derived from the same annotations.
 """
 
 from __future__ import annotations
@@ -29,6 +29,154 @@ from divebook.text.ranges import INTEGER, NUMBER, SECONDS, NumberRange
 from divebook.workflow.dialect import DIALECT_RULES, OWN, Dialect, DialectRules
 from divebook.workflow.stored_form import Definition, defaults, without_none
 
+
+@dataclass(frozen=True)
+class Table:
+    """Keys of one definition class. Reads a definition from a mapping node, and writes a definition as a mapping.
+
+    `advice` has hints for keys that people write but that do not exist: ``{"Backstory": "write it into
+    Instructions"}``.
+    """
+
+    label: str
+    definition: type[Definition]
+    make: Maker | None = None
+    """Function that creates the definition from the read values; by default the constructor."""
+    example: str = ""
+    """Example of a mapping with these keys."""
+    text_key: str = ""
+    """Key to which a plain string in place of the mapping is assigned; empty if a string is an error."""
+    advice: Mapping[str, str] = field(default_factory=dict)
+    more: tuple[Key, ...] = ()
+    """Additional keys that do not fill a field of the definition."""
+
+    def __post_init__(self) -> None:
+        _TABLES[self.definition] = self
+
+    @cached_property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of the definition class, in the order of its fields."""
+        hints = get_type_hints(self.definition, include_extras=True)
+        return (*(_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint)), *self.more)
+
+    @cached_property
+    def _spellings(self) -> dict[str, Key]:
+        former = {name: key for key in self.keys for name in key.formerly}
+        former |= {snake_case(name): key for name, key in former.items()}
+        present = {key.name: key for key in self.keys}
+        return {**former, **present, **{snake_case(name): key for name, key in present.items()}}
+
+    @cached_property
+    def _folded(self) -> dict[str, Key]:
+        return {spelling.casefold(): key for spelling, key in self._spellings.items()}
+
+    def read(self, node: MappingNode, place: Place, reading: Reading) -> Any:
+        """Create the definition that a mapping node describes. Return `INVALID` if that is impossible.
+
+        All keys are read even if some fail. The definition is then created from the valid values. If its constructor
+        refuses them, its problems get the positions of their keys.
+        """
+        before = len(reading.errors)
+        values: dict[str, Any] = {}
+        key_nodes: dict[str, Scalar] = {}
+        for key_node, item in node.entries:
+            key = self._find(key_node, place, reading)
+            if key is None or not self._is_new(key, key_node, key_nodes, place, reading):
+                continue
+            where = (*place, key.name)
+            reading.locate(where, key_node.start, item.start)
+            # A key without a value counts as omitted.
+            if not (isinstance(item, Scalar) and item.value is None):
+                self._note_effect(key, key_node, where, reading)
+                values[key.field] = key.kind.read(item, where, reading)
+        # The definition is created even if keys have failed, so that its constructor can report further problems.
+        failed = {key.field for key in self.keys if values.get(key.field) is INVALID}
+        failed |= self._missing(values, node, place, reading)
+        values = {name: value for name, value in values.items() if name not in failed}
+        make = self.make or self._construct
+        parsed = ParsedMapping(values, node, place, frozenset(failed), len(reading.errors) == before)
+        try:
+            return make(parsed, reading)
+        except DefinitionError as error:  # the constructor refuses the values
+            reading.refused.add(place)
+            for problem in error.problems:
+                if problem.place:
+                    reading.add_located([problem.below(*place)])
+                else:
+                    where = (*place, problem.key or "")
+                    reading.add(problem.message, node.start, where, key=problem.key, hint=problem.hint)
+            return INVALID
+
+    def _construct(self, parsed: ParsedMapping, _reading: Reading) -> Any:
+        """Call the constructor with the valid values. Return `INVALID` if a field without a default has no valid
+        value.
+        """
+        return INVALID if parsed.failed - defaults(self.definition).keys() else self.definition(**parsed.values)
+
+    def key(self, spelling: str) -> Key | None:
+        """Return the key with a spelling in Pascal case or snake case; None if no key has this spelling."""
+        return self._spellings.get(spelling)
+
+    def write(self, value: Any) -> dict[str, Any]:
+        """Convert a definition to a mapping with the keys of definition files. Keys with their default value are
+        omitted.
+        """
+        data = value.to_dict()
+        return {key.name: key.kind.write(getattr(value, key.field)) for key in self.keys if key.field in data}
+
+    def _find(self, node: Scalar, place: Place, reading: Reading) -> Key | None:
+        by_spelling = self._folded if reading.format == "json" else self._spellings
+        key = by_spelling.get(node.text.casefold() if reading.format == "json" else node.text)
+        if key is None or (key.extension and not reading.strict):
+            self._unknown(node, place, reading, key)
+            return None
+        return key
+
+    def _unknown(self, node: Scalar, place: Place, reading: Reading, key: Key | None) -> None:
+        if reading.lax:
+            return
+        hint = 'only in the dialect "divebook"' if key else self._suggestion(node.text)
+        message = f"unknown key {node.text!r}"
+        reading.add(message, node.start, (*place, node.text), key=node.text, hint=hint)
+
+    def _suggestion(self, text: str) -> str:
+        """Return a hint for an unknown key: the advice for it, a similar key, or the names of all keys."""
+        names = [key.name for key in self.keys]
+        if text in self.advice:
+            return self.advice[text]
+        near = did_you_mean(text, names) or did_you_mean(text.replace("_", ""), names)
+        return near or f"{self.label} has {', '.join(names)}"
+
+    def _is_new(self, key: Key, node: Scalar, key_nodes: dict[str, Scalar], place: Place, reading: Reading) -> bool:
+        """Return False if a key was read before in the same mapping. If its two spellings differ, add a problem.
+
+        Two equal spellings were already reported by the parser.
+        """
+        earlier = key_nodes.setdefault(key.name, node)
+        if earlier is node or reading.lax:
+            return True
+        if earlier.text != node.text:
+            message = f"key {node.text!r} is given twice, also as {earlier.text!r}"
+            reading.add(message, node.start, (*place, key.name), key=node.text, hint="keep one of the two")
+        return False
+
+    def _note_effect(self, key: Key, node: Scalar, place: Place, reading: Reading) -> None:
+        """Add a warning if a key is written with a former name, and a problem if the key has no effect."""
+        if snake_case(node.text) in map(snake_case, key.formerly):
+            message = f"{node.text} is called {key.name} now"
+            hint = f"write {key.name}; the former name is still read"
+            reading.add(message, node.start, place, key=node.text, hint=hint, severity="warning")
+        if key.ignored:
+            message = f"{key.name} has no effect"
+            reading.add(message, node.start, place, key=key.name, hint=key.ignored, severity=reading.severity)
+
+    def _missing(self, values: dict[str, Any], node: MappingNode, place: Place, reading: Reading) -> set[str]:
+        missing = [key for key in self.keys if key.required and not values.get(key.field)]
+        for key in missing:
+            reading.add(key.required, node.start, (*place, key.name), key=key.name, hint=f"add {key.name}")
+        return {key.field for key in missing}
+
+
 # --- nodes: scalars, lists and mappings with their positions in a text ------------------------------------------------
 
 
@@ -39,7 +187,7 @@ MAX_TEXT = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Position in a text: line and column from 1 (0 without a text), and the index of the character."""
+    """Position in a definition text: line and column from 1 (0 without a text), and index of the character from 0."""
 
     line: int = 0
     column: int = 0
@@ -51,7 +199,7 @@ NOWHERE = Mark()
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """Node of a string, number, boolean or null. `text` is the original spelling."""
+    """Syntax node of a string, number, boolean or null. `text` is the original spelling."""
 
     value: str | int | float | bool | None
     text: str
@@ -60,7 +208,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class SequenceNode:
-    """Node of a list. `size` is the number of nodes in it, including itself."""
+    """Syntax node of a list. `size` is the number of nodes in the list, including the node itself."""
 
     items: tuple[Node, ...]
     start: Mark = NOWHERE
@@ -69,7 +217,7 @@ class SequenceNode:
 
 @dataclass(frozen=True, slots=True)
 class MappingNode:
-    """Node of a mapping: keys and values in written order. A key may occur twice."""
+    """Syntax node of a mapping: keys and values in written order. A key may occur twice."""
 
     entries: tuple[tuple[Scalar, Node], ...]
     start: Mark = NOWHERE
@@ -81,12 +229,14 @@ Node: TypeAlias = Scalar | SequenceNode | MappingNode
 
 
 def size_of(node: Node) -> int:
-    """Return the number of nodes in and below `node`. A node that occurs repeatedly is counted each time."""
+    """Return the number of nodes in the tree below `node`, including `node`. A shared node counts each time it
+    occurs.
+    """
     return 1 if isinstance(node, Scalar) else node.size
 
 
 def kind_of(node: Node) -> str:
-    """Describe a node in words for an error."""
+    """Return a short description of a node for an error message, such as "a list" or "the text 'many'"."""
     if isinstance(node, MappingNode):
         return "a mapping"
     if isinstance(node, SequenceNode):
@@ -98,7 +248,7 @@ def kind_of(node: Node) -> str:
 
 
 def nodes_of(value: Any, depth: int = 0) -> Node:
-    """Convert plain Python data to nodes without positions.
+    """Convert plain Python data to syntax nodes without positions.
 
     Raises
     ------
@@ -131,7 +281,11 @@ def _scalar(value: Any) -> Scalar:
 
 
 def nearest_position(place: Place, positions: Mapping[Place, tuple[int, int]]) -> tuple[int, int]:
-    """Return line and column of a place, or of the nearest one above it with a position; (0, 0) if there is none."""
+    """Return line and column of a part of a definition. A part without a position has the position of the part around
+    it.
+
+    The result is (0, 0) if no position is recorded.
+    """
     for length in range(len(place), -1, -1):
         if place[:length] in positions:
             return positions[place[:length]]
@@ -146,7 +300,7 @@ Format = Literal["yaml", "json"]
 
 @dataclass(slots=True)
 class Reading:
-    """Problems and positions that are collected while a text is read.
+    """State of reading one definition text: the text, and the problems and positions collected so far.
 
     `format` determines how keys are matched. A Python mapping is read like YAML.
     """
@@ -159,23 +313,23 @@ class Reading:
     problems: list[Problem] = field(default_factory=list)
     positions: dict[Place, tuple[int, int]] = field(default_factory=dict)
     broken: set[Place] = field(default_factory=set)
-    """Steps with errors, for which further rules are not checked."""
+    """Places of steps with errors, for which further rules are not checked."""
     refused: set[Place] = field(default_factory=set)
-    """Definitions that could not be created and are missing in their lists."""
+    """Places of definitions that could not be created and are missing in their lists."""
 
     @property
     def rules(self) -> DialectRules:
-        """Rules of the dialect."""
+        """Rules of the text's dialect."""
         return DIALECT_RULES[self.dialect]
 
     @property
     def strict(self) -> bool:
-        """True if a key without effect is an error."""
+        """True if a key without effect is an error in the text's dialect."""
         return self.rules.is_strict
 
     @property
     def severity(self) -> Severity:
-        """Severity of problems about keys without effect."""
+        """Severity of problems about keys without effect: ``error`` or ``warning``."""
         return "error" if self.strict else "warning"
 
     @property
@@ -185,12 +339,12 @@ class Reading:
 
     @property
     def errors(self) -> list[Problem]:
-        """Problems that prevent the use of the text."""
+        """Problems that make the definitions unusable."""
         return [problem for problem in self.problems if problem.severity == "error"]
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """Problems that do not prevent the use of the text."""
+        """Problems that do not prevent the use of the definitions."""
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     def add(
@@ -203,19 +357,23 @@ class Reading:
         hint: str | None = None,
         severity: Severity = "error",
     ) -> None:
-        """Add a problem at `mark`."""
+        """Add a problem at a position of the text."""
         line, column = self.position(mark)
         self.problems.append(Problem(message, line, column, key, severity, hint, place))
 
-    def add_found(self, problems: Iterable[Problem]) -> None:
-        """Add problems that have a place but no position. The nearest position above the place is filled in."""
+    def add_located(self, problems: Iterable[Problem]) -> None:
+        """Add problems that have a place but no position. The position of the place, or of the part around it, is
+        filled in.
+        """
         for problem in problems:
             located = problem.at(*nearest_position(problem.place, self.positions))
             twin = nearest_position(problem.twin, self.positions)[0] if problem.twin else 0
             self.problems.append(located.beside(twin))
 
     def find_duplicates(self, entries: Sequence[tuple[Scalar, Node]]) -> None:
-        """Add a problem for each repeated key of a mapping. In lax JSON the last one wins without a problem."""
+        """Add a problem for each repeated key of a mapping. In JSON of the legacy dialect the last value is used
+        without a problem.
+        """
         first: dict[str, Mark] = {}
         for key, _ in [] if self.lax else entries:
             if key.text in first:
@@ -224,26 +382,30 @@ class Reading:
             first.setdefault(key.text, key.start)
 
     def locate(self, place: Place, key: Mark, value: Mark) -> None:
-        """Record the position of `place`: that of its value, or of its key if the value begins on another line."""
+        """Record the position of a part of a definition: of its value, or of its key if the value begins on another
+        line.
+        """
         if key.line:
             self.positions[place] = self.position(value if value.line == key.line else key)
 
     def position(self, mark: Mark) -> tuple[int, int]:
-        """Return line and column in the whole cell or file."""
+        """Convert a position in the text to line and column in the whole cell or file."""
         return (mark.line + self.line_offset, mark.column) if mark.line else (0, 0)
 
     def fail(self, message: str, mark: Mark, hint: str | None = None) -> NoReturn:
-        """Add a problem and raise `DefinitionError` with all errors so far."""
+        """Add a problem at a position, and raise `DefinitionError` with all errors so far."""
         self.add(message, mark, hint=hint)
         raise self._error()
 
     def raise_errors(self) -> None:
-        """Raise `DefinitionError` if there are errors, in the order of the text."""
+        """Raise `DefinitionError` with all errors so far, in the order of the text. Do nothing if there are none."""
         if self.errors:
             raise self._error()
 
     def source_of(self, node: Node) -> str:
-        """Return the text of a mapping node without its indentation; empty for other nodes and without a text."""
+        """Return the text of a mapping without its indentation. Empty for other nodes, and for data that was not read
+        from text.
+        """
         if not isinstance(node, MappingNode) or not node.start.line:
             return ""
         lines = self.text[node.start.index : node.end.index].rstrip().split("\n")
@@ -262,7 +424,7 @@ class Reading:
 
 
 class _Invalid:
-    """Type of the constant `INVALID`."""
+    """Type of the constant `INVALID`, which stands for a value that could not be read."""
 
     def __repr__(self) -> str:
         return "INVALID"
@@ -278,21 +440,21 @@ INPUT_TYPES = {
     **dict.fromkeys(("list", "array"), (list, tuple)),
     **dict.fromkeys(("map", "dict", "object"), (dict,)),
 }
-"""Values of `Type` of an input, case-insensitive, and the Python types that they accept."""
+"""Accepted spellings of the `Type` of an input, in lower case, with the Python types of their values."""
 
 
 class Kind(Protocol):
-    """Reader and writer of one kind of value."""
+    """Interface of the kinds of values of keys: reads a value from a node, and writes a value back."""
 
     @property
     def holds(self) -> str:
-        """Description of the values, for the reference."""
+        """Description of valid values for the reference of keys, such as "a list of texts"."""
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the value of a node, or `INVALID` after adding a problem."""
+        """Return the Python value of a node. If the node does not fit the kind, add a problem and return `INVALID`."""
 
     def write(self, value: Any) -> Any:
-        """Return the form of `value` in a definition file."""
+        """Convert a value to the form that it has in a definition file."""
 
 
 def _key_of(place: Place) -> str:
@@ -300,23 +462,23 @@ def _key_of(place: Place) -> str:
 
 
 def mismatch(expected: str, node: Node, place: Place, reading: Reading, hint: str | None = None) -> Any:
-    """Add the problem that `node` is not what its key expects. Return `INVALID`."""
+    """Add the problem that a node is not of the expected kind. Return `INVALID`."""
     key = _key_of(place)
     reading.add(f"{key} must be {expected}, not {kind_of(node)}", node.start, place, key=key, hint=hint)
     return INVALID
 
 
 class Plain:
-    """Base class of kinds whose values are written unchanged."""
+    """Base class of kinds whose values have the same form in Python and in a definition file."""
 
     def write(self, value: Any) -> Any:
-        """Return the value itself."""
+        """Return the value unchanged, because it has the same form in a definition file."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Text(Plain):
-    """A string. Numbers and booleans are read in their original spelling (``Version: 1.0``).
+    """Kind of values: a string. Numbers and booleans are read in their original spelling (``Version: 1.0``).
 
     `choices` restricts the values. `complaint` is the message for other values: ``"invalid log level: {}"``.
     """
@@ -328,11 +490,11 @@ class Text(Plain):
 
     @property
     def holds(self) -> str:
-        """Description of the values."""
+        """Description of valid strings for the reference: "a text", or the choices."""
         return f"one of {', '.join(self.choices)}" if self.choices else "a text"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the text, or `INVALID` after adding a problem."""
+        """Return the string of a node, or `INVALID` after adding a problem."""
         if not isinstance(node, Scalar):
             return mismatch("a text", node, place, reading, self.hint)
         text = node.text.strip() if self.trimmed else node.text
@@ -344,12 +506,15 @@ class Text(Plain):
 
 
 class InputType(Plain):
-    """Type of an input, case-insensitive. The dialect ``dive`` accepts any word and then does not check values."""
+    """Kind of values: name of the type of an input, in any case.
+
+    The dialect ``dive`` accepts any word. The values of an input with an unknown type are not checked.
+    """
 
     holds = f"one of {', '.join(INPUT_TYPES)}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the type as written, or `INVALID` after adding a problem."""
+        """Return the type name of a node as written, or `INVALID` after adding a problem."""
         text = Text().read(node, place, reading)
         if text is INVALID or not reading.strict or not text or text.lower() in INPUT_TYPES:
             return text
@@ -359,12 +524,12 @@ class InputType(Plain):
 
 
 class Flag(Plain):
-    """``true`` or ``false``."""
+    """Kind of values: a boolean, ``true`` or ``false``."""
 
     holds = "true or false"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the boolean, or `INVALID` after adding a problem."""
+        """Return the boolean of a node, or `INVALID` after adding a problem."""
         if isinstance(node, Scalar) and isinstance(node.value, bool):
             return node.value
         return mismatch("true or false", node, place, reading)
@@ -372,7 +537,7 @@ class Flag(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Number(Plain):
-    """A number in a range.
+    """Kind of values: a number in a range.
 
     The dialect ``dive`` has no lower limits. It refuses only numbers that clocks and databases cannot store.
     """
@@ -381,11 +546,11 @@ class Number(Plain):
 
     @property
     def holds(self) -> str:
-        """Description of the values."""
+        """Description of valid numbers for the reference, with the range."""
         return "a whole number" if self.range.is_whole else "a number"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the number, or `INVALID` after adding a problem."""
+        """Return the number of a node, or `INVALID` after adding a problem."""
         value = node.value if isinstance(node, Scalar) else None
         allowed = self.range if reading.strict else replace(self.range, least=None, excludes_least=False)
         if not allowed.fits(value):
@@ -395,31 +560,31 @@ class Number(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Seconds(Plain):
-    """A number of seconds, or a template that results in one."""
+    """Kind of values: a number of seconds, or a template that results in a number of seconds."""
 
     range: NumberRange = SECONDS
     holds = "seconds, or a template"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the number or template, or `INVALID` after adding a problem."""
+        """Return the number of seconds, or the template, of a node; `INVALID` after adding a problem."""
         if isinstance(node, Scalar) and isinstance(node.value, str):
             return node.text
         return Number(self.range).read(node, place, reading)
 
     def write(self, value: Any) -> Any:
-        """Return a whole number as an integer."""
+        """Convert a number of seconds to its form in a definition file: whole numbers are written as integers."""
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseTimeout:
-    """A duration: ``30s``, ``1m30s`` or a number of seconds."""
+    """Kind of values: a duration such as ``30s`` or ``1m30s``, or a number of seconds."""
 
     range: NumberRange = SECONDS
     holds = "a duration: 30s, 1m30s, or seconds"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return seconds, or `INVALID` after adding a problem."""
+        """Return the duration of a node in seconds, or `INVALID` after adding a problem."""
         value = node.value if isinstance(node, Scalar) else None
         seconds = None
         if isinstance(value, str | int | float) and not isinstance(value, bool):
@@ -433,17 +598,17 @@ class ResponseTimeout:
         return INVALID
 
     def write(self, value: Any) -> Any:
-        """Return the form of the value in a definition file."""
+        """Convert a number of seconds to its form in a definition file."""
         return int(value) if value == int(value) else f"{value}s"
 
 
 class Anything(Plain):
-    """Plain JSON of any shape."""
+    """Kind of values: plain JSON of any form."""
 
     holds = "anything"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the value, or `INVALID` after adding a problem."""
+        """Return the plain data of a node, or `INVALID` after adding a problem."""
         if isinstance(node, SequenceNode):
             return [self.read(item, (*place, index), reading) for index, item in enumerate(node.items)]
         if isinstance(node, MappingNode):
@@ -456,36 +621,36 @@ class Anything(Plain):
 
 @dataclass(frozen=True, slots=True)
 class MappingOf(Plain):
-    """A mapping of texts to values of one kind."""
+    """Kind of values: a mapping from strings to values of one other kind."""
 
     kind: Kind
     holds: str
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the mapping, or `INVALID` after adding a problem."""
+        """Return the mapping of a node with all its values read, or `INVALID` after adding a problem."""
         if not isinstance(node, MappingNode):
             return mismatch("a mapping", node, place, reading)
         return {key.text: self.kind.read(item, (*place, key.text), reading) for key, item in node.entries}
 
 
 class OneOrMore(Plain):
-    """A text, or several."""
+    """Kind of values: one string, or a list of strings."""
 
     holds = "a text, or a list of texts"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return a list of texts."""
+        """Return the strings of a node as a list, also for a single string."""
         items = node.items if isinstance(node, SequenceNode) else (node,)
         return [Text().read(item, place, reading) for item in items]
 
 
 class Texts:
-    """A list of texts."""
+    """Kind of values: a list of strings."""
 
     holds = "a list of texts"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the texts, or `INVALID` after adding a problem."""
+        """Return the strings of a list node as a tuple, or `INVALID` after adding a problem."""
         if not isinstance(node, SequenceNode):
             hint = f"write [{node.text}]" if isinstance(node, Scalar) and re.fullmatch(r"[\w.-]+", node.text) else None
             return mismatch("a list of texts", node, place, reading, hint)
@@ -498,24 +663,24 @@ class Texts:
         return Text().read(node, place, reading)
 
     def write(self, value: Any) -> Any:
-        """Return the form of the value in a definition file."""
+        """Convert strings to their form in a definition file: a list."""
         return list(value)
 
 
 _CAPITALS = {"id": "ID", "mcp": "MCP", "oauth": "OAuth", "pkce": "PKCE", "uri": "URI", "url": "URL"}
-FOLLOWS: Any = None
-"""Marker for a kind that is derived from the type of the field."""
+DERIVED: Any = None
+"""Default for the kind of a key: the kind follows from the type annotation of the field."""
 
 
 def snake_case(key: str) -> str:
-    """Return a key in snake case: ``ResponseTimeout`` is ``response_timeout``."""
+    """Convert the spelling of a key to snake case: ``ResponseTimeout`` to ``response_timeout``."""
     if key == "OAuth":
         return "oauth"
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", key).lower()
 
 
 def _written(name: str) -> str:
-    """Return the key of a field: ``response_timeout`` is written ``ResponseTimeout``."""
+    """Convert the name of a field to the spelling of its key in files: ``response_timeout`` to ``ResponseTimeout``."""
     return "".join(_CAPITALS.get(word, word.capitalize()) for word in name.split("_"))
 
 
@@ -530,184 +695,48 @@ class Key:
     means: str
     """Description for the reference, in one line."""
     name: str = ""
-    """Spelling in files; by default the name of the field in Pascal case."""
+    """Spelling of the key in files; by default the name of the field in Pascal case."""
     field: str = ""
-    kind: Kind = FOLLOWS
+    kind: Kind = DERIVED
     required: str = ""
-    """Error message if the key is missing or empty; empty for an optional key."""
+    """Error message for a missing or empty key; empty if the key is optional."""
     ignored: str = ""
-    """Reason why the key has no effect: an error, in the dialect ``dive`` a warning."""
+    """Reason why the key has no effect. A use of the key is an error, in the dialect ``dive`` a warning."""
     extension: bool = False
-    """True if the dialect ``dive`` does not have the key."""
+    """True if the key does not exist in the dialect ``dive``."""
     example: str = ""
     """Example of a value, if the kind does not provide one."""
     formerly: tuple[str, ...] = ()
-    """Former names, which are still read, with a warning."""
+    """Former names of the key, which are still read, with a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedMapping:
-    """Values that a table read from one mapping, for the function that creates the definition."""
+    """Values that a table has read from a mapping node. The input of the function that creates the definition."""
 
     values: dict[str, Any]
     node: MappingNode
     place: Place
     failed: frozenset[str]
-    """Fields with a wrong value, or without a required one."""
+    """Names of fields with an invalid value, and of required fields without a value."""
     is_sound: bool
-    """True if the mapping has no error at any depth."""
+    """True if no part of the mapping has an error."""
 
 
 Maker = Callable[[ParsedMapping, Reading], Any]
 
 
 _TABLES: dict[type[Definition], Table] = {}
-"""Table of each definition class."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Keys of one definition class, with reader and writer.
-
-    `advice` has hints for keys that people write but that do not exist: ``{"Backstory": "write it into
-    Instructions"}``.
-    """
-
-    label: str
-    definition: type[Definition]
-    make: Maker | None = None
-    """Function that creates the definition; by default its constructor."""
-    example: str = ""
-    """Example of such a mapping."""
-    text_key: str = ""
-    """Key that a plain string in place of a mapping stands for."""
-    advice: Mapping[str, str] = field(default_factory=dict)
-    more: tuple[Key, ...] = ()
-    """Additional keys that do not fill a field of the definition."""
-
-    def __post_init__(self) -> None:
-        _TABLES[self.definition] = self
-
-    @cached_property
-    def keys(self) -> tuple[Key, ...]:
-        """Keys in the order of the fields."""
-        hints = get_type_hints(self.definition, include_extras=True)
-        return (*(_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint)), *self.more)
-
-    @cached_property
-    def _spellings(self) -> dict[str, Key]:
-        former = {name: key for key in self.keys for name in key.formerly}
-        former |= {snake_case(name): key for name, key in former.items()}
-        present = {key.name: key for key in self.keys}
-        return {**former, **present, **{snake_case(name): key for name, key in present.items()}}
-
-    @cached_property
-    def _folded(self) -> dict[str, Key]:
-        return {spelling.casefold(): key for spelling, key in self._spellings.items()}
-
-    def read(self, node: MappingNode, place: Place, reading: Reading) -> Any:
-        """Return the definition that the mapping describes, or `INVALID`.
-
-        All keys are read even if some fail. The definition is then created from the valid values. If its constructor
-        refuses them, its problems get the positions of their keys.
-        """
-        before = len(reading.errors)
-        values: dict[str, Any] = {}
-        key_nodes: dict[str, Scalar] = {}
-        for key_node, item in node.entries:
-            key = self._find(key_node, place, reading)
-            if key is None or not self._is_new(key, key_node, key_nodes, place, reading):
-                continue
-            where = (*place, key.name)
-            reading.locate(where, key_node.start, item.start)
-            if not (isinstance(item, Scalar) and item.value is None):
-                self._note_effect(key, key_node, where, reading)
-                values[key.field] = key.kind.read(item, where, reading)
-        failed = {key.field for key in self.keys if values.get(key.field) is INVALID}
-        failed |= self._missing(values, node, place, reading)
-        values = {name: value for name, value in values.items() if name not in failed}
-        make = self.make or self._made
-        parsed = ParsedMapping(values, node, place, frozenset(failed), len(reading.errors) == before)
-        try:
-            return make(parsed, reading)
-        except DefinitionError as error:  # the constructor refuses the values
-            reading.refused.add(place)
-            for problem in error.problems:
-                if problem.place:
-                    reading.add_found([problem.below(*place)])
-                else:
-                    where = (*place, problem.key or "")
-                    reading.add(problem.message, node.start, where, key=problem.key, hint=problem.hint)
-            return INVALID
-
-    def _made(self, parsed: ParsedMapping, _reading: Reading) -> Any:
-        """Create the definition from the valid values; `INVALID` if a field without a default has failed."""
-        return INVALID if parsed.failed - defaults(self.definition).keys() else self.definition(**parsed.values)
-
-    def key(self, spelling: str) -> Key | None:
-        """Return the key with this spelling, in Pascal case or snake case; None if there is none."""
-        return self._spellings.get(spelling)
-
-    def write(self, value: Any) -> dict[str, Any]:
-        """Return the definition as a mapping with keys of files, without values at their default."""
-        data = value.to_dict()
-        return {key.name: key.kind.write(getattr(value, key.field)) for key in self.keys if key.field in data}
-
-    def _find(self, node: Scalar, place: Place, reading: Reading) -> Key | None:
-        by_spelling = self._folded if reading.format == "json" else self._spellings
-        key = by_spelling.get(node.text.casefold() if reading.format == "json" else node.text)
-        if key is None or (key.extension and not reading.strict):
-            self._unknown(node, place, reading, key)
-            return None
-        return key
-
-    def _unknown(self, node: Scalar, place: Place, reading: Reading, key: Key | None) -> None:
-        if reading.lax:
-            return
-        hint = 'only in the dialect "divebook"' if key else self._suggestion(node.text)
-        message = f"unknown key {node.text!r}"
-        reading.add(message, node.start, (*place, node.text), key=node.text, hint=hint)
-
-    def _suggestion(self, text: str) -> str:
-        """Return the hint for an unknown key: advice, a similar key, or all keys."""
-        names = [key.name for key in self.keys]
-        if text in self.advice:
-            return self.advice[text]
-        near = did_you_mean(text, names) or did_you_mean(text.replace("_", ""), names)
-        return near or f"{self.label} has {', '.join(names)}"
-
-    def _is_new(self, key: Key, node: Scalar, key_nodes: dict[str, Scalar], place: Place, reading: Reading) -> bool:
-        """Return False for a repeated key. Two spellings of one key are reported here, equal ones by the parser."""
-        earlier = key_nodes.setdefault(key.name, node)
-        if earlier is node or reading.lax:
-            return True
-        if earlier.text != node.text:
-            message = f"key {node.text!r} is given twice, also as {earlier.text!r}"
-            reading.add(message, node.start, (*place, key.name), key=node.text, hint="keep one of the two")
-        return False
-
-    def _note_effect(self, key: Key, node: Scalar, place: Place, reading: Reading) -> None:
-        """Add a problem for a former name of a key, and for a key without effect."""
-        if snake_case(node.text) in map(snake_case, key.formerly):
-            message = f"{node.text} is called {key.name} now"
-            hint = f"write {key.name}; the former name is still read"
-            reading.add(message, node.start, place, key=node.text, hint=hint, severity="warning")
-        if key.ignored:
-            message = f"{key.name} has no effect"
-            reading.add(message, node.start, place, key=key.name, hint=key.ignored, severity=reading.severity)
-
-    def _missing(self, values: dict[str, Any], node: MappingNode, place: Place, reading: Reading) -> set[str]:
-        missing = [key for key in self.keys if key.required and not values.get(key.field)]
-        for key in missing:
-            reading.add(key.required, node.start, (*place, key.name), key=key.name, hint=f"add {key.name}")
-        return {key.field for key in missing}
+"""The tables of all definition classes, by class."""
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
 def ranges(definition: type[Definition]) -> Mapping[str, tuple[str, NumberRange, bool]]:
-    """Return key and range of each numeric field of a definition, and whether its value may be a template."""
+    """Return the numeric fields of a definition class: key, allowed range, and True if a template is allowed, by
+    field.
+    """
     if definition not in _RANGES:
         hints = get_type_hints(definition, include_extras=True)
         keys = [_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint) and _is_number(hint)]
@@ -720,7 +749,7 @@ def ranges(definition: type[Definition]) -> Mapping[str, tuple[str, NumberRange,
 
 
 def number_problems(definition: Definition) -> Iterator[Problem]:
-    """Return a problem for each number outside the range of its key. None is accepted."""
+    """Yield a problem for each number of a definition outside the range of its key. None is accepted."""
     for field_name, (key, allowed, is_template) in ranges(type(definition)).items():
         value = getattr(definition, field_name)
         if value is None or (is_template and isinstance(value, str)):
@@ -731,7 +760,9 @@ def number_problems(definition: Definition) -> Iterator[Problem]:
 
 
 def require_numbers(definition: Definition) -> None:
-    """Raise `DefinitionError` if Python code created a definition with a number outside its range."""
+    """Raise `DefinitionError` if a number of a definition is outside the range of its key. Called for definitions in
+    Python.
+    """
     problems = [replace(problem, place=()) for problem in number_problems(definition)]
     if problems:
         raise DefinitionError(problems)
@@ -749,17 +780,19 @@ def _has_key(hint: Any) -> bool:
 
 def _is_number(hint: Any) -> bool:
     declared, key = get_args(hint)
-    return hasattr(_kind_of(declared) if key.kind is FOLLOWS else key.kind, "range")
+    return hasattr(_kind_of(declared) if key.kind is DERIVED else key.kind, "range")
 
 
 def _key(name: str, hint: Any, key: Key) -> Key:
-    """Return the key of a field with its default name and kind filled in."""
-    kind = _kind_of(hint) if key.kind is FOLLOWS else key.kind
+    """Return a copy of a field's key in which the name and the kind are filled in."""
+    kind = _kind_of(hint) if key.kind is DERIVED else key.kind
     return replace(key, name=key.name or _written(name), field=name, kind=kind)
 
 
 def _kind_of(hint: Any) -> Kind:
-    """Return the kind for the type of a field. A definition class is `One`, a tuple of definitions is `Many`."""
+    """Return the kind of values for a type annotation: `One` for a definition class, `Many` for a tuple of
+    definitions.
+    """
     hint = without_none(hint)
     if hint in _KINDS:
         return _KINDS[hint]
@@ -781,30 +814,30 @@ _KINDS: Mapping[Any, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class _OfRecords:
-    """Base class of kinds whose values are definitions with keys of their own."""
+    """Base class of the kinds whose values are nested definitions."""
 
     definition: type[Definition]
 
     @property
     def table(self) -> Table:
-        """Table of the definition's keys."""
+        """Table with the keys of the nested definition."""
         return _TABLES[self.definition]
 
 
 @dataclass(frozen=True, slots=True)
 class One(_OfRecords):
-    """A nested definition, or the string that stands for one of its keys."""
+    """Kind of values: a nested definition. A string is accepted if the definition has a key for plain strings."""
 
     besides: str = ""
-    """Alternative for the hint."""
+    """Alternative that the hint mentions after the example."""
 
     @property
     def holds(self) -> str:
-        """Description of the values."""
+        """Description of valid values for the reference: a mapping with the keys of the nested definition."""
         return f"a mapping, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the definition, or `INVALID` after adding a problem."""
+        """Return the definition that a mapping node describes, or `INVALID` after adding a problem."""
         key = self.table.text_key
         example = self.table.example
         if key and isinstance(node, Scalar) and isinstance(node.value, str):
@@ -815,21 +848,23 @@ class One(_OfRecords):
         return self.table.read(node, place, reading)
 
     def write(self, value: Any) -> Any:
-        """Return the form of the value in a definition file."""
+        """Convert a nested definition to its form in a definition file: a mapping."""
         return self.table.write(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Many(_OfRecords):
-    """A list of nested definitions."""
+    """Kind of values: a list of nested definitions."""
 
     @property
     def holds(self) -> str:
-        """Description of the values."""
+        """Description of valid values for the reference: a list of mappings with the keys of the nested definition."""
         return f"a list, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the definitions, or `INVALID` after adding a problem."""
+        """Return the definitions of a list node as a tuple, or `INVALID` after adding a problem. Invalid items are left
+        out.
+        """
         if not isinstance(node, SequenceNode):
             return mismatch("a list", node, place, reading, self._hint(place))
         items = [self._item(item, (*place, index), reading) for index, item in enumerate(node.items)]
@@ -847,5 +882,5 @@ class Many(_OfRecords):
         return f"write {place[-1]}: [{self.table.example}]" if self.table.example else None
 
     def write(self, value: Any) -> Any:
-        """Return the form of the value in a definition file."""
+        """Convert nested definitions to their form in a definition file: a list of mappings."""
         return [self.table.write(item) for item in value]

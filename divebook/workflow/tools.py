@@ -1,8 +1,8 @@
-"""Tools: functions that agents may call, with the properties that callers need.
+"""Tools: Python functions that agents may call, with the properties of each tool that callers need.
 
 ``@tool`` registers a function as a tool and returns it unchanged. `ToolFunction` is data about the function: agents
 derive the tool's description for the model from it, the approval policy reads its hints, and `divebook.steps.call`
-calls it.
+calls the function.
 """
 
 from __future__ import annotations
@@ -17,52 +17,57 @@ from divebook.errors import DefinitionError, Problem, shown_number
 from divebook.text.ranges import CHARACTERS, COUNT
 from divebook.workflow.code import source_of
 from divebook.workflow.functions import UserFunction, as_function, is_callable
-from divebook.workflow.servers import IF_DESTRUCTIVE
+from divebook.workflow.resources import IF_DESTRUCTIVE
 from divebook.workflow.step import Retry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST = 60_000
-"""Default for the number of characters of a result that a model gets."""
+"""Default limit on the number of characters of a tool's result that a model receives."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_MADE = "__divebook_tool__"
+_TOOL_FUNCTION = "__divebook_tool__"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolHints:
-    """Effects of a tool, as its author declares them; None for unknown."""
+    """Effects of a tool, as its author declares them. None means that an effect is unknown."""
 
     read_only: bool | None = None
-    """The tool changes nothing."""
+    """True if the tool changes nothing."""
     destructive: bool | None = None
-    """The tool may destroy data."""
+    """True if the tool may destroy data."""
     idempotent: bool | None = None
-    """Two calls with the same arguments have the same effect as one."""
+    """True if two calls with the same arguments have the same effect as one."""
     open_world: bool | None = None
-    """The tool accesses systems beyond this machine."""
+    """True if the tool accesses systems beyond this machine."""
 
     def to_dict(self) -> dict[str, bool]:
-        """Return the hints that are not None."""
+        """Return the declared hints as a dict, without hints that are None."""
         values = {name: getattr(self, name) for name in ("read_only", "destructive", "idempotent", "open_world")}
         return {name: value for name, value in values.items() if value is not None}
 
 
 class FileSpellings(Protocol):
-    """Spellings of file arguments of a tool, for approval rules; see `divebook.documents.policy`."""
+    """Normalization of file arguments of a tool, so that approval rules match each spelling of a path.
+
+    `divebook.documents.policy` implements this interface.
+    """
 
     def spellings(self, arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        """Return the arguments of a call in each spelling of the files that they reach."""
+        """Return copies of the arguments of a call, one for each form of the file paths in them, such as relative and
+        absolute.
+        """
 
     def with_links_followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of a rule that asks or denies, with links followed."""
+        """Return the arguments of an approval rule that asks or denies, with symbolic links in paths resolved."""
 
     def without_detours(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of a rule that allows, without detours in the spelling."""
+        """Return the arguments of an approval rule that allows, with normalized paths, but without following links."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolFunction(UserFunction):
-    """A function that agents may call.
+    """A Python function that agents may call as a tool, with its description, hints and limits.
 
     Examples
     --------
@@ -74,32 +79,38 @@ class ToolFunction(UserFunction):
 
     hints: ToolHints = field(default_factory=ToolHints)
     schema: Mapping[str, Any] | None = None
-    """JSON schema of the arguments; None derives it from the signature and the docstring."""
+    """JSON schema of the arguments. If it is None, the schema is derived from the signature and the docstring."""
     result_schema: Mapping[str, Any] | None = None
     """JSON schema of the result of a Python function with an explicit `schema`, whose omitted arguments have their
     defaults. None for other tools."""
     most: int = MOST
-    """Largest number of characters of a result for the model: its head and its tail. The log has the whole result."""
+    """Largest number of characters of a result for the model, which gets its head and its tail. The log has the whole
+    result.
+    """
     limit: int | None = None
     """Largest number of calls in one turn; None for no limit."""
     concurrency: int | None = None
     """Largest number of concurrent calls in this process; None for no limit."""
     inline: bool = False
-    """True if the call itself is not recorded, but the operations inside it are."""
+    """True if the call of the tool is not recorded, but the operations inside the function are."""
     confirmation: str = IF_DESTRUCTIVE
     """Approval mode for calls without an approval rule."""
     server: str = ""
     """Name of the MCP server to which the tool belongs; empty for none."""
     files: FileSpellings | None = None
-    """Spellings of its file arguments, for approval rules; None if it has no file arguments."""
+    """Normalization of the file arguments for approval rules; None if the tool has no file arguments."""
     paths: tuple[str, ...] = ()
-    """Names of arguments that are paths in the workspace of its calls."""
+    """Names of arguments that are paths in the workspace in which the tool works."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments that a definition fixes, with references in place of secrets. Rules that ask or deny see them."""
+    """Arguments that the definition sets, with references in place of secrets. Rules that ask or deny see these
+    arguments.
+    """
     rule_name: str = ""
-    """Name of the tool in approval rules, if models see another name."""
+    """Name of the tool in approval rules, if it differs from the name that models see."""
     name_at_server: str = ""
-    """Name of the tool at its server, if an agent has it as ``server/tool`` because two tools have the same name."""
+    """Name of the tool at its MCP server, if an agent knows the tool as ``server/tool`` because two tools have the same
+    name.
+    """
     kind: ClassVar[str] = "tool"
 
     def __post_init__(self) -> None:
@@ -119,7 +130,9 @@ class ToolFunction(UserFunction):
             self._require_names()
 
     def _require_names(self) -> None:
-        """Raise `DefinitionError` unless each argument can be passed by name, as models pass them."""
+        """Raise `DefinitionError` if a parameter of the function cannot be passed by name, because models pass
+        arguments by name.
+        """
         for parameter in inspect.signature(self.function).parameters.values():
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
                 message = f"parameter {parameter.name!r} of {self.label} has no name for a model"
@@ -127,26 +140,29 @@ class ToolFunction(UserFunction):
 
     @property
     def own_name(self) -> str:
-        """Name of the tool in the log, in rules and on cards."""
+        """Name of the tool in the log, in approval rules and in views: the name without the prefix of a server."""
         return self.name_at_server or self.name
 
     def inside(self, workspace: str | None) -> ToolFunction:
-        """Return a copy for an agent with a workspace. Its calls work there if the tool's workspace is ``""``."""
+        """Return a copy of the tool for an agent with a workspace.
+
+        If the tool's own workspace is ``""``, calls of the copy work in the agent's workspace.
+        """
         return replace(self, workspace=workspace) if self.workspace == "" and workspace else self
 
     @property
     def is_repeatable(self) -> bool:
-        """True if a call may be repeated when it is unknown whether it took effect."""
+        """True if a call may be made again when the process died during the call and its outcome is unknown."""
         return bool(self.idempotent or self.hints.idempotent or self.hints.read_only or self.takes.key)
 
 
 def is_tool_name(name: str) -> bool:
-    """Return True if models accept a name as the name of a tool."""
+    """Return True if model providers accept a name as the name of a tool."""
     return _NAME.fullmatch(name) is not None
 
 
 def tool_of(target: Any) -> ToolFunction:
-    """Return the tool of a function: that of its ``@tool`` decorator, or one derived from its signature.
+    """Return the `ToolFunction` of an object: of its ``@tool`` decorator, or derived from the signature of a function.
 
     Raises
     ------
@@ -158,7 +174,7 @@ def tool_of(target: Any) -> ToolFunction:
     if not callable(target) and not isinstance(target, staticmethod | classmethod):
         hint = "give a function, or the name of a tool as a text"
         raise DefinitionError([Problem(f"a tool is a function, not {target!r}", hint=hint)])
-    decorated: ToolFunction | None = getattr(target, _MADE, None)
+    decorated: ToolFunction | None = getattr(target, _TOOL_FUNCTION, None)
     if decorated is not None:
         # A method that is accessed through an instance is another object than the decorated function.
         return decorated if decorated.function is target else replace(decorated, function=target)
@@ -278,7 +294,7 @@ def tool(
         )
         if "." not in function.__qualname__.rpartition("<locals>.")[2]:  # a method needs its object
             REGISTERED_TOOLS[tool_function.name] = tool_function
-        setattr(function, _MADE, tool_function)
+        setattr(function, _TOOL_FUNCTION, tool_function)
         source_of(function)
         return function
 
@@ -286,4 +302,4 @@ def tool(
 
 
 REGISTERED_TOOLS: dict[str, ToolFunction] = {}
-"""Tools created with `@tool`, by name."""
+"""Tools defined with `@tool` in this process, by name."""

@@ -49,7 +49,9 @@ TEXT_TAGS = {"!", "tag:yaml.org,2002:str"}
 
 
 def parse_yaml(reading: Reading) -> Node | None:
-    """Parse the text of `reading` as YAML. Return None if it is empty. Raise `DefinitionError` if it is not YAML."""
+    """Parse the text of `reading` as YAML to nodes. Return None for an empty text. Raise `DefinitionError` if it is not
+    YAML.
+    """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -66,7 +68,7 @@ def parse_yaml(reading: Reading) -> Node | None:
 
 
 def dump_yaml(value: Any) -> str:
-    """Return plain data as YAML with an indentation of two. Strings of several lines become blocks."""
+    """Return plain data as YAML text with an indentation of two. Strings of several lines become block scalars."""
     from ruamel.yaml import YAML
     from ruamel.yaml.scalarstring import LiteralScalarString
 
@@ -107,7 +109,7 @@ def _advice(problem: str) -> str | None:
 
 
 class _Composer:
-    """Composer of nodes from ruamel's events, with limits on depth and number of nodes.
+    """Builder of nodes from the parser events of ruamel.yaml, with limits on depth and number of nodes.
 
     The events of ``a: [1]`` are: mapping start, scalar ``a``, sequence start, scalar ``1``, sequence end, mapping end.
     `_node` consumes the events of one node and calls itself for the nodes inside. An alias refers to a node that is
@@ -136,10 +138,12 @@ class _Composer:
             self._reading.fail(f"nested deeper than {MAX_DEPTH} levels", mark)
         kind = type(event).__name__
         node = self._alias(event, mark) if kind == "AliasEvent" else self._made(event, kind, mark, depth)
+        # An alias counts with all nodes below it. Otherwise a short file with nested aliases could expand to any size.
         if kind == "AliasEvent" or isinstance(node, Scalar):
             self._count += size_of(node)
         if self._count > MAX_NODES:
             self._reading.fail(f"more than {MAX_NODES} values once all aliases are unfolded", mark)
+        # The anchor is added when its node is complete, so that a node cannot contain itself through an alias.
         if kind != "AliasEvent" and event.anchor:
             self._anchors[event.anchor] = node
         return node
@@ -164,6 +168,7 @@ class _Composer:
 
     def _whole_characters(self, text: str, mark: Mark) -> str:
         try:
+            # Two escaped halves of a surrogate pair become one character; a single half raises the error.
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
             self._reading.fail("the text holds half a character (a lone surrogate)", mark)
@@ -222,7 +227,7 @@ def _resolved(text: str) -> str | int | float | bool | None:
 
 
 def _with_merged(entries: list[tuple[Scalar, Node]], merged: list[tuple[Scalar, Node]]) -> list[tuple[Scalar, Node]]:
-    """Add entries of ``<<`` to the entries of a mapping, which have priority."""
+    """Add the entries of a ``<<`` merge to the entries of a mapping. Entries of the mapping itself have priority."""
     keys = {key.value for key, _ in entries}
     return [*entries, *(entry for entry in merged if entry[0].value not in keys)]
 
@@ -235,7 +240,8 @@ QUOTES = "\"'"
 
 
 def yaml_of(text: str, source: str, line_offset: int = 0) -> Any:
-    """Parse YAML text into plain data. Raise `DefinitionError`, which contains `source`, if it is not valid.
+    """Parse YAML text to plain data. Raise `DefinitionError` if the text is not valid; `source` names the text in the
+    error.
 
     Parameters
     ----------
@@ -251,7 +257,9 @@ def yaml_of(text: str, source: str, line_offset: int = 0) -> Any:
 
 
 def value_typed(text: str) -> Any:
-    """Parse a value as YAML. A word that is not a scalar in YAML (``*.py``, ``#1``) is returned as a string."""
+    """Parse a value that a person typed, as YAML. A word that is not a scalar in YAML (``*.py``, ``#1``) stays a
+    string.
+    """
     is_written_out = text[:1] in {*QUOTES, *BRACKETS}
     reading = Reading(text, "value")
     try:
@@ -279,13 +287,15 @@ SCALAR = re.compile("|".join((STRING, NUMBER, *JSON_WORDS)))
 
 
 def parse_json(reading: Reading) -> Node | None:
-    """Parse the text of `reading` as JSON. Return None if it is empty. Raise `DefinitionError` if it is not JSON."""
+    """Parse the text of `reading` as JSON to nodes. Return None for an empty text. Raise `DefinitionError` if it is not
+    JSON.
+    """
     scanner = _Scanner(reading)
     return scanner.document() if reading.text.strip() else None
 
 
 class _Scanner:
-    """Recursive descent parser of JSON that records positions."""
+    """Recursive descent parser of JSON that records the position of each node."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading

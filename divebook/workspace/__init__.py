@@ -1,6 +1,7 @@
-"""Workspaces: files, commands and resources that an execution may touch; the names below are public.
+"""Workspaces: the files, commands and resources that the calls of an execution can use.
 
-They can be used by themselves: ``async with LocalWorkspace("project") as workspace: ...``.
+The names in `__all__` are public. Workspaces can also be used without an execution:
+``async with LocalWorkspace("project") as workspace: ...``.
 """
 
 from divebook.workspace.background import BackgroundProcess, OutputLine, ProcessManager, process_manager

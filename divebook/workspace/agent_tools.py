@@ -1,4 +1,4 @@
-"""Tools of agents for files and commands. They return errors as results, so that the model of an agent can react.
+"""Implementation of the workspace tools of agents. Errors are returned as results, so that the agent's model can react.
 
 Changes: ``edit``, ``multi_edit``, ``replace``, ``mkdir``, ``move``, ``copy``, ``delete``. Commands: ``shell`` and
 background processes. Reading: ``view``, ``ls``, ``glob``, ``grep``.
@@ -23,32 +23,38 @@ from divebook.workspace.files import EXCLUDE, GITIGNORE, FileOperator, IgnoreRul
 from divebook.workspace.shell import Shell
 
 MOST_OF_DIFF = 4_000
-"""Most characters of a difference that an agent gets."""
+"""Maximum number of characters of a diff that an agent gets."""
 
 
 class _RefusedError(Exception):
-    """An edit is invalid; the text is the reason."""
+    """Error for an edit of a file that cannot be made. Its text is the reason."""
 
 
 async def edit(files: FileOperator, path: str, old_string: str, new_string: str, *, replace_all: bool = False) -> str:
-    """Replace a text that occurs once, or all occurrences. Without an old text, create the file."""
+    """Replace a text in a file: its only occurrence, or with `replace_all` every occurrence. With an empty old text,
+    create the file. Return a message for the agent's model.
+    """
     return await multi_edit(
         files, path, [{"old_string": old_string, "new_string": new_string, "replace_all": replace_all}]
     )
 
 
 async def multi_edit(files: FileOperator, path: str, edits: Sequence[Mapping[str, Any]]) -> str:
-    """Make several edits of a file, each on the result of the one before; all of them or none."""
+    """Make several edits of a file one after the other. If one of them is invalid, none is made. Return a message for
+    the agent's model, in both cases.
+    """
     try:
-        return await _edited(files, path, edits)
+        return await _apply_edits(files, path, edits)
     except _RefusedError as error:
         return f"Error: {error}"
     except (WorkspaceError, ValueError) as error:
         return f"Error: {error}"
 
 
-async def _edited(files: FileOperator, path: str, edits: Sequence[Mapping[str, Any]]) -> str:
-    """Make the edits and write the file; return the message. Raises `_RefusedError` for the first invalid edit."""
+async def _apply_edits(files: FileOperator, path: str, edits: Sequence[Mapping[str, Any]]) -> str:
+    """Make all edits of a file in memory, then write the file once. Return a message with the changes. Raise
+    `_RefusedError` for the first invalid edit, without writing.
+    """
     if not edits:
         raise _RefusedError("there is no edit")
     # All edits are made in memory and the file is written once, so that an invalid edit changes nothing. Each edit sees
@@ -82,14 +88,16 @@ async def _edited(files: FileOperator, path: str, edits: Sequence[Mapping[str, A
 
 
 def difference(path: str, before: str, after: str) -> str:
-    """Return the changes of a text as a unified difference, cut if it is long."""
+    """Return the difference between the old and the new text of a file as a unified diff, cut at a maximum length."""
     lines = difflib.unified_diff(lines_in(before), lines_in(after), path, path, n=2)
     text = "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
     return text if len(text) <= MOST_OF_DIFF else f"{text[:MOST_OF_DIFF]}\n... and more"
 
 
 async def replace(files: FileOperator, path: str, content: str, mode: str = "w") -> str:
-    """Write a whole file, or append to it with the mode ``a``."""
+    """Replace the whole content of a file, or append to the file with the mode ``a``. Return a message for the agent's
+    model.
+    """
     if mode not in ("w", "a"):
         return f"Error: mode must be w (write) or a (append), not {mode!r}"
     try:
@@ -100,7 +108,7 @@ async def replace(files: FileOperator, path: str, content: str, mode: str = "w")
 
 
 async def mkdir(files: FileOperator, paths: Sequence[str], *, parents: bool = False) -> dict[str, Any]:
-    """Create folders; return the result for each."""
+    """Create folders. Return success or error of each folder, and a summary."""
     make = functools.partial(files.mkdir, parents=parents)
     results = [await _one(path, make) for path in paths]
     successful = sum(each["success"] for each in results)
@@ -119,14 +127,14 @@ async def _one(path: str, act: Callable[[str], Awaitable[None]]) -> dict[str, An
 async def move(
     files: FileOperator, pairs: Sequence[Mapping[str, str]], *, overwrite: bool = False
 ) -> list[dict[str, Any]]:
-    """Move files and folders; return the result for each."""
+    """Move files and folders. Each pair has a source and a target; return success or error of each pair."""
     return [await _transfer(files, pair, files.move, overwrite=overwrite, only_files=False) for pair in pairs]
 
 
 async def copy(
     files: FileOperator, pairs: Sequence[Mapping[str, str]], *, overwrite: bool = False
 ) -> list[dict[str, Any]]:
-    """Copy files; return the result for each."""
+    """Copy files. Each pair has a source and a target; return success or error of each pair."""
     return [await _transfer(files, pair, files.copy, overwrite=overwrite, only_files=True) for pair in pairs]
 
 
@@ -138,7 +146,7 @@ async def _transfer(
     overwrite: bool,
     only_files: bool,
 ) -> dict[str, Any]:
-    """Move or copy one pair; return its result."""
+    """Move or copy one source to its target. Return success or error, as the tool reports it to the model."""
     source = str(pair.get("src", ""))
     target = str(pair.get("dst", ""))
     result: dict[str, Any] = {"src": source, "dst": target}
@@ -147,6 +155,7 @@ async def _transfer(
     try:
         if only_files and not await files.is_file(source):
             return {**result, "success": False, "message": f"{source} is not a file"}
+        # The final path is computed here, because `overwrite` must be checked for the file that would be replaced.
         if await files.is_dir(target):  # the source goes into this folder, with its name
             target = f"{target.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}"
         if not overwrite and await files.is_file(target):
@@ -158,7 +167,7 @@ async def _transfer(
 
 
 async def delete(files: FileOperator, path: str) -> str:
-    """Delete a file or an empty folder."""
+    """Delete a file or an empty folder. Return a message for the agent's model."""
     try:
         await files.delete(path)
     except WorkspaceError as error:
@@ -171,7 +180,7 @@ async def delete(files: FileOperator, path: str) -> str:
 
 MOST_LINES = 100
 LONGEST_WAIT = 60.0
-"""Most seconds that one call waits for output."""
+"""Maximum number of seconds that a tool call waits for output of a process."""
 _INTERRUPTED = "; processes end when the run rests or is interrupted: start it again if it is needed"
 
 
@@ -183,7 +192,7 @@ async def spawn(
     *,
     takes_input: bool = False,
 ) -> dict[str, Any]:
-    """Start a background command; return its process id."""
+    """Start a command in the background of the workspace. Return its process id and status."""
     if not command.strip():
         return _failed("the command is empty")
     try:
@@ -197,7 +206,9 @@ async def spawn(
 async def read(
     manager: ProcessManager, process_id: str, wait_seconds: float = 0.0, max_lines: int = MOST_LINES
 ) -> dict[str, Any]:
-    """Return the output of a process since the last call. Without any, wait for it up to `wait_seconds`."""
+    """Return the unread output of a background process, with the status of the process. Without unread output, wait for
+    some for up to `wait_seconds`.
+    """
     if not (math.isfinite(wait_seconds) and max_lines > 0):
         return _failed("wait_seconds must be a number of seconds, and max_lines 1 or more")
     try:
@@ -210,7 +221,7 @@ async def read(
 
 
 def write(manager: ProcessManager, process_id: str, text: str, *, is_last: bool = False) -> dict[str, Any]:
-    """Write to the input of a process."""
+    """Write text to the input of a background process. Return the status of the process, or an error."""
     try:
         process = manager.require(process_id)
         process.write_input(text, is_last=is_last)
@@ -222,7 +233,7 @@ def write(manager: ProcessManager, process_id: str, text: str, *, is_last: bool 
 
 
 async def kill(manager: ProcessManager, process_id: str) -> dict[str, Any]:
-    """End a process with all its descendants."""
+    """End a background process with all its descendants. Return the status of the process, or an error."""
     try:
         process = manager.require(process_id)
     except ProcessIdError as error:
@@ -232,7 +243,7 @@ async def kill(manager: ProcessManager, process_id: str) -> dict[str, Any]:
 
 
 def list_processes(manager: ProcessManager) -> list[dict[str, Any]]:
-    """Return all known processes with their status."""
+    """Return id, command and status of each background process of the workspace."""
     return [_summary(process) for process in manager.list()]
 
 
@@ -258,18 +269,20 @@ TIMEOUT = 180.0
 
 
 async def shell(  # noqa: PLR0917 - a model gives them by name
-    runs: Shell,
+    command_shell: Shell,
     files: FileOperator | None,
     command: str,
     timeout_seconds: float = TIMEOUT,
     environment: Mapping[str, str] | None = None,
     cwd: str | None = None,
 ) -> dict[str, Any]:
-    """Run a command; return its output and exit code, and the files with output that is too long."""
+    """Run a command and return its exit code and output. Output that is too long is cut, and the result names a file
+    with the whole output.
+    """
     if not command.strip():
         return _failed_run("the command is empty")
     try:
-        result = await runs.execute(command, timeout=timeout_seconds, env=environment, cwd=cwd)
+        result = await command_shell.execute(command, timeout=timeout_seconds, env=environment, cwd=cwd)
     except ShellTimeoutError as error:
         streams = {"stdout": error.stdout, "stderr": error.stderr}
         return _failed_run(str(error)) | await _cut(files, streams)
@@ -288,7 +301,9 @@ def _failed_run(reason: str) -> dict[str, Any]:
 async def _cut(
     files: FileOperator | None, streams: Mapping[str, str], wholes: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
-    """Return streams of output, cut if they are long, with the paths of files that contain all of it."""
+    """Return the output streams of a command by name, each cut at a maximum length. For a cut stream, the result also
+    has the path of a file with the whole stream, if there is a folder for temporary files.
+    """
     result: dict[str, Any] = {}
     for name, text in streams.items():
         path = (wholes or {}).get(name)
@@ -311,9 +326,9 @@ LINES = 300
 LINE_LENGTH = 2000
 _TOO_LONG = "... (truncated)"
 LIMITED = "..."
-"""Key under which a search states that its result is incomplete."""
+"""Key of a search result that explains why the result is incomplete."""
 IGNORED = "gitignore"
-"""Key under which a search states that ignored files were left out."""
+"""Key of a search result that states how many ignored files were not searched."""
 _EXAMPLES = 5
 _SEARCHED = ("**/*", "*")
 
@@ -321,7 +336,7 @@ _SEARCHED = ("**/*", "*")
 async def view(
     files: FileOperator, path: str, line_offset: int = 0, line_limit: int = LINES, max_line_length: int = LINE_LENGTH
 ) -> str | dict[str, Any]:
-    """Return the text of a file. If it is too long, return a part of it with the size of the whole."""
+    """Return the text of a file. Of a long file, return only a part of the lines, and the size of the whole file."""
     try:
         text = await files.read_file(path, errors="replace")
     except (WorkspaceError, ValueError) as error:
@@ -336,6 +351,7 @@ async def view(
         is_long = len(body) > max_line_length
         cut_line = f"{body[:max_line_length]}{_TOO_LONG}\n" if is_long else line
         is_cut |= is_long or len(cut_line) > room
+        # Whole lines only, except for a first line that alone is too long.
         if len(cut_line) > room and shown:
             break  # the next call starts with this line
         shown.append(cut_line[:room])
@@ -353,7 +369,7 @@ async def view(
 
 
 async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = None) -> dict[str, Any]:
-    """Return the entries of a folder."""
+    """Return the entries of a folder with kind, size and modification time."""
     from divebook.documents.repository import matches
 
     try:
@@ -367,6 +383,7 @@ async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = No
                 continue
         except PatternError as error:
             return {"success": False, "error": str(error), "entries": [], "count": 0}
+        # The path must be usable in the next call of a tool, so it is relative like the argument.
         entry: dict[str, Any] = {"name": name, "path": name if path in (".", "") else f"{path.rstrip('/')}/{name}"}
         entry["type"] = "directory" if is_folder else "file"
         try:
@@ -382,7 +399,9 @@ async def ls(files: FileOperator, path: str = ".", ignore: list[str] | None = No
 
 
 async def glob(files: FileOperator, pattern: str, *, include_ignored: bool = False) -> list[str] | dict[str, Any]:
-    """Return the paths that match a pattern, newest first. Paths that git ignores are left out and counted."""
+    """Return the paths of the workspace that match a glob pattern, newest first. Paths that git ignores are only
+    counted.
+    """
     try:
         paths = await files.glob(pattern)
     except (PatternError, WorkspaceError, ValueError) as error:
@@ -398,7 +417,7 @@ async def glob(files: FileOperator, pattern: str, *, include_ignored: bool = Fal
 
 
 async def _without_ignored(files: FileOperator, paths: list[str]) -> tuple[list[str], list[str]]:
-    """Split paths into those that git does not ignore and those that it ignores.
+    """Split paths into two lists: paths that git does not ignore, and paths that git ignores.
 
     Rules are read from each folder around a path, the outermost first. In an ignored folder no rules are read.
     """
@@ -406,7 +425,9 @@ async def _without_ignored(files: FileOperator, paths: list[str]) -> tuple[list[
     is_ignored_by_folder = dict[str, bool]()
 
     async def is_ignored(folder: str) -> bool:
-        """Return whether a folder is ignored; read its rules if not."""
+        """Return True if git ignores a folder. If git does not ignore it, read the ignore rules in the folder, for the
+        paths below it.
+        """
         if folder not in is_ignored_by_folder:
             parent = folder.rpartition("/")[0]
             is_absolute = folder.startswith("/")
@@ -449,7 +470,9 @@ async def grep(  # noqa: PLR0917 - a model gives them by name
     *,
     include_ignored: bool = False,
 ) -> dict[str, Any]:
-    """Return the lines that match a regular expression, by ``file:line``. Files that git ignores are not searched."""
+    """Search the files of a workspace for a regular expression. Return the matching lines by ``file:line``. Files that
+    git ignores are skipped.
+    """
     try:
         compiled(pattern)
         paths = await files.glob(include or _SEARCHED[0])
@@ -473,7 +496,9 @@ async def _search(  # noqa: PLR0917 - as `grep`
     max_matches_per_file: int,
     max_files: int,
 ) -> dict[str, Any]:
-    """Return the matching lines of some files, up to the limits of matches and files."""
+    """Search files for a pattern, in the order of `paths`. Return the matching lines with their context. Stop at the
+    maximum number of matches or of files.
+    """
     result: dict[str, Any] = {}
     with_matches = 0
     time = MatchTime()
@@ -489,6 +514,7 @@ async def _search(  # noqa: PLR0917 - as `grep`
             break
         if not hits:
             continue
+        # A negative maximum means no limit, here and for the matches per file.
         if 0 <= max_files <= with_matches:
             result[LIMITED] = f"stopped after {max_files} files with matches, the newest first: narrow the search"
             break
@@ -502,7 +528,9 @@ async def _search(  # noqa: PLR0917 - as `grep`
 
 
 def _matching(pattern: str, lines: list[str], time: MatchTime) -> list[int]:
-    """Return the indexes of the lines that match; PatternError if the time limit is reached."""
+    """Return the indexes of the lines of a file that match a regular expression. Raise `PatternError` if the matching
+    takes too long.
+    """
     return [at for at, line in enumerate(lines) if time.contains(pattern, line.rstrip("\r\n"))]
 
 

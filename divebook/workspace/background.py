@@ -1,7 +1,7 @@
-"""Background processes of a workspace, such as servers or builds that watch files, with their output.
+"""Background processes of a workspace (such as servers or builds that watch files), with their output.
 
-They end with the workspace. Their exported state is how they were started, without their variables, which may be
-secret. After a restart they are listed as gone and are not started again automatically.
+Background processes end with the workspace. Their exported state is how they were started, without their variables,
+which may be secret. After a restart they are listed as gone and are not started again automatically.
 """
 
 from __future__ import annotations
@@ -19,32 +19,34 @@ from divebook.workspace.shell import Shell, ShellResult
 from divebook.workspace.workspace import several
 
 KEY = "process_manager"
-"""Key of the process manager among the resources of a workspace."""
+"""Key under which the process manager is registered as a resource of a workspace."""
 MOST_CHARACTERS = 1 << 20
-"""Most characters of unread output that are kept for a process."""
+"""Maximum number of characters of unread output per process. The oldest lines are dropped first."""
 MOST_ENDED = 50
-"""Most ended processes that are kept in the list."""
+"""Maximum number of ended processes in the list of processes."""
 _LONGEST_LINE = 1 << 16
 ProcessStatus: TypeAlias = Literal["running", "ended", "killed", "failed", "gone"]
 
 
 class OutputLine(NamedTuple):
-    """A line of output."""
+    """A line of output of a background process."""
 
     text: str
     is_error: bool
-    """True if it was printed to stderr."""
+    """True if the process wrote the line to stderr."""
 
 
 class _Lines:
-    """Unread lines, up to a limit of characters: the oldest are dropped."""
+    """Buffer of the output lines of a background process that were not read yet. When the buffer is full, the oldest
+    lines are dropped.
+    """
 
     def __init__(self) -> None:
         self._lines: deque[OutputLine] = deque()
         self._open_line = {"stdout": "", "stderr": ""}
-        self._held = 0
+        self._size = 0
         self.dropped = 0
-        """Number of dropped lines."""
+        """Number of lines that were dropped unread."""
 
     def feed(self, stream: str, text: str) -> None:
         *complete, rest = (self._open_line[stream] + text).split("\n")
@@ -56,7 +58,7 @@ class _Lines:
         self._open_line[stream] = rest
 
     def finish(self) -> None:
-        """Add the text after the last line break as a line."""
+        """Add the rest of the output after the last line break as a line. Call this when the output has ended."""
         for stream, rest in self._open_line.items():
             if rest:
                 self._add(rest, stream)
@@ -64,9 +66,9 @@ class _Lines:
 
     def _add(self, line: str, stream: str) -> None:
         self._lines.append(OutputLine(line, stream == "stderr"))
-        self._held += len(line) + 1
-        while self._held > MOST_CHARACTERS:
-            self._held -= len(self._lines.popleft().text) + 1
+        self._size += len(line) + 1
+        while self._size > MOST_CHARACTERS:
+            self._size -= len(self._lines.popleft().text) + 1
             self.dropped += 1
 
     def __len__(self) -> int:
@@ -75,12 +77,14 @@ class _Lines:
     def take(self, most: int | None) -> list[OutputLine]:
         count = len(self._lines) if most is None else min(most, len(self._lines))
         lines = [self._lines.popleft() for _ in range(count)]
-        self._held -= sum(len(line.text) + 1 for line in lines)
+        self._size -= sum(len(line.text) + 1 for line in lines)
         return lines
 
 
 class _Input:
-    """Input of a process, written while it runs."""
+    """Queue for the input of a background process. Input can be written to it at any time, and the process gets it in
+    order.
+    """
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -94,20 +98,20 @@ class _Input:
 
 
 class BackgroundProcess:
-    """A command that runs in the background.
+    """A command that runs in the background of a workspace, with its unread output.
 
     Parameters
     ----------
     process_id
-        Its name in the workspace.
+        Id of the process in the workspace.
     command
         The program with its arguments.
     cwd
-        Working folder; None for that of the workspace.
+        Working folder; None for the folder of the workspace.
     status
-        Status before it runs.
+        Initial status.
     takes_input
-        Whether input can be written while it runs; otherwise its input is empty.
+        Whether input can be written while the process runs. Otherwise the input is empty.
     """
 
     def __init__(
@@ -125,11 +129,11 @@ class BackgroundProcess:
         self._input = _Input() if takes_input else None
         self.status: ProcessStatus = status
         self.pid: int | None = None
-        """Process id in the system of its workspace."""
+        """Process id in the system where the workspace runs its commands; None before the start."""
         self.error: str | None = None
-        """Reason for which it could not be run."""
+        """Reason why the process could not be started; None if it could."""
         self.result: ShellResult | None = None
-        """Result with the files of long output; None unless it ended by itself."""
+        """Result of the command with the files of long output; None while it runs, or if it was killed."""
         self._lines = _Lines()
         self._is_input_closed = False
         self._task: asyncio.Task[None] | None = None
@@ -138,28 +142,31 @@ class BackgroundProcess:
 
     @property
     def is_running(self) -> bool:
-        """True if it runs."""
+        """True while the process runs."""
         return self.status == "running"
 
     @property
     def exit_code(self) -> int | None:
-        """Its exit code; None unless it ended by itself."""
+        """Exit code of the process; None while it runs, or if it was killed."""
         return None if self.result is None else self.result.exit_code
 
     @property
     def dropped_lines(self) -> int:
-        """Number of lines that were dropped unread."""
+        """Number of output lines that were dropped before anyone read them, because the buffer was full."""
         return self._lines.dropped
 
     async def wait(self) -> BackgroundProcess:
-        """Wait for its end; return the process."""
+        """Wait until the process has ended; return this object."""
         if self._task is not None:
             await asyncio.wait([self._task])
         return self
 
     async def start(self, shell: Shell, env: Mapping[str, str] | None) -> None:
-        """Start in a shell, with further variables; return when it runs. Raises as the shell."""
+        """Start the process in the shell of a workspace; return as soon as it runs. Raises the errors of
+        `Shell.execute`.
+        """
         self._task = asyncio.create_task(self._run(shell, env))
+        # The command may also fail before it starts. Whichever comes first ends the wait.
         started = asyncio.create_task(self._has_started.wait())
         try:
             await asyncio.wait([self._task, started], return_when=asyncio.FIRST_COMPLETED)
@@ -201,29 +208,33 @@ class BackgroundProcess:
         finally:
             if self.is_running:  # the shell refused the arguments
                 self.status = "failed"
+            # The output has ended: a last line without a line feed becomes readable.
             self._lines.finish()
             self._has_news.set()
 
     def read_output(self, max_lines: int | None = None) -> list[OutputLine]:
-        """Return unread lines, oldest first, and mark them as read."""
+        """Return the unread output lines of the process, oldest first, and mark them as read."""
         return self._lines.take(max_lines)
 
     async def next_output(self, seconds: float, max_lines: int | None = None) -> list[OutputLine]:
-        """Return lines as `read_output`; without any, wait for a line or for the end of the process."""
+        """Return the unread output lines. If there are none, wait up to `seconds` for a line or the end of the
+        process.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
+                # Cleared before the wait: an event that was set for lines already read must not end it.
                 while self.is_running and not self._lines:
                     self._has_news.clear()
                     await self._has_news.wait()
         return self.read_output(max_lines)
 
     def write_input(self, text: str, *, is_last: bool = False) -> None:
-        """Write text to the input of the process; with `is_last` close the input.
+        """Write text to the input of the process. With `is_last`, close the input afterwards.
 
         Raises
         ------
         ProcessInputError
-            It has ended, was started without input, or its input is closed.
+            The process has ended, was started without input, or its input is closed.
         """
         if self._input is None:
             raise ProcessInputError(f"the process {self.process_id!r} takes no input: start it with takes_input")
@@ -240,7 +251,7 @@ class BackgroundProcess:
             self._input.write(None)
 
     async def kill(self) -> bool:
-        """End the process with all its descendants; return whether it was running."""
+        """End the process with all its descendants; return False if it had already ended."""
         if self._task is None or self._task.done():
             return False
         self._task.cancel()
@@ -249,9 +260,10 @@ class BackgroundProcess:
 
 
 class ProcessManager:
-    """Starts background processes, reads their output, and ends them.
+    """Manager of the background processes of one workspace. It starts processes, reads their output, and ends them with
+    the workspace.
 
-    It is a resource: registered with a workspace, it ends its processes when the workspace is left.
+    The manager is a resource of the workspace, which closes it and so ends its processes on exit.
 
     Parameters
     ----------
@@ -283,7 +295,7 @@ class ProcessManager:
         process_id: str | None = None,
         takes_input: bool = False,
     ) -> BackgroundProcess:
-        """Start a program; return when it runs.
+        """Start a program in the background of the workspace; return as soon as it runs.
 
         Parameters
         ----------
@@ -294,16 +306,16 @@ class ProcessManager:
         process_id
             Name of the process; by default ``proc-`` and eight digits.
         takes_input
-            Whether input can be written while it runs (`BackgroundProcess.write_input`).
+            Whether input can be written while the process runs (`BackgroundProcess.write_input`).
 
         Raises
         ------
         ProcessIdError
             A running process has this id.
         PathNotAllowedError
-            It may not run in `cwd`.
+            The program may not run in `cwd`.
         ShellExecutionError
-            It cannot be run.
+            The program cannot be run.
         """
         name = process_id or f"proc-{uuid.uuid4().hex[:8]}"
         existing = self._processes.get(name)
@@ -311,6 +323,7 @@ class ProcessManager:
             raise ProcessIdError(f"the process {name!r} is still running: kill it first, or give another id")
         shell: Shell = self._workspace.shell
         process = BackgroundProcess(name, [command, *several(args, "args")], cwd, "running", takes_input=takes_input)
+        # Removed first, so that a reused id moves to the end of the list.
         self._processes.pop(name, None)
         self._processes[name] = process
         try:
@@ -322,21 +335,23 @@ class ProcessManager:
         return process
 
     def _forget(self) -> None:
-        """Remove the processes that ended first from the list, if there are many."""
+        """Remove ended processes from the list, those that started first. The list keeps at most `MOST_ENDED` ended
+        processes.
+        """
         ended = [each.process_id for each in self._processes.values() if not each.is_running]
         for process_id in ended[: max(0, len(ended) - MOST_ENDED)]:
             del self._processes[process_id]
 
     def list(self) -> list[BackgroundProcess]:
-        """Return all listed processes, in order of their start."""
+        """Return all processes that the manager knows, running and ended ones, in order of their start."""
         return [*self._processes.values()]
 
     def get(self, process_id: str) -> BackgroundProcess | None:
-        """Return a process; None for an unknown id."""
+        """Return the background process with this id. Return None for an unknown id."""
         return self._processes.get(process_id)
 
     def read_output(self, process_id: str, max_lines: int | None = None) -> Sequence[OutputLine]:
-        """Return the unread lines of a process, oldest first, and mark them as read.
+        """Return the unread output lines of a process, oldest first, and mark them as read.
 
         Raises
         ------
@@ -346,7 +361,7 @@ class ProcessManager:
         return self.require(process_id).read_output(max_lines)
 
     def require(self, process_id: str) -> BackgroundProcess:
-        """Return a process; raises `ProcessIdError` for an unknown id."""
+        """Return the background process with this id. Raise `ProcessIdError` for an unknown id."""
         process = self._processes.get(process_id)
         if process is None:
             names = ", ".join(self._processes) or "none"
@@ -354,22 +369,24 @@ class ProcessManager:
         return process
 
     async def kill(self, process_id: str) -> bool:
-        """End a process with all its descendants; return whether it was running."""
+        """End a process with all its descendants; return False if it had already ended or the id is unknown."""
         process = self._processes.get(process_id)
         return process is not None and await process.kill()
 
     async def kill_all(self) -> int:
-        """End all processes at the same time; return how many were running."""
+        """End all processes concurrently; return how many of them were running."""
         return sum(await asyncio.gather(*(process.kill() for process in self._processes.values())))
 
     # --- as a resource ---------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """End all processes."""
+        """End all processes. Called when the workspace is left."""
         await self.kill_all()
 
     async def export_state(self) -> dict[str, Any]:
-        """Return how the running processes were started, without their variables, which may be secret."""
+        """Return id, command and working folder of each running process, to be stored with the run. Environment
+        variables are left out, because they may be secret.
+        """
         return {
             "processes": [
                 {"process_id": each.process_id, "command": [*each.command], "cwd": each.cwd}
@@ -379,19 +396,21 @@ class ProcessManager:
         }
 
     async def restore_state(self, state: Mapping[str, Any]) -> None:
-        """List the processes of an exported state as gone."""
+        """Add the processes that `export_state` returned in an earlier Python process to the list, with the status
+        ``gone``. They are not started again.
+        """
         for entry in state.get("processes", ()):
             process = BackgroundProcess(entry["process_id"], entry["command"], entry["cwd"], "gone")
             self._processes.setdefault(process.process_id, process)
 
     async def get_context_instructions(self) -> str | None:
-        """Return the list of processes for agents; None if there are none."""
+        """Return a text for agents that lists the background processes. Return None if there are none."""
         lines = [f"{each.process_id} ({each.status}): {' '.join(each.command)}" for each in self._processes.values()]
         return "\n".join(lines) or None
 
 
 def process_manager(workspace: Any) -> ProcessManager:
-    """Return the process manager of a workspace, which is created on the first call."""
+    """Return the manager of the background processes of a workspace. The first call creates the manager."""
     manager: ProcessManager | None = workspace.resources.get_typed(KEY, ProcessManager)
     if manager is None:
         manager = ProcessManager(workspace)

@@ -1,4 +1,4 @@
-"""Files of a workspace: asynchronous operations by path, with errors that name the operation and the path."""
+"""Asynchronous operations on the files of a workspace, whose errors name operation and path; ignore rules of git."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FOLDER_MODE = 0o777
 
 
 class FileStatus(NamedTuple):
-    """Size, time and kind of what is at a path."""
+    """Size, modification time and type (file or folder) of a path."""
 
     size: int
     mtime: float
@@ -45,9 +45,9 @@ class FileStatus(NamedTuple):
 
 
 class Disk:
-    """Blocking operations on the files that a policy allows.
+    """Blocking operations on files of this machine. Each path must be allowed by a `PathPolicy`.
 
-    All raise `PathNotAllowedError` for other files, and OSError.
+    All operations raise `PathNotAllowedError` for other paths, and OSError.
 
     Operations on a name (delete, move) act on a link itself, not on its target. Files are written in one step: a reader
     sees the old content or the new one.
@@ -57,19 +57,22 @@ class Disk:
         self.policy = policy
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the bytes of a file, or `length` of them from `offset` on."""
+        """Return the content of a file in bytes; with `offset` and `length`, only that part of it."""
         with open(self.policy.open_regular(path), "rb") as file:
             file.seek(offset)
             return file.read(-1 if length is None else length)
 
     def pieces(self, path: str, size: int) -> Iterator[bytes]:
-        """Yield the bytes of a file piece by piece."""
+        """Yield the content of a file in pieces of at most `size` bytes."""
         with open(self.policy.open_regular(path), "rb") as file:
             while piece := file.read(size):
                 yield piece
 
     def write(self, path: str, content: bytes) -> None:
-        """Replace the content of a file in one step; its mode is kept. A link is followed to its target."""
+        """Replace the content of a file in one step, so that no reader sees half of it. The file keeps its mode. If the
+        path is a link, the file that it leads to is replaced.
+        """
+        # A rename would replace a link itself, so the link is followed first.
         real = self.policy.real(path)
         mode = self._mode_of(real)
         temporary = f".{secrets.token_hex(8)}.new"
@@ -89,7 +92,9 @@ class Disk:
                 raise
 
     def _mode_of(self, path: str) -> int | None:
-        """Return the mode of a file, None if there is none; raises for anything else than a regular file."""
+        """Return the permission bits of a regular file. Return None if the path does not exist; raise an error if it is
+        a folder, device or other special file.
+        """
         try:
             descriptor = self.policy.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_PATH", 0))
         except FileNotFoundError:
@@ -105,7 +110,7 @@ class Disk:
         return mode & 0o7777
 
     def append(self, path: str, content: bytes) -> None:
-        """Append to a file, which is created if it is missing."""
+        """Append bytes to a file, which is created if it is missing."""
         with self.policy.parent(self.policy.real(path)):
             pass  # raises for a path that is refused, before the file is created
         with open(self.policy.open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as file:
@@ -129,7 +134,7 @@ class Disk:
                 os.unlink(name, dir_fd=folder)
 
     def names(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted."""
+        """Return the names of the entries of a folder, sorted."""
         descriptor = self.policy.open(path, _LIST)
         try:
             return sorted(self.policy.visible(descriptor, os.listdir(descriptor)))
@@ -137,22 +142,24 @@ class Disk:
             os.close(descriptor)
 
     def entries(self, path: str) -> list[tuple[str, bool]]:
-        """Return the names in a folder, sorted, and whether each is a folder.
+        """Return the entries of a folder as pairs of name and whether it is a folder, sorted by name.
 
-        A link that leads out counts as no folder.
+        A link that leads out does not count as a folder.
         """
         base = self.policy.absolute(path).rstrip("/")
         return [(name, self.is_folder(f"{base}/{name}")) for name in self.names(path)]
 
     def is_folder(self, path: str) -> bool:
-        """Return whether a path is a folder, or a link to one inside."""
+        """Return True if a path is a folder, or a link to a folder that the policy allows. Return False for any other
+        path, also a refused one.
+        """
         try:
             return self.status(path).is_dir
         except (OSError, PathNotAllowedError):
             return False
 
     def exists(self, path: str) -> bool:
-        """Return whether a path exists. A link without a target does not."""
+        """Return True if a path exists. A link with a missing target does not count as existing."""
         try:
             self.status(path)
         except PathNotAllowedError:
@@ -162,7 +169,7 @@ class Disk:
         return True
 
     def status(self, path: str) -> FileStatus:
-        """Return the status of a path, with links followed."""
+        """Return size, time and kind of a path. Links are followed."""
         descriptor = self.policy.open(path, getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK))
         try:
             status = os.fstat(descriptor)
@@ -171,10 +178,12 @@ class Disk:
         return FileStatus(status.st_size, status.st_mtime, stat.S_ISREG(status.st_mode), stat.S_ISDIR(status.st_mode))
 
     def make_folder(self, path: str, *, parents: bool, most: float = math.inf) -> None:
-        """Create a folder, with its missing parents if `parents`, at most `most` folders in all.
+        """Create a folder; raise an error if its parent is missing. With `parents`, also create missing parent folders;
+        raise an error if more than `most` folders would be created.
 
-        An existing one is fine.
+        Nothing happens if the folder exists.
         """
+        # All missing folders are counted before the first is created: a refused request creates none.
         missing = [self.policy.absolute(path).rstrip("/")]
         with suppress(FileNotFoundError):
             if self.status(missing[0]).is_dir:
@@ -191,9 +200,10 @@ class Disk:
                 os.mkdir(name, _FOLDER_MODE, dir_fd=folder)
 
     def move(self, source: str, target: str) -> None:
-        """Move a file, link or folder: into the folder `target`, or in place of the file `target`.
+        """Move a file, link or folder. If `target` is a folder, the source is moved into it. If `target` is a file, it
+        is replaced.
 
-        Between two file systems it is copied and deleted.
+        Between two file systems the source is copied and then deleted.
         """
         target = self._into(source, target)
         self._require_unprotected(source)
@@ -209,11 +219,15 @@ class Disk:
                     raise
             else:
                 return
+        # The two paths are on different file systems, between which nothing can be renamed.
         self.copy(source, target)
         self.delete_tree(source)
 
     def _require_unprotected(self, source: str) -> None:
-        """Raise for a folder with content that the guard refuses, which an operation on the folder would affect too."""
+        """Raise an error if a folder that is to be moved contains files that the policy's guard callback refuses.
+
+        The operation on the folder would affect these files, too.
+        """
         if not self.policy.is_guarded:
             return
         queue: list[str] = []
@@ -234,11 +248,14 @@ class Disk:
             queue += [f"{folder}/{name}" for name, mode in modes.items() if stat.S_ISDIR(mode)]
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a file with its mode and times, or a folder with its content to a path that does not exist."""
+        """Copy a file with its mode and times, or copy a folder with all its content. The target of a folder must not
+        exist.
+        """
         if not self.status(source).is_dir:
             with self._named_failures("copy", source, target):
                 self._copy_file(source, self._into(source, target))
             return
+        # Otherwise the copy would find its own result in the source, and never end.
         inside = self.policy.real(target)
         around = self.policy.real(source)
         if inside == around or inside.startswith(f"{around}/"):
@@ -253,7 +270,9 @@ class Disk:
 
     @contextmanager
     def _named_failures(self, operation: str, source: str, target: str) -> Iterator[None]:
-        """Turn "not found" into an error that names the missing part, if that is the parent directory of the target."""
+        """Convert the "not found" error of a move or copy inside the block. If the source exists, the new error says
+        that the parent folder of the target is missing.
+        """
         try:
             yield
         except FileNotFoundError:
@@ -264,7 +283,9 @@ class Disk:
             raise
 
     def _copy_entry(self, source: str, target: str) -> bool:
-        """Copy one entry, a folder without its content; return whether it is a folder."""
+        """Copy one file, link or folder; of a folder, only the folder without its content. Return True if it is a
+        folder, so that the caller copies the content.
+        """
         with self.policy.parent(source) as (folder, name):
             mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
             link_target = os.readlink(name, dir_fd=folder) if stat.S_ISLNK(mode) else None
@@ -279,7 +300,9 @@ class Disk:
         return link_target is None
 
     def _into(self, source: str, target: str) -> str:
-        """Return the final path of a move or copy: inside `target` if that is a folder, otherwise `target`."""
+        """Return the path that a moved or copied file gets. If `target` is a folder, it is a path inside that folder
+        with the name of the source; otherwise it is `target`.
+        """
         if not self.is_folder(target):
             return target
         name = os.path.basename(self.policy.absolute(source).rstrip("/"))
@@ -297,9 +320,10 @@ class Disk:
             os.close(descriptor)
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match a pattern, newest first, without those that lead out.
+        """Return the allowed paths that match a glob pattern, newest first. Links are listed, but folders behind them
+        are not searched.
 
-        Paths are relative if the pattern is.
+        The paths are relative if the pattern is relative.
         """
         if not pattern:
             raise FileOperationError("glob", pattern, "the pattern is empty")
@@ -316,7 +340,9 @@ class Disk:
         return paths if is_absolute else [path.removeprefix(prefix) for path in paths]
 
     def _below(self, folder: str) -> Iterator[tuple[str, float]]:
-        """Yield all paths below a folder with their modification times. Links are not followed."""
+        """Yield the paths of everything below a folder, each with its modification time. Links are not followed.
+        Folders that cannot be read are skipped.
+        """
         queue = [folder]
         while queue:
             parent = queue.pop()
@@ -339,28 +365,29 @@ T = TypeVar("T")
 CHUNK = 65_536
 MOST_CHARACTERS = 60_000
 _WHOLE_LINES = 0.8
-"""A text is cut at the end of a line if that lies beyond this share of its allowed length."""
+"""Share of the maximum length. If the last line break lies beyond this share, a long text is cut there."""
 _AROUND = "parent directory"
 NO_SCRATCH = "no tmp directory is configured for this workspace"
 
 
 class FileOperator(ABC):
-    """Reads and writes the files of a workspace.
+    """Base class for the access to the files of a workspace. All operations are asynchronous. A subclass implements the
+    operations on bytes, which the operations on text use.
 
-    Relative paths are below its default folder. A path that may not be reached raises `PathNotAllowedError`, also in
-    questions such as `exists`. Other failures raise `FileOperationError`.
+    Relative paths are below the default folder. All operations, also tests such as `exists`, raise
+    `PathNotAllowedError` for a path that is not allowed. Other failures raise `FileOperationError`.
     """
 
     tmp_dir: str | None = None
-    """Folder of temporary files; None without one."""
+    """Path of the folder of temporary files; None without such a folder."""
 
     @abstractmethod
     async def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the bytes of a file, or `length` of them from `offset` on."""
+        """Return the content of a file; with `offset` and `length`, a part of it in bytes."""
 
     @abstractmethod
     async def write_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
-        """Replace the content of a file in one step. Its folder must exist."""
+        """Replace the content of a file in one step. Its parent folder must exist."""
 
     @abstractmethod
     async def append_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
@@ -372,15 +399,17 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
-        """Return the names in a folder, sorted, and whether each is a folder."""
+        """Return the entries of a folder as pairs of name and whether it is a folder, sorted by name."""
 
     @abstractmethod
     async def mkdir(self, path: str, *, parents: bool = False) -> None:
-        """Create a folder. An existing one is fine."""
+        """Create a folder. Does nothing if the folder exists."""
 
     @abstractmethod
     async def move(self, src: str, dst: str) -> None:
-        """Move a file or folder: into the folder `dst`, or in place of the file `dst`."""
+        """Move a file or folder. If `dst` is a folder, it is moved into that folder; if `dst` is a file, the file is
+        replaced.
+        """
 
     @abstractmethod
     async def copy(self, src: str, dst: str) -> None:
@@ -388,20 +417,22 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def stat(self, path: str) -> dict[str, Any]:
-        """Return ``size``, ``mtime``, ``is_file`` and ``is_dir`` of a path; a value is None if it is unknown."""
+        """Return ``size``, ``mtime``, ``is_file`` and ``is_dir`` of a path. A value that the workspace does not know is
+        None.
+        """
 
     @abstractmethod
     async def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match a pattern, newest first."""
+        """Return the paths that match a glob pattern, newest first."""
 
     @abstractmethod
     def read_bytes_stream(self, path: str, *, chunk_size: int = CHUNK) -> AsyncIterator[bytes]:
-        """Yield the bytes of a file piece by piece."""
+        """Yield the content of a file in pieces of bytes."""
 
     async def read_file(
         self, path: str, *, encoding: str = "utf-8", errors: str = "strict", offset: int = 0, length: int | None = None
     ) -> str:
-        """Return the text of a file, or `length` characters of it from `offset` on."""
+        """Return the text of a file; with `offset` and `length`, a part of it in characters."""
         require_slice(offset, length)
         content = await self.read_bytes(path)
         try:
@@ -411,19 +442,19 @@ class FileOperator(ABC):
         return text[offset:] if length is None else text[offset : offset + length]
 
     async def list_dir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted."""
+        """Return the names of the entries of a folder, sorted."""
         return [name for name, _ in await self.list_dir_with_types(path)]
 
     async def exists(self, path: str) -> bool:
-        """Return whether a path exists."""
+        """Return True if a path exists."""
         return await self._found(path) is not None
 
     async def is_file(self, path: str) -> bool:
-        """Return whether a path is a file."""
+        """Return True if a path is a file."""
         return bool((await self._found(path) or {}).get("is_file"))
 
     async def is_dir(self, path: str) -> bool:
-        """Return whether a path is a folder."""
+        """Return True if a path is a folder."""
         return bool((await self._found(path) or {}).get("is_dir"))
 
     async def _found(self, path: str) -> dict[str, Any] | None:
@@ -433,7 +464,7 @@ class FileOperator(ABC):
             return None
 
     async def write_bytes_stream(self, path: str, stream: AsyncIterator[bytes]) -> None:
-        """Replace the content of a file by the bytes of a stream."""
+        """Replace the content of a file by the pieces of bytes that an asynchronous iterator yields."""
         await self.write_file(path, b"".join([piece async for piece in stream]))
 
     # --- temporary files -------------------------------------------------------------------------------------------
@@ -447,29 +478,28 @@ class FileOperator(ABC):
         return f"{self.tmp_dir}/{name}"
 
     async def write_tmp_file(self, name: str, content: str | bytes) -> str:
-        """Write a temporary file; return its path."""
+        """Write a file in the folder of temporary files; return its path."""
         path = self._scratch(name)
         await self.write_file(path, content)
         return path
 
     async def read_tmp_file(self, name: str) -> str:
-        """Return the text of a temporary file."""
+        """Return the text of a file in the folder of temporary files."""
         return await self.read_file(self._scratch(name))
 
     async def tmp_exists(self, name: str) -> bool:
-        """Return whether a temporary file exists."""
+        """Return True if a file exists in the folder of temporary files."""
         return await self.exists(self._scratch(name))
 
     async def delete_tmp_file(self, name: str) -> None:
-        """Delete a temporary file."""
+        """Delete a file in the folder of temporary files."""
         await self.delete(self._scratch(name))
 
     async def truncate_to_tmp(
         self, content: str, filename: str, max_length: int = MOST_CHARACTERS
     ) -> str | dict[str, Any]:
-        """Return a text if it is short enough.
-
-        Otherwise its beginning, and the path of a temporary file with all of it.
+        """Return a text unchanged if it has at most `max_length` characters. Otherwise write it to a temporary file,
+        and return its beginning with the path of that file.
 
         Without a folder of temporary files, the text is only cut.
         """
@@ -486,16 +516,16 @@ class FileOperator(ABC):
         return {"content": cut, "file_path": path, "message": message}
 
     async def get_context_instructions(self) -> str | None:
-        """Return a description of the files for agents; None for no description."""
+        """Return a description of the workspace's files for agents, None for no description."""
         return None
 
     @abstractmethod
     async def close(self) -> None:
-        """Release the folders. Idempotent."""
+        """Close the folders of the workspace. Idempotent."""
 
 
 class LocalFileOperator(FileOperator):
-    """Files on this machine's disk, below the folders that a policy allows.
+    """Files on the disk of this machine, below the folders that a `PathPolicy` allows.
 
     Parameters
     ----------
@@ -517,16 +547,16 @@ class LocalFileOperator(FileOperator):
         self.describe: Callable[[], str] | None = None
 
     async def get_context_instructions(self) -> str | None:
-        """Return the description of the files for agents."""
+        """Return the description of the workspace's files for agents: each folder with a tree of its content."""
         return None if self.describe is None else await asyncio.to_thread(self.describe)
 
     @property
     def policy(self) -> PathPolicy:
-        """The allowed folders."""
+        """Access rule with the folders in which files may be accessed."""
         return self.disk.policy
 
     async def read_bytes(self, path: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """Return the bytes of a file, or `length` of them from `offset` on."""
+        """Return the content of a file; with `offset` and `length`, a part of it in bytes."""
         require_slice(offset, length)
         return await _in_thread("read", path, lambda: self.disk.read(path, offset, length))
 
@@ -535,7 +565,7 @@ class LocalFileOperator(FileOperator):
         await _in_thread("write", path, lambda: self.disk.write(path, _bytes(content, encoding)), _AROUND)
 
     async def append_file(self, path: str, content: str | bytes, *, encoding: str = "utf-8") -> None:
-        """Append to a file."""
+        """Append bytes to a file, which is created if it is missing."""
         await _in_thread("append", path, lambda: self.disk.append(path, _bytes(content, encoding)), _AROUND)
 
     async def delete(self, path: str) -> None:
@@ -543,31 +573,33 @@ class LocalFileOperator(FileOperator):
         await _in_thread("delete", path, lambda: self.disk.delete(path))
 
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
-        """Return the names in a folder, and whether each is a folder."""
+        """Return the entries of a folder as pairs of name and whether it is a folder, sorted by name."""
         return await _in_thread("list", path, lambda: self.disk.entries(path), "directory")
 
     async def mkdir(self, path: str, *, parents: bool = False) -> None:
-        """Create a folder."""
+        """Create a folder. Does nothing if the folder exists."""
         await _in_thread("mkdir", path, lambda: self.disk.make_folder(path, parents=parents), _AROUND)
 
     async def move(self, src: str, dst: str) -> None:
-        """Move a file or folder."""
+        """Move a file or folder. If `dst` is a folder, it is moved into that folder; if `dst` is a file, the file is
+        replaced.
+        """
         await _in_thread("move", src, lambda: self.disk.move(src, dst), "source")
 
     async def copy(self, src: str, dst: str) -> None:
-        """Copy a file or folder."""
+        """Copy a file, or a folder with its content."""
         await _in_thread("copy", src, lambda: self.disk.copy(src, dst), "source")
 
     async def stat(self, path: str) -> dict[str, Any]:
-        """Return the status of a path."""
+        """Return ``size``, ``mtime``, ``is_file`` and ``is_dir`` of a path."""
         return (await _in_thread("stat", path, lambda: self.disk.status(path)))._asdict()
 
     async def glob(self, pattern: str) -> list[str]:
-        """Return the paths that match a pattern."""
+        """Return the paths that match a glob pattern, newest first."""
         return await _in_thread("glob", pattern, lambda: self.disk.glob(pattern))
 
     async def read_bytes_stream(self, path: str, *, chunk_size: int = CHUNK) -> AsyncIterator[bytes]:
-        """Yield the bytes of a file piece by piece."""
+        """Yield the content of a file in pieces of bytes."""
         if chunk_size < 1:
             raise ValueError(f"a chunk must have 1 byte or more, not {chunk_size}")
         pieces = self.disk.pieces(path, chunk_size)
@@ -575,12 +607,12 @@ class LocalFileOperator(FileOperator):
             yield piece
 
     async def close(self) -> None:
-        """Close the folders."""
+        """Close the open descriptors of the allowed folders."""
         self.policy.close()
 
 
 def require_slice(offset: int, length: int | None) -> None:
-    """Raise ValueError for a negative offset or length."""
+    """Raise ValueError if the offset or the length of a requested part of a file is negative."""
     if offset < 0 or (length is not None and length < 0):
         raise ValueError(f"offset and length must be 0 or more, not {offset} and {length}")
 
@@ -590,7 +622,7 @@ def _bytes(content: str | bytes, encoding: str) -> bytes:
 
 
 async def _in_thread(operation: str, path: str | Path, act: Callable[[], T], kind: str = "file") -> T:
-    """Run a blocking operation in a thread; return its result."""
+    """Run a blocking file operation in a thread and return its result. Its errors name the operation and the path."""
 
     def operate() -> T:
         with failures(operation, os.fspath(path), kind):
@@ -601,11 +633,14 @@ async def _in_thread(operation: str, path: str | Path, act: Callable[[], T], kin
 
 @contextmanager
 def failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
-    """Turn errors of the block into `FileOperationError` with the operation and the path."""
+    """Convert errors of a file operation inside the block to `FileOperationError`, which names the operation and the
+    path.
+    """
     try:
         yield
     except (PathNotAllowedError, FileOperationError):
         raise
+    # The order matters: the first three are subclasses of OSError, with texts of their own.
     except FileNotFoundError as error:
         raise FileOperationError(operation, path, f"{kind} not found") from error
     except NotADirectoryError as error:
@@ -627,7 +662,7 @@ def failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
 GITIGNORE = ".gitignore"
 EXCLUDE = ".git/info/exclude"
 GIT_FOLDER = ".git"
-"""The folder of git itself, which is always ignored."""
+"""Name of the folder in which git stores its data. It is always ignored."""
 _CLASSES = {
     "alnum": "A-Za-z0-9",
     "alpha": "A-Za-z",
@@ -645,7 +680,7 @@ _CLASSES = {
 
 _SPECIAL = "*?[\\"
 _MOST_REPEATED = 2
-"""Most wildcards for any number of characters in a pattern for `re`. Its time grows with the power of their number."""
+"""Maximum number of ``*`` wildcards in a pattern for `re`, whose time grows with the power of their number."""
 _Match: TypeAlias = Callable[[str], object]
 
 
@@ -654,11 +689,11 @@ class _Rule(NamedTuple):
     is_negated: bool
     is_of_folders: bool
     is_of_names: bool
-    """True if it is compared with the last name of a path, and not with the path below the folder of the rules."""
+    """True if the pattern is compared with the last name of a path, and not with the path below the rules' folder."""
 
 
 class IgnoreRules:
-    r"""Ignore rules of a folder and the folders below it.
+    r"""Rules of the ``.gitignore`` files in a folder and its subfolders, which decide whether git ignores a path.
 
     Examples
     --------
@@ -673,26 +708,26 @@ class IgnoreRules:
         self._excluded: dict[str, list[_Rule]] = {}
 
     def add(self, folder: str, text: str, *, is_exclude: bool = False) -> None:
-        """Add the rules of a file.
+        """Add the rules of one ``.gitignore`` file, or of the file ``.git/info/exclude``.
 
         Parameters
         ----------
         folder
             Path of the folder that the rules are relative to; '' is the top folder.
         is_exclude
-            Whether they are of ``.git/info/exclude``, which every ``.gitignore`` overrides.
+            True for the rules of ``.git/info/exclude``, which every ``.gitignore`` overrides.
         """
         (self._excluded if is_exclude else self._files)[folder] = list(_rules_in(text))
 
     def is_ignored(self, path: str, *, is_folder: bool = False) -> bool:
-        """Return whether a path, or a folder around it, is ignored."""
+        """Return True if the rules ignore a path or one of the folders that contain it."""
         for each in (*_folders_around(path), path):
             if self._is_ignored_itself(each, is_folder=is_folder or each != path):
                 return True
         return False
 
     def _is_ignored_itself(self, path: str, *, is_folder: bool) -> bool:
-        """Return whether the rules ignore a path itself, regardless of the folders around it.
+        """Return True if the rules ignore exactly this path. The folders that contain the path are not considered.
 
         The files with rules are read from the folder of the path outwards, and in each file from the last rule on. The
         first rule that matches decides.
@@ -701,6 +736,7 @@ class IgnoreRules:
         if name == GIT_FOLDER:
             return True
         folders = ["", *_folders_around(path)][::-1]
+        # Any rule of a .gitignore overrides the rules of .git/info/exclude.
         for files in (self._files, self._excluded):
             for folder in folders:
                 below = path[len(folder) :].lstrip("/") if folder else path
@@ -713,7 +749,7 @@ class IgnoreRules:
 
 
 def _folders_around(path: str) -> Iterator[str]:
-    """Yield the folders around a path, the outermost first."""
+    """Yield the paths of the folders that contain a path, the outermost first."""
     at = path.find("/", 1)
     while at > 0:
         yield path[:at]
@@ -721,7 +757,10 @@ def _folders_around(path: str) -> Iterator[str]:
 
 
 def _rules_in(text: str) -> Iterator[_Rule]:
-    """Yield the rules of a file: a pattern with the optional marks ``!`` (included again) and ``/`` (folders only)."""
+    """Parse the text of a ``.gitignore`` file and yield its rules. Comments and patterns that never match are left out.
+
+    A rule is a pattern, optionally with ``!`` at the beginning (include again) or ``/`` at the end (folders only).
+    """
     for text_line in text.removeprefix("\ufeff").split("\n"):
         line = _without_trailing_spaces(text_line.removesuffix("\r"))
         if line.startswith("#"):
@@ -737,14 +776,18 @@ def _rules_in(text: str) -> Iterator[_Rule]:
 
 
 def _without_trailing_spaces(line: str) -> str:
-    """Return a line without the spaces at its end, except one that a backslash escapes."""
+    """Return a line of a ``.gitignore`` file without the spaces at its end. A space that is escaped by a backslash
+    stays.
+    """
     end = len(line.rstrip(" "))
     backslashes = end - len(line[:end].rstrip("\\"))
     return line[: end + 1] if backslashes % 2 and end < len(line) else line[:end]
 
 
 def _match_of(pattern: str) -> _Match | None:
-    """Return a function that matches a whole text with a pattern; None for a pattern that git never matches."""
+    """Return a function that tests whether a whole text matches a pattern of a ``.gitignore`` file. Return None for an
+    invalid pattern, which git never matches.
+    """
     parts = _parts(pattern)
     if parts is None:
         return None
@@ -761,11 +804,12 @@ def _match_of(pattern: str) -> _Match | None:
 
 _ITEMS = {"all": Repeated(is_any_character), "some": Repeated(is_not_slash)}
 _Part: TypeAlias = tuple[str, str]
-"""A kind (``text`` for one character, ``folders``, ``all`` or ``some``), and its expression."""
+"""Part of a pattern: a kind (``text`` for one character, ``folders``, ``all``, ``some``) and a regular expression."""
 
 
 def _parts(pattern: str) -> list[_Part] | None:
-    """Return the parts of a pattern; None for a pattern that git never matches.
+    """Split a pattern of a ``.gitignore`` file into parts. Each part has its kind and the regular expression that it
+    stands for. Return None for an invalid pattern, which git never matches.
 
     Each branch reads one token: ``*`` or ``**``, ``?``, a set of letters, an escaped letter, or a letter.
     """
@@ -806,7 +850,11 @@ def _parts(pattern: str) -> list[_Part] | None:
 
 
 def _letters(pattern: str, at: int) -> tuple[str, int] | None:
-    """Return the expression of a set such as ``[a-z]`` and the position after it; None for a set without an end."""
+    """Parse a character set such as ``[a-z]`` in a pattern of a ``.gitignore`` file. Return the regular expression of
+    the set, and the position after the set.
+
+    Return None for a set without an end.
+    """
     is_negated = pattern[at : at + 1] in ("!", "^")
     at += is_negated
     parts = list[str]()
@@ -834,6 +882,8 @@ def _letters(pattern: str, at: int) -> tuple[str, int] | None:
 
 
 def _letter(pattern: str, at: int) -> tuple[str, int]:
-    """Return the letter at a position of a set, and the position of the next one."""
+    """Return the character at a position inside a character set, and the position after it. A backslash before the
+    character is skipped.
+    """
     at += pattern[at] == "\\" and at + 1 < len(pattern)
     return pattern[at], at + 1

@@ -1,4 +1,4 @@
-"""Workspaces on this machine: a folder, and commands that run as the user of this process."""
+"""Workspaces on this machine: plain, with a Python environment, fenced (bubblewrap sandbox), or without commands."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ NO_FENCE = "Commands run as the user of this machine and may reach beyond the di
 
 
 class LocalWorkspace(Workspace):
-    """Files of folders on this machine, and commands that run there.
+    """Workspace on this machine: the files of one or several folders, and commands that run as the current user.
 
-    Commands may do whatever the user of this process may do. This is not a security boundary: for one, use
-    `FencedWorkspace` or `DockerWorkspace`.
+    Commands may do whatever the user of this process may do. If you need a security boundary, use `FencedWorkspace` or
+    `DockerWorkspace`.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class LocalWorkspace(Workspace):
     allowed_paths
         Further folders whose files may be reached.
     shell_timeout
-        Time limit in seconds of commands without one.
+        Time limit in seconds of commands for which the caller sets none.
     tmp_base_dir
         Folder in which the folder of temporary files is created.
     enable_tmp_dir
@@ -103,13 +103,15 @@ class LocalWorkspace(Workspace):
         self._shell = self._make_shell(policy)
 
     def _policy(self) -> PathPolicy:
-        """Return the folders that may be reached, and create the file operator and the folder of temporary files."""
+        """Open all folders of the workspace, and create its file operator and its folder of temporary files. Return the
+        policy that allows exactly these folders.
+        """
         # The temporary folder is made last, so that an error about another folder leaves nothing on the disk.
         if not os.path.isdir(self._default):
             raise WorkspaceGoneError(f"the folder {self._default} of a workspace is not there: make it first")
         if self._has_tmp and self._tmp_base is not None and not os.path.isdir(self._tmp_base):
             raise WorkspaceGoneError(f"tmp_base_dir {self._tmp_base} of a workspace is not there: make it first")
-        policy = PathPolicy(self._rooted(str(self._default)), guard=self._guard)
+        policy = PathPolicy(self._open_root(str(self._default)), guard=self._guard)
         files = LocalFileOperator(policy)
         files.describe = functools.partial(_describe_files, files)
         self._file_operator = files
@@ -117,20 +119,20 @@ class LocalWorkspace(Workspace):
             if not folder.is_dir():
                 raise WorkspaceGoneError(f"the allowed folder {folder} of a workspace is not there: make it first")
             if folder != self._default:
-                policy.add(self._rooted(str(folder)))
+                policy.add(self._open_root(str(folder)))
         if self._has_tmp:
             self._scratch = os.path.realpath(tempfile.mkdtemp(prefix="divebook-", dir=self._tmp_base))
-            scratch = self._rooted(self._scratch)
+            scratch = self._open_root(self._scratch)
             policy.add(scratch)
             files.tmp_dir = scratch.name
         return policy
 
-    def _rooted(self, folder: str) -> Root:
-        """Open a folder that may be reached; subclasses may give it another name."""
+    def _open_root(self, folder: str) -> Root:
+        """Open a folder of the workspace. Subclasses override this if commands see the folder under another path."""
         return Root(folder, openat2=self._openat2)
 
     def _make_shell(self, policy: PathPolicy) -> Shell:
-        """Return the shell; subclasses return other shells."""
+        """Create the shell that runs the commands of the workspace. Subclasses create other kinds of shells."""
         return self._shell_with(policy, None)
 
     def _shell_with(
@@ -141,14 +143,15 @@ class LocalWorkspace(Workspace):
         activate: Callable[[Mapping[str, str]], dict[str, str]] = dict,
         note: str = NO_FENCE,
     ) -> LocalShell:
-        """Return a shell with a helper process, None for a new one.
+        """Create a shell whose commands are started by the helper process of `reapers`. For None, create a helper
+        process for this shell.
 
         Parameters
         ----------
         activate
-            Returns the variables of commands from those that they inherit of this process.
+            Changes the environment variables that commands inherit from this process.
         note
-            Limits of commands, for agents.
+            Text about the limits of commands, for agents.
         """
         shell = LocalShell(
             policy.folder,
@@ -170,23 +173,23 @@ class LocalWorkspace(Workspace):
 
     @property
     def root(self) -> Root:
-        """The folder with its files."""
+        """Folder with the files of the workspace; raises `WorkspaceNotEnteredError`."""
         if not isinstance(self._file_operator, LocalFileOperator):
             raise WorkspaceNotEnteredError("Environment not entered: a workspace has a folder while it is entered")
         return self._file_operator.policy.default
 
     @property
     def reference(self) -> dict[str, Any]:
-        """The folder."""
+        """Data by which the workspace can be created again after a restart of Python: its folder."""
         return {"folder": str(self._default)}
 
 
 LocalEnvironment = LocalWorkspace
-"""The name of `LocalWorkspace` in the pai-agent-sdk."""
+"""Alias of `LocalWorkspace`, for code written for the pai-agent-sdk."""
 
 
 def _describe_files(files: LocalFileOperator) -> str:
-    """Return the folders with their files as a tree, for agents."""
+    """Return a description of the workspace's files for agents: each folder with a tree of its content."""
     folders = [root.name for root in files.policy.roots if root.name != files.tmp_dir]
     return file_instructions(files.disk, folders, files.tmp_dir)
 
@@ -195,11 +198,11 @@ def _describe_files(files: LocalFileOperator) -> str:
 
 
 _READY = "divebook-ready"
-"""File in the environment that is written when all is installed. An environment without it is created again."""
+"""File that is written when all packages are installed. A Python environment without this file is created again."""
 
 
 class VirtualenvWorkspace(LocalWorkspace):
-    """Files of folders on this machine, and commands in a Python environment of the workspace.
+    """Workspace on this machine whose commands use a Python virtual environment of the workspace.
 
     The environment lies beside the folder and is kept when the workspace is left.
 
@@ -229,8 +232,8 @@ class VirtualenvWorkspace(LocalWorkspace):
         super().__init__(default_path, **options)
         self._python = python
         self._packages = several(packages, "packages")
-        beside = self._default.with_name(f"{self._default.name}.venv")
-        self.venv_path = beside if venv_path is None else Path(venv_path)
+        default_venv = self._default.with_name(f"{self._default.name}.venv")
+        self.venv_path = default_venv if venv_path is None else Path(venv_path)
 
     async def _setup(self) -> None:
         await super()._setup()
@@ -238,7 +241,8 @@ class VirtualenvWorkspace(LocalWorkspace):
             await self._make()
 
     async def _make(self) -> None:
-        """Create the environment and install its packages."""
+        """Create the virtual environment and install the packages of the workspace in it."""
+        # What an interrupted installation left is removed. Only a complete environment has the file `_READY`.
         await asyncio.to_thread(shutil.rmtree, self.venv_path, ignore_errors=True)
         folder = str(self.venv_path)
         uv = shutil.which("uv")
@@ -256,11 +260,15 @@ class VirtualenvWorkspace(LocalWorkspace):
         await asyncio.to_thread((self.venv_path / _READY).touch)
 
     async def requirements(self) -> list[str]:
-        """Return the installed packages as requirements, which `install` accepts."""
+        """Return the packages that are installed in the virtual environment, with versions, in the form that `install`
+        accepts.
+        """
         return (await self._pip(["freeze", "--all"], "freeze")).splitlines()
 
     async def install(self, requirements: Sequence[str]) -> None:
-        """Install exactly these requirements, and remove all other packages; raises `ShellExecutionError`."""
+        """Install exactly these packages in the virtual environment, and remove all others. Raises
+        `ShellExecutionError`.
+        """
         extra = sorted({_project(line) for line in await self.requirements()} - set(map(_project, requirements)))
         if requirements:
             await self._pip(["install", "--quiet", *requirements], "install")
@@ -268,7 +276,9 @@ class VirtualenvWorkspace(LocalWorkspace):
             await self._pip(["uninstall", "--quiet", "--yes", *extra], "uninstall")
 
     async def _pip(self, words: Sequence[str], verb: str) -> str:
-        """Run pip, or the same command of uv; return its output."""
+        """Run a pip command for the virtual environment, by uv if uv is available. Return its output; raise
+        `ShellExecutionError` if it fails.
+        """
         python = f"{self.venv_path}/bin/python"
         uv = shutil.which("uv")
         options = [word for word in words[1:] if word not in ("--all", "--yes")]
@@ -285,7 +295,9 @@ class VirtualenvWorkspace(LocalWorkspace):
         return self._shell_with(policy, None, activate=self.activated)
 
     def activated(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return variables of commands with the environment activated."""
+        """Return a copy of environment variables in which the virtual environment is activated, so that its programs
+        are found first.
+        """
         programs = f"{self.venv_path}/bin"
         variables = {name: value for name, value in environ.items() if name != "PYTHONHOME"}
         path = variables.get("PATH", "")
@@ -293,18 +305,22 @@ class VirtualenvWorkspace(LocalWorkspace):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """The folder, and the folder of its environment."""
+        """Data by which the workspace can be created again after a restart of Python: its folder, and the folder of its
+        virtual environment.
+        """
         return {**super().reference, "virtualenv_path": str(self.venv_path)}
 
 
 def _project(requirement: str) -> str:
-    """Return the normalized project name of a requirement."""
+    """Return the normalized project name of a Python requirement such as ``Foo_Bar>=1``."""
     match = re.match(r"[A-Za-z0-9._-]+", requirement)
     return re.sub(r"[-_.]+", "-", match.group()).lower() if match else requirement
 
 
 def _interpreter(python: str | None) -> str:
-    """Return the program of a Python; raises `ShellExecutionError` for a version that is not installed."""
+    """Return the path of the interpreter for a Python version such as ``3.12``; for None, that of this process. Raise
+    `ShellExecutionError` if the version is not installed.
+    """
     if python is None:
         return sys.executable
     program = shutil.which(python) or shutil.which(f"python{python}")
@@ -321,15 +337,15 @@ def _interpreter(python: str | None) -> str:
 
 
 PROGRAM = "bwrap"
-"""The program that creates the fence."""
+"""Name of the program (bubblewrap) that creates the sandbox of a fenced workspace."""
 PRIVATE_TMP = "/tmp"  # noqa: S108 - not this machine's: a new one in the fence
-"""Folder that each fence has empty and for itself."""
+"""Path of the folder for temporary files that each sandbox has for itself, empty at first."""
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"),
     # Processors, which programs count before they start threads.
     "/sys/devices/system",
 )
-"""Folders that commands can read: programs, libraries and their data."""
+"""Folders that commands in the sandbox can read: programs, libraries and their data."""
 SETTINGS = (
     *("alternatives", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version", "fonts"),
     *("group", "host.conf", "hosts", "inputrc", "java", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias"),
@@ -337,9 +353,9 @@ SETTINGS = (
     *("pki/ca-trust", "pki/tls/certs", "protocols", "python3", "R", "services", "shells", "ssl/certs"),
     *("ssl/openssl.cnf", "terminfo", "timezone"),
 )
-"""Files and folders of ``/etc`` that commands can read. Keys and passwords are in others, such as ``ssl/private``."""
+"""Names in ``/etc`` that commands in the sandbox can read. They exclude keys and passwords (``ssl/private``)."""
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
-"""Variables with paths of certificates, which libraries load even without a network."""
+"""Variables with paths of certificates. Libraries load the certificates even without a network."""
 OUTSIDE = frozenset(
     {
         *("CONTAINER_HOST", "DBUS_SESSION_BUS_ADDRESS", "DBUS_SYSTEM_BUS_ADDRESS", "DISPLAY", "DOCKER_HOST"),
@@ -347,7 +363,9 @@ OUTSIDE = frozenset(
         *("SESSION_MANAGER", "SSH_AGENT_PID", "SSH_AUTH_SOCK", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR"),
     }
 )
-"""Variables that lead to services outside the fence. Other variables whose value is a socket are removed too."""
+"""Environment variables that lead to services outside the sandbox. Variables whose value is a socket are
+removed, too.
+"""
 NOTE = (
     "Commands run in a fence: they can write this directory only, read the machine's programs and libraries but no "
     "other files, and reach no network and no service of this machine."
@@ -356,11 +374,13 @@ _UNIX_SOCKETS = Path("/proc/net/unix")
 
 
 class FencedWorkspace(LocalWorkspace):
-    """Files of folders on this machine, and commands that can write only there and reach no network and no service.
+    """Workspace on this machine whose commands run in a sandbox, where they can write only the workspace's folders.
 
-    All commands of the workspace share one fence. They can read system programs and libraries, this Python, and the
+    The sandbox ("fence") is created by bubblewrap. Commands reach no network and no service of this machine.
+
+    All commands of the workspace share one sandbox. They can read system programs and libraries, this Python, and the
     Python that a virtual environment in the workspace refers to. They have an empty ``/tmp``, and see no other
-    processes, no home folder and no Unix socket of other programs. The fence needs the program ``bwrap`` (Debian:
+    processes, no home folder and no Unix socket of other programs. The sandbox needs the program ``bwrap`` (Debian:
     bubblewrap) and a system that lets users create namespaces. Parameters are those of `LocalWorkspace`.
     """
 
@@ -378,12 +398,16 @@ class FencedWorkspace(LocalWorkspace):
 
 
 def _without_services(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return variables without those that lead to services outside the fence."""
+    """Return a copy of environment variables for commands in the sandbox. Variables that lead to services outside the
+    sandbox, such as sockets, are left out.
+    """
     return {name: value for name, value in environ.items() if name not in OUTSIDE and not _is_socket(value)}
 
 
 def _is_socket(value: str) -> bool:
-    """Return whether a value is the address of a Unix socket, as ``unix:path`` or ``path,more``."""
+    """Return True if the value of an environment variable is the address of a Unix socket, such as ``unix:path`` or
+    ``path,more``.
+    """
     if value.startswith(("unix:", "unix-abstract:")):
         return True
     path = value.partition(",")[0]
@@ -391,12 +415,13 @@ def _is_socket(value: str) -> bool:
 
 
 class _Fence:
-    """Mounts of a fence, and the sockets that it hides.
+    """Builder of the command line that starts the sandbox of a fenced workspace: its mounts, and the sockets of other
+    programs that it hides.
 
     Parameters
     ----------
     program
-        The program that creates it.
+        Path of the program ``bwrap``.
     writable
         Folders that commands may write.
     """
@@ -405,26 +430,30 @@ class _Fence:
         self._program = program
         self._writable = list(writable)
         self._mounted: list[str] = []
-        """Folders that commands can read or write."""
+        """Paths of all folders that commands can read or write."""
         self._hidden: dict[str, tuple[int, int]] | None = None
         """Device and inode of each hidden socket, by path; None before the first command."""
         self._searched: set[tuple[str, str]] = set()
-        """Sockets with relative paths that were searched for, by number and name."""
+        """Sockets bound by a relative path that were already searched for, as pairs of number and path."""
         self._relative: list[str] = []
-        """Files that may be those sockets."""
+        """Paths of files that may be sockets bound by a relative path."""
 
     def command(self) -> list[str]:
-        """Return the program with arguments for the sockets that exist now."""
+        """Return the command line that starts the sandbox. It hides all sockets that exist now in the mounted
+        folders.
+        """
         self._mounted = [*_mounts(self._writable), *self._writable]
         # A folder that commands may write is searched for pipes as well, and for sockets of other network namespaces.
         paths = [*_special_files(self._writable), *self._sockets_of_others()]
         signs = {path: _special(path) for path in paths}
+        # A path without a sign has disappeared in the meantime.
         self._hidden = {path: sign for path, sign in signs.items() if sign is not None}
         masks = [part for path in self._hidden for part in ("--ro-bind", os.devnull, path)]
         return [*_fence(self._program, self._writable), *masks]
 
     def require_closed(self) -> None:
-        """Raise unless all sockets of other programs in the fence are hidden.
+        """Raise an error if another program has created a socket in the mounted folders after the sandbox was started,
+        because the sandbox cannot hide it any more.
 
         Raises
         ------
@@ -442,7 +471,7 @@ class _Fence:
                 )
 
     def _sockets_of_others(self) -> list[str]:
-        """Return the sockets that programs outside have bound in the mounted folders.
+        """Return the paths of the sockets in the folders of the sandbox that programs outside the sandbox have created.
 
         Sockets of commands in the fence are not included: those are in another network namespace.
         """
@@ -450,7 +479,7 @@ class _Fence:
         absolute = []
         for path in sorted(path for _, path in bound if path.startswith("/")):
             real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-            if any(_is_beneath(real, place) for place in self._mounted):
+            if any(_is_beneath(real, folder) for folder in self._mounted):
                 absolute.append(real)
         # A path that was relative when it was bound says only how the file is named. Looking for it takes seconds in
         # folders of the system, so it is done once for each such socket.
@@ -463,18 +492,18 @@ class _Fence:
 
 
 def _bound_sockets() -> set[tuple[str, str]]:
-    """Return number and name of all named Unix sockets of this network namespace.
+    """Return inode number and path of each Unix socket that has a name, in the network namespace of this process.
 
-    The name is the path as it was bound.
-
-    The name of a socket without a file begins with ``@``.
+    The path is the text with which the socket was bound. For a socket without a file it begins with ``@``.
     """
     rows = (line.split(None, 7) for line in os.fsdecode(_UNIX_SOCKETS.read_bytes()).split("\n")[1:])
     return {(row[6], row[7]) for row in rows if len(row) == 8}
 
 
 def _special(path: str) -> tuple[int, int] | None:
-    """Return device and inode of a socket or named pipe; None for anything else."""
+    """Return device and inode of a Unix socket or named pipe, which identify it. Return None for other files and
+    missing paths.
+    """
     try:
         status = os.lstat(path)
     except OSError:
@@ -484,7 +513,9 @@ def _special(path: str) -> tuple[int, int] | None:
 
 
 def _special_files(folders: Iterable[str]) -> Iterator[str]:
-    """Yield the sockets and named pipes below folders."""
+    """Yield the paths of all sockets and named pipes below the given folders. Folders that cannot be read are
+    skipped.
+    """
     queue = list(folders)
     while queue:
         try:
@@ -504,34 +535,36 @@ def _is_beneath(path: str, folder: str) -> bool:
 
 
 def _fence(program: str, writable: Sequence[str]) -> list[str]:
-    """Return the program that creates the fence, with its arguments."""
+    """Return the first part of the command line that starts a sandbox: its namespaces and mounts. The options that hide
+    sockets are not included.
+    """
     readable = _mounts(writable)
     mounts = [part for path in readable for part in ("--ro-bind", path, path)]
     paths = [*SYSTEM, *NEEDED, *_pythons(writable), *_named_certificates()]
     links = dict(link for path in paths for link in _links_to(path))
-    symlinks = [
-        part
-        for link, target in links.items()
-        if not any(_is_beneath(link, place) for place in (*readable, *writable))
-        for part in ("--symlink", target, link)
-    ]
+    symlinks: list[str] = []
+    for link, target in links.items():
+        if not any(_is_beneath(link, folder) for folder in (*readable, *writable)):
+            symlinks += ["--symlink", target, link]
     binds = [part for path in writable for part in ("--bind", path, path)]
     # Root has no capabilities in the fence, and so cannot remount anything to write it or to uncover a hidden socket.
-    alone = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    private = ["--dev", "/dev", "--proc", "/proc", "--tmpfs", PRIVATE_TMP]
+    namespaces = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    private_mounts = ["--dev", "/dev", "--proc", "/proc", "--tmpfs", PRIVATE_TMP]
     home = os.path.expanduser("~")  # empty, but programs expect that it exists
-    if home.startswith("/") and not any(_is_beneath(home, place) for place in (*readable, *links, "/dev", "/proc")):
-        private += ["--dir", home]
-    return [program, *private, *mounts, *symlinks, *binds, "--remount-ro", "/", *alone]
+    if home.startswith("/") and not any(_is_beneath(home, folder) for folder in (*readable, *links, "/dev", "/proc")):
+        private_mounts += ["--dir", home]
+    return [program, *private_mounts, *mounts, *symlinks, *binds, "--remount-ro", "/", *namespaces]
 
 
 def _mounts(writable: Sequence[str]) -> list[str]:
-    """Return the real paths that are mounted read-only, without those below another one."""
+    """Return the real paths that the sandbox mounts read-only: system folders, Python installations and certificates. A
+    path below another one of them is left out.
+    """
     paths = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *NEEDED, *_pythons(writable), *_named_certificates()]
     real = sorted({os.path.realpath(path) for path in paths if os.path.exists(path)})
     outer: list[str] = []
     for path in real:
-        if path != "/" and not any(_is_beneath(path, place) for place in outer):
+        if path != "/" and not any(_is_beneath(path, folder) for folder in outer):
             outer.append(path)
     return outer
 
@@ -541,10 +574,11 @@ def _named_certificates() -> list[str]:
 
 
 def _pythons(folders: Sequence[str]) -> Iterator[str]:
-    """Yield the folders of the Pythons that virtual environments directly in `folders` refer to.
+    """Yield the folders of the Python installations on which the virtual environments in `folders` are based. The
+    sandbox must mount them, so that these environments work.
 
-    Only their programs and libraries: a command may have written the settings of the environment, and must not mount
-    other folders by that.
+    These are only folders of programs and libraries: a command may have written the settings of the virtual
+    environment, and must not cause other folders to be mounted.
     """
     for folder in folders:
         for settings in sorted(Path(folder).glob("*/pyvenv.cfg")):
@@ -560,30 +594,30 @@ def _pythons(folders: Sequence[str]) -> Iterator[str]:
 
 
 def _is_python(home: Path) -> bool:
-    """Return whether a folder is the ``bin`` of an installed Python."""
+    """Return True if a folder is the folder ``bin`` of a Python installation."""
     prefix = home.parent
     has_library = any(prefix.glob("lib/python3*/os.py"))
     return home.name == "bin" and has_library and any(prefix.glob("bin/python3*"))
 
 
 def _links_to(path: str) -> Iterator[tuple[str, str]]:
-    """Yield the symbolic links on the way to a path, each with its target."""
+    """Yield each symbolic link that is followed when a path is opened, with the target of the link."""
     queue = [part for part in reversed(path.split("/")) if part]
-    place = "/"
+    folder = "/"
     for _ in range(256):  # more than any path that can be opened has
         if not queue:
             return
         name = queue.pop()
         if name == "..":
-            place = os.path.dirname(place)
+            folder = os.path.dirname(folder)
             continue
-        here = os.path.join(place, name)
-        if not os.path.islink(here):
-            place = here
+        current = os.path.join(folder, name)
+        if not os.path.islink(current):
+            folder = current
             continue
-        target = os.readlink(here)
-        yield here, target
-        place = "/" if target.startswith("/") else place
+        target = os.readlink(current)
+        yield current, target
+        folder = "/" if target.startswith("/") else folder
         queue += [part for part in reversed(target.split("/")) if part not in ("", ".")]
 
 
@@ -591,7 +625,7 @@ def _links_to(path: str) -> Iterator[tuple[str, str]]:
 
 
 class FilesWorkspace(LocalWorkspace):
-    """Files of folders on this machine, without commands: no program is started, no container, no package installed."""
+    """Workspace on this machine that has files but no commands, for definitions with ``Shell: false``."""
 
     kind: ClassVar[str] = "files"
 
@@ -605,4 +639,4 @@ class _NoShell(Shell):
         raise ShellExecutionError(command, "the workspace has files only: its definition says Shell: false")
 
     async def close(self) -> None:
-        """Return at once: no program runs."""
+        """Return at once: this shell never starts a process."""

@@ -1,4 +1,5 @@
-"""Race-free path resolution: everything opened below a folder stays below it, because check and use are one step.
+"""Path resolution that other processes cannot race: checking a path and opening it are one step, so that no opened path
+leads out of its folder.
 
 A check of a path's text ("does it start with the folder?") is not enough. A command can replace a folder by a link
 between the check and the use::
@@ -42,11 +43,11 @@ _TRIES = 64
 """Attempts of ``openat2`` while other processes rename folders on the path."""
 AT_FDCWD = -100
 PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY)
-"""Flag that opens a name without the right to read or write it."""
+"""Flag of `os.open` for a descriptor that only stands for a path: its file cannot be read or written."""
 
 
 class _OpenHow(CStructure):
-    """The C structure ``open_how``: arguments of ``openat2``."""
+    """The C structure ``open_how``, an argument of the Linux system call ``openat2``."""
 
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
@@ -60,7 +61,8 @@ def _syscall() -> ctypes._NamedFuncPointer:
 
 
 def open_beneath(folder: int, path: str, flags: int, mode: int) -> int:
-    """Open a path below an open folder with ``openat2``; return the descriptor.
+    """Open a path below the open folder `folder` with the Linux system call ``openat2``, which refuses paths that lead
+    out of the folder. Return the descriptor.
 
     Raises
     ------
@@ -69,10 +71,10 @@ def open_beneath(folder: int, path: str, flags: int, mode: int) -> int:
     """
     if flags & PATH_ONLY == PATH_ONLY:  # openat2 refuses what openat ignores beside O_PATH
         flags &= PATH_ONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS | _BENEATH)
+    open_how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, _NO_MAGICLINKS | _BENEATH)
     code = 0
     for _ in range(_TRIES):
-        descriptor = _syscall()(_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        descriptor = _syscall()(_OPENAT2, folder, os.fsencode(path), ctypes.byref(open_how), ctypes.sizeof(open_how))
         if descriptor >= 0:
             return int(descriptor)
         code = ctypes.get_errno()
@@ -83,7 +85,9 @@ def open_beneath(folder: int, path: str, flags: int, mode: int) -> int:
 
 @functools.cache
 def has_openat2() -> bool:
-    """Return whether the kernel has ``openat2``. The filters of old container engines answer EPERM or ENOSYS."""
+    """Return True if the system call ``openat2`` works here. Old kernels lack it, and the filters of old container
+    engines refuse it.
+    """
     try:
         os.close(open_beneath(AT_FDCWD, ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0))
     except (OSError, AttributeError):  # no such call, no such library
@@ -92,18 +96,18 @@ def has_openat2() -> bool:
 
 
 MOST_LINKS = 40
-"""Most links on the way to one file, as in the kernel."""
+"""Maximum number of links that are followed to open one file, as in the kernel."""
 LONGEST_PATH = 4095
-"""Bytes."""
+"""Maximum length of a path in bytes."""
 LONGEST_NAME = 255
-"""Bytes."""
+"""Maximum length of a file name in bytes."""
 _PLAIN = os.O_CLOEXEC | os.O_NOCTTY
 NOT_A_FILE = "not a regular file"
 ABOVE = "leads above the root by .."
 
 
 def path_of(descriptor: int) -> str:
-    """Return the real path of an open file or folder."""
+    """Return the real path of an open file or folder, by its descriptor."""
     if sys.platform == "darwin":
         import fcntl
 
@@ -112,14 +116,15 @@ def path_of(descriptor: int) -> str:
 
 
 class Root:
-    """A folder below which files are opened and which nothing opened through it can leave.
+    """A folder, opened once, for opening files below it. No path that is opened through this object leads out of the
+    folder.
 
     Parameters
     ----------
     path
-        The folder. Links on the way to it are followed once, now.
+        The folder. Links on its path are followed once, now.
     name
-        Name of the folder where its links are made, such as its mount point in a container.
+        Path of the folder for the programs that create links in it, such as its mount point in a container.
     openat2
         Whether the kernel resolves paths; by default if it can.
     """
@@ -127,22 +132,23 @@ class Root:
     def __init__(self, path: str | os.PathLike[str], *, name: str | None = None, openat2: bool | None = None) -> None:
         real = os.path.realpath(path)
         self.path = real
-        """Real path on this machine."""
+        """Real path of the folder on this machine."""
         self.name = name or real
-        """Start of absolute paths below it."""
+        """The folder's path in absolute paths that callers pass, such as its mount point in a container."""
         self.fd = os.open(real, PATH_ONLY | os.O_DIRECTORY | _PLAIN)
         self._by_kernel = has_openat2() if openat2 is None else openat2
 
     def close(self) -> None:
-        """Close the folder. Idempotent."""
+        """Close the descriptor of the folder. Idempotent."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def is_there(self) -> bool:
-        """Return whether its path still leads to the open folder.
+        """Return True if the path of the folder still leads to the folder that was opened. Return False if the folder
+        was deleted or replaced.
 
-        A folder that was deleted and created again is another one.
+        A folder that was deleted and created again is a different folder.
         """
         try:
             status = os.stat(self.path)
@@ -151,16 +157,19 @@ class Root:
         return os.path.samestat(status, os.fstat(self.fd))
 
     def holds(self, path: str) -> bool:
-        """Return whether an absolute path starts with the folder, by its text alone."""
+        """Return True if an absolute path is the path of the folder or begins with it, compared as text. Links are not
+        followed.
+        """
         return path == self.name or path.startswith(f"{self.name.rstrip('/')}/")
 
     def relative(self, path: str) -> str:
-        """Return a path relative to the folder, by its text alone. Links are followed when it is opened.
+        """Return the text of a path relative to the folder, for opening it below the folder. Links are not followed
+        yet.
 
         Raises
         ------
         PathNotAllowedError
-            It is outside, contains NUL, or is too long.
+            The path is outside the folder, contains NUL, or is too long.
         """
         if "\0" in path:
             raise PathNotAllowedError(path.replace("\0", "\\0"), "a path cannot hold NUL")
@@ -168,6 +177,7 @@ class Root:
             parts = [os.fsencode(part) for part in path.split("/")]
         except UnicodeEncodeError:
             raise PathNotAllowedError(ascii(path)[1:-1], "no name of a file can be written so") from None
+        # Checked here, so that both ways to open refuse such names with the same error.
         if sum(map(len, parts)) + len(parts) > LONGEST_PATH or any(len(part) > LONGEST_NAME for part in parts):
             raise PathNotAllowedError(path, "name too long")
         if path.startswith("/"):
@@ -177,14 +187,16 @@ class Root:
         return path or "."
 
     def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a path; return its descriptor. A link as the last part is followed unless `flags` contain O_NOFOLLOW.
+        """Open a path below the folder and return the descriptor. Raise an error if the path leads out of the folder.
+
+        A link at the end of the path is followed, unless `flags` contain O_NOFOLLOW.
 
         Raises
         ------
         PathNotAllowedError
-            It leads out of the folder.
+            The path leads out of the folder.
         OSError
-            As `os.open`.
+            As for `os.open`.
         """
         relative = self.relative(path)
         if self._by_kernel:
@@ -198,16 +210,19 @@ class Root:
         return _Walk(self, path, flags | _PLAIN, mode).resolve(relative)
 
     def open_regular(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a regular file; return its descriptor.
+        """Open a regular file below the folder and return the descriptor. Raise an error for any other kind of file, or
+        if the path leads out of the folder.
 
         Devices, pipes and sockets are opened without blocking and closed again.
 
         Raises
         ------
         PathNotAllowedError
-            It is not a regular file, or leads out of the folder.
+            The path is not a regular file, or leads out of the folder.
         """
         try:
+            # The kind is only certain after the open. O_NONBLOCK keeps the open of a pipe from waiting for its other
+            # end.
             descriptor = self.open(path, flags | os.O_NONBLOCK, mode)
         except OSError as error:
             if error.errno == errno.ENXIO:  # a socket, or a pipe without a reader
@@ -222,12 +237,13 @@ class Root:
         raise PathNotAllowedError(path, NOT_A_FILE)
 
     def real(self, path: str) -> str:
-        """Return a path without links, as `os.path.realpath` does. Missing parts stay as they are written.
+        """Return the real path for a path below the folder: all links are resolved, like by `os.path.realpath`. Parts
+        that do not exist are appended unchanged.
 
-        The result is a text. When it is opened, the path is checked again.
+        The result is only a text: the path is checked again when it is opened.
 
-        The names of the path are a stack. Each is appended to the result. If that is a link, it is removed from the
-        result again and the names of its target are put on the stack.
+        Algorithm: the names of the path are a stack. Each name is appended to the result. If the result then is a link,
+        the name is removed again and the names of the link's target are put on the stack.
         """
         rest = _parts(self.relative(path))
         parts: list[str] = []
@@ -247,6 +263,7 @@ class Root:
             if links > MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             parts.pop()
+            # An absolute target starts again at the root folder.
             if target.startswith("/"):
                 target = self.inside(target, path)
                 parts = []
@@ -254,7 +271,7 @@ class Root:
         return "/".join([self.name, *parts])
 
     def _link_at(self, path: str) -> str | None:
-        """Return the target of a link; None for anything else."""
+        """Return the target of the link at a path. Return None if the path does not exist or is not a link."""
         try:
             descriptor = self.open(path, PATH_ONLY | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
@@ -265,10 +282,10 @@ class Root:
             os.close(descriptor)
 
     def inside(self, target: str, path: str) -> str:
-        """Return the absolute target of a link as a path below the folder; raises `PathNotAllowedError` if it is
-        outside.
+        """Return the target of an absolute link as a path relative to the folder, so that it can be opened below the
+        folder.
 
-        `path` is the path on which the link lies, for the error.
+        Raises `PathNotAllowedError` if the target is outside the folder. The error names `path`.
         """
         try:
             return self.relative(target)
@@ -277,7 +294,7 @@ class Root:
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Open the folder of a path; yield its descriptor and the last name.
+        """Open the folder that contains a path. Yield the folder's descriptor and the last name of the path.
 
         For operations on the name itself, such as rename and delete: they act on that folder, even if it is moved
         meanwhile.
@@ -293,7 +310,8 @@ class Root:
 
 
 class _Walk:
-    """Resolution of one path in user space, folder by folder.
+    """Opening of one path in Python, folder by folder, without ever leaving the root folder. Used for kernels without
+    ``openat2``.
 
     Each name is opened without following links, relative to the last open folder. Example: ``a/link/b`` where ``link``
     leads to ``../c``. The rest of the path is a stack of names::
@@ -318,7 +336,7 @@ class _Walk:
         self._is_new = False
 
     def resolve(self, relative: str) -> int:
-        """Return the descriptor, and close the folders on the way."""
+        """Open a relative path and return its descriptor. The folders that were opened on the way are closed."""
         try:
             return self._open(relative)
         finally:
@@ -326,7 +344,9 @@ class _Walk:
                 os.close(folder)
 
     def _open(self, relative: str) -> int:
-        """Resolve a relative path as the class describes; return the descriptor of its end."""
+        """Open a relative path by the algorithm in the docstring of the class. Return the descriptor; the folders on
+        the way stay open.
+        """
         rest = _parts(relative)
         has_slash = relative.endswith("/")
         while rest:
@@ -334,6 +354,7 @@ class _Walk:
             if name == "..":
                 self._up()
                 continue
+            # The entry is open without following a link, so its kind cannot change any more.
             entry = self._step(name, is_last=not rest)
             if self._is_new:
                 return entry
@@ -355,7 +376,8 @@ class _Walk:
         return self._at(".", self._flags & ~(os.O_CREAT | os.O_NOFOLLOW))
 
     def _step(self, name: str, *, is_last: bool) -> int:
-        """Open a name of the last folder without following a link. If the file is to be created, create it.
+        """Open one name in the current folder without following a link. If the name is missing and the caller's flags
+        say so, create the file.
 
         A creation uses O_EXCL, so that a link that another process puts there is never followed.
         """
@@ -371,7 +393,9 @@ class _Walk:
         return descriptor
 
     def _link(self, link: int) -> int:
-        """Return a link that is not followed, if the flags allow to open a link itself."""
+        """Return the descriptor of a link at the end of the path, if the caller's flags ask for the link itself.
+        Otherwise close it and raise OSError with ELOOP.
+        """
         if self._flags & PATH_ONLY != PATH_ONLY:
             os.close(link)
             self._fail(errno.ELOOP)
@@ -386,7 +410,9 @@ class _Walk:
         os.close(self._folders.pop())
 
     def _target_of(self, link: int) -> str:
-        """Return the target of an open link. For an absolute target, go back to the root."""
+        """Return the target of an open link, and close the link. If the target is absolute, the walk continues from the
+        root folder.
+        """
         try:
             target = os.readlink("", dir_fd=link)
         finally:
@@ -405,7 +431,9 @@ class _Walk:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the names in a path as a stack: the last name first."""
+    """Return the names in a path as a stack: the first name is the last item of the list. Empty names and ``.`` are
+    left out.
+    """
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
@@ -414,11 +442,12 @@ def _parts(path: str) -> list[str]:
 
 T = TypeVar("T")
 Guard: TypeAlias = Callable[[Path, Path], str]
-"""Returns why a file is refused, from its real path and that of its folder; empty if it is allowed."""
+"""Callback that returns why access is refused, or an empty string. Arguments: real paths of file and folder."""
 
 
 class PathPolicy:
-    """The folders that may be reached. Everything else is refused.
+    """Access rule for the files of a workspace. Only files below the allowed folders can be opened; all other paths are
+    refused.
 
     A path is compared with each folder in three forms: as it is written, without ``..``, and without links. The first
     form that can be opened counts. What is opened is always below one of the folders, even if the path changes
@@ -431,8 +460,8 @@ class PathPolicy:
     allowed
         The other folders.
     guard
-        Returns why a file below a folder is refused nevertheless, from the real paths of both; empty if it is allowed.
-        It is called for what was opened, so that neither links nor spellings bypass it.
+        Returns the reason why a file below a folder is refused, or an empty string. It gets the real paths of the
+        opened file and of the folder, so that neither links nor other spellings of a path bypass it.
     """
 
     def __init__(self, default: Root, allowed: Sequence[Root] = (), guard: Guard | None = None) -> None:
@@ -443,30 +472,34 @@ class PathPolicy:
 
     @property
     def roots(self) -> list[Root]:
-        """The folders, the default one first."""
+        """The allowed folders, the default folder first."""
         return list(self._roots)
 
     def add(self, root: Root) -> None:
-        """Add a folder."""
+        """Allow the files below another folder, too."""
         self._roots.append(root)
 
     def absolute(self, path: str | os.PathLike[str]) -> str:
-        """Return a path as an absolute path, by its text."""
+        """Return the absolute form of a path. A relative path is taken as below the default folder. Links are not
+        followed.
+        """
         text = os.fspath(path)
         return text if text.startswith("/") else f"{self.default.name.rstrip('/')}/{text}"
 
     def open(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a path; return its descriptor. See `Root.open`."""
+        """Open a path below one of the allowed folders and return the descriptor. See `Root.open`."""
         return self._require_allowed(path, self._first_allowed(path, lambda root, text: root.open(text, flags, mode)))
 
     def open_regular(self, path: str, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
-        """Open a regular file; return its descriptor. See `Root.open_regular`."""
+        """Open a regular file below one of the allowed folders and return the descriptor. See `Root.open_regular`."""
         return self._require_allowed(
             path, self._first_allowed(path, lambda root, text: root.open_regular(text, flags, mode))
         )
 
     def _require_allowed(self, path: str, descriptor: int, name: str = "") -> int:
-        """Return `descriptor`, unless the guard refuses the open file, or `name` in the open folder."""
+        """Return `descriptor` if the guard callback allows the opened file, or with `name` the entry of this name in
+        the opened folder. Otherwise close it and raise `PathNotAllowedError`.
+        """
         if self._guard is None:
             return descriptor
         reason = self._refusal(f"{path_of(descriptor)}/{name}")
@@ -476,42 +509,52 @@ class PathPolicy:
         return descriptor
 
     def _refusal(self, real: str) -> str:
-        """Return the guard's reason against a real path, judged from the deepest folder that contains it."""
+        """Return the reason for which the guard callback refuses a real path. Return an empty string if the path is
+        allowed, or without a guard callback.
+
+        The guard gets the innermost allowed folder that contains the path.
+        """
         folders = (root.path for root in self._roots if real.startswith(f"{root.path.rstrip('/')}/"))
         return "" if self._guard is None else self._guard(Path(real), Path(max(folders, key=len, default="/")))
 
     @property
     def is_guarded(self) -> bool:
-        """True if a guard may refuse files below the folders."""
+        """True if the policy has a guard callback, which can refuse files below the allowed folders."""
         return self._guard is not None
 
     def visible(self, descriptor: int, names: Iterable[str]) -> list[str]:
-        """Return the names in an open folder that the guard allows."""
+        """Return those of the names in an open folder that the guard callback does not refuse."""
         if self._guard is None:
             return [*names]
         folder = path_of(descriptor)
         return [name for name in names if not self._refusal(f"{folder}/{name}")]
 
     def real(self, path: str) -> str:
-        """Return a path without links."""
+        """Return a path with all links resolved. Raise `PathNotAllowedError` if the path is outside the allowed
+        folders.
+        """
         return self._first_allowed(path, lambda root, text: root.real(text))
 
     @contextmanager
     def parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Open the folder of a path; yield its descriptor and the last name. See `Root.parent`."""
-        opened = self._first_allowed(path, _open_parent)
-        self._require_allowed(path, *opened)
+        """Open the folder that contains a path, in one of the allowed folders. Yield its descriptor and the last name
+        of the path. See `Root.parent`.
+        """
+        parent_and_name = self._first_allowed(path, _open_parent)
+        self._require_allowed(path, *parent_and_name)
         try:
-            yield opened
+            yield parent_and_name
         finally:
-            os.close(opened[0])
+            os.close(parent_and_name[0])
 
     def folder(self, path: str | None) -> str:
-        """Return the real path of the folder in which a command starts; None for the default folder."""
+        """Return the real path of the folder in which a command starts. For None, it is the default folder."""
         return self.real(self.default.name if path is None else path)
 
     def _first_allowed(self, path: str, act: Callable[[Root, str], T]) -> T:
-        """Return the result of `act` for the first form of a path and the first folder that allow it."""
+        """Call `act` for each form of a path and each allowed folder that contains it, until one is not refused. Return
+        the result of that call; raise the refusal if there is none.
+        """
         if self._is_closed:
             raise WorkspaceNotEnteredError(
                 f"the workspace of {self.default.name} was left: enter it again, and take its files and shell anew"
@@ -519,30 +562,34 @@ class PathPolicy:
         text = self.absolute(path)
         rule = ""
         for form in self._forms(text):
-            for root in self._holding(form):
+            for root in self._roots_containing(form):
                 try:
                     return act(root, form)
                 except PathNotAllowedError as error:
                     rule = rule or error.rule
                 except (FileNotFoundError, NotADirectoryError):
                     # "Not found" is reported only for a path inside: the error must not reveal what exists outside.
-                    if self._holding(os.path.normpath(text)):
+                    if self._roots_containing(os.path.normpath(text)):
                         raise
         raise PathNotAllowedError(os.fspath(path).replace("\0", "\\0"), rule, [root.name for root in self._roots])
 
     def _forms(self, text: str) -> Iterator[str]:
-        """Yield the forms of a path: as it is written, without ``..``, and without links."""
+        """Yield up to three forms of an absolute path: as written, with ``..`` removed as text, and with links
+        resolved.
+        """
         yield text
         yield os.path.normpath(text)
         with suppress(ValueError, OSError):  # NUL; links in a circle
             yield os.path.realpath(text)
 
-    def _holding(self, text: str) -> list[Root]:
-        """Return the folders that contain a path by its text, the deepest first."""
+    def _roots_containing(self, text: str) -> list[Root]:
+        """Return the allowed folders that contain a path, compared as text. A folder inside another allowed folder
+        comes before it.
+        """
         return sorted((root for root in self._roots if root.holds(text)), key=lambda root: -len(root.name))
 
     def close(self) -> None:
-        """Close all folders. Idempotent."""
+        """Close the open descriptors of all allowed folders. A second call has no effect."""
         self._is_closed = True
         for root in self._roots:
             root.close()

@@ -1,4 +1,4 @@
-"""Helper process between a workspace and its commands. Every process that a command starts is a descendant of it.
+"""Helper program of a shell: starts each command and can end all processes that the command has started.
 
     python -I -S reaper.py SOCKET
 
@@ -42,14 +42,14 @@ from pathlib import Path
 GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL."""
 PATIENCE = 10.0
-"""Seconds after which processes that cannot be killed are left."""
-KNOWN = b"k"
-"""Answer of a workspace to the report that its command has ended: background processes may live on."""
+"""Seconds after which processes that cannot be killed are given up."""
+END_CONFIRMED = b"k"
+"""Reply of the workspace to the report that a command has ended. Background processes may then continue."""
 READY = b"ready"
-"""First message of the helper: it can be run here."""
+"""First message of the helper to the workspace: it can run commands."""
 _SET_CHILD_SUBREAPER = 36
 _MOST_FDS = 5
-_GONE = (ProcessLookupError, PermissionError)
+_KILL_ERRORS = (ProcessLookupError, PermissionError)
 
 
 def _children(pid: int) -> list[int]:
@@ -72,7 +72,9 @@ def _below(pid: int) -> set[int]:
 
 
 def _has_children() -> bool:
-    """Remove ended children from the process table; return whether any children are left."""
+    """Remove ended child processes of this process from the system (reap them). Return True if any child is still
+    running.
+    """
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG) == (0, 0):
@@ -82,11 +84,13 @@ def _has_children() -> bool:
 
 
 def _end_all(group: int | None) -> None:
-    """End a process group, if there still is one, and then all other descendants of this process.
+    """End the process group of a command, and then all other descendants of this process. For None, end only the
+    descendants.
 
     The group gets SIGTERM and, after `GRACE` seconds, SIGKILL. Other descendants are stopped before they are killed,
     until a round finds no new one: a running process could start another between the look into ``/proc`` and its end.
     """
+    # The process group of the command gets a chance to end by itself.
     if group is not None:
         for number, wait in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 0.0)):
             with suppress(OSError):
@@ -97,21 +101,23 @@ def _end_all(group: int | None) -> None:
     limit = time.monotonic() + PATIENCE
     while _has_children() and time.monotonic() < limit:
         stopped: set[int] = set()
-        while fresh := _below(os.getpid()) - stopped:
-            for pid in fresh:
-                with suppress(*_GONE):
+        while new_processes := _below(os.getpid()) - stopped:
+            # Stopped processes cannot start others. When no round finds a new one, all can be killed.
+            for pid in new_processes:
+                with suppress(*_KILL_ERRORS):
                     os.kill(pid, signal.SIGSTOP)
-            stopped |= fresh
+            stopped |= new_processes
         for pid in stopped:
-            with suppress(*_GONE):
+            with suppress(*_KILL_ERRORS):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.001)
 
 
 def _reap(command: int) -> int | None:
-    """Remove ended children from the process table, including adopted orphans.
+    """Remove ended child processes of this process from the system, including adopted orphans. Return the wait status
+    of the process `command` if it was one of them.
 
-    Return the wait status of the command if it has ended, else None.
+    Return None while the command runs.
     """
     status = None
     while True:
@@ -126,16 +132,17 @@ def _reap(command: int) -> int | None:
 
 
 def _adopt_orphans() -> None:
-    """Make this process the parent of every descendant whose own parent ends."""
+    """Make this process the parent of each of its descendants whose own parent ends, so that no descendant is lost."""
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes]) -> None:
-    """Start the command and wait for its end, or for the end of the control socket.
+    """Start a command and report its end to the workspace. End all of its processes that must not continue.
 
-    Report it and end what must not live.
+    Blocks until the command ends or the control socket is closed. In the latter case all processes are ended.
     """
     _adopt_orphans()
+    # SIGCHLD writes into this pipe, so that one select waits for the command and for the control socket.
     wake_read, wake_write = os.pipe()
     for end in (wake_read, wake_write):
         os.set_blocking(end, False)
@@ -154,26 +161,30 @@ def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes
     while status is None:
         ready, _, _ = select.select([control.fileno(), wake_read], [], [])
         if control.fileno() in ready:
+            # The other side was closed: end the command with everything that it has started.
             _end_all(command)
             break
         os.read(wake_read, 512)
         status = _reap(command)
     with suppress(OSError):
         control.send(f"status {status}\n".encode() if status is not None else b"ended\n")
-    if status is not None and not _is_known(control):
+    if status is not None and not _is_confirmed(control):
         _end_all(None)
 
 
-def _is_known(control: socket.socket) -> bool:
-    """Return whether the workspace answers that it has received the report of the end."""
+def _is_confirmed(control: socket.socket) -> bool:
+    """Return True if the workspace answers that it has received the report about the command's end. Return False if the
+    workspace is gone.
+    """
     try:
-        return control.recv(1) == KNOWN
+        return control.recv(1) == END_CONFIRMED
     except OSError:
         return False
 
 
 def _run_command(fds: list[int]) -> None:
-    """Run one command.
+    """Run one command. `fds` are the descriptors of its arguments, of its stdin, stdout and stderr, and of the control
+    socket to the workspace.
 
     Its descriptors arrive without close-on-exec, and the command must not inherit the control socket.
     """
@@ -196,7 +207,8 @@ def _run_command(fds: list[int]) -> None:
 
 
 def _parent_descriptor() -> list[int]:
-    """Return a descriptor that is readable once the parent has ended; an empty list where the system has none.
+    """Return a list with a descriptor that becomes readable when the parent process ends. Return an empty list if the
+    system has no such descriptors.
 
     The end of the socket is not enough: a process that the parent has forked holds its end open.
     """
@@ -207,7 +219,11 @@ def _parent_descriptor() -> list[int]:
 
 
 def serve(commands: socket.socket) -> None:
-    """Fork a reaper for each command until the socket or the parent ends; then end all remaining processes."""
+    """Run the helper process: for each command that arrives on the socket `commands`, fork a reaper that runs it.
+    Return when the socket is closed or the parent process ends.
+
+    All remaining processes are ended at the end.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _adopt_orphans()
@@ -222,6 +238,7 @@ def serve(commands: socket.socket) -> None:
         if not message:
             _end_all(None)
             return
+        # The child becomes the reaper of this command. It must not keep the command socket open.
         if os.fork() == 0:
             try:
                 commands.close()
@@ -230,6 +247,7 @@ def serve(commands: socket.socket) -> None:
                 _run_command(fds)
             finally:
                 os._exit(0)
+        # The child has its own copies. A copy that stays open here would hide the end of the output.
         for end in fds:
             os.close(end)
 

@@ -1,6 +1,7 @@
-"""Resources of a workspace beside files and shell, by key: browsers, connections, anything that can be closed.
+"""Resources of a workspace, such as browsers or connections to databases, registered by key. A workspace also has files
+and a shell, which are not resources.
 
-A resource has ``close()``. It may have ``setup()``, ``export_state()`` and ``restore_state(state)``,
+A resource has ``close()``. It may also have ``setup()``, ``export_state()`` and ``restore_state(state)``,
 ``get_context_instructions()`` and ``get_toolsets()``. All of them may be coroutine functions.
 """
 
@@ -18,26 +19,26 @@ from divebook.text.redaction import logger
 T = TypeVar("T")
 _log = logger(__name__)
 SavedResources: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""``{"entries": {key: {"state": {...}}}}``, plain data without secrets."""
+"""Exported states of resources: ``{"entries": {key: {"state": {...}}}}``, plain data without secrets."""
 _FORM = '{"entries": {key: {"state": {...}}}}'
 
 
 @runtime_checkable
 class Resource(Protocol):
-    """An object that can be closed."""
+    """Interface of a resource of a workspace: any object that can be closed."""
 
     def close(self) -> Any:
-        """Release the resource; may be a coroutine function."""
+        """Release the resource. May be a coroutine function."""
 
 
 ResourceFactory: TypeAlias = Callable[[Any], Awaitable[Any]]
-"""Creates a resource for a workspace."""
+"""Coroutine function that creates a resource for the workspace it gets."""
 _FACTORY_KEY: ContextVar[str | None] = ContextVar("resource_being_made", default=None)
 """Key of the resource whose factory is running in this context."""
 
 
 async def _call(resource: Any, method: str, *arguments: Any) -> Any:
-    """Call an optional method of a resource; return its result, None without such a method."""
+    """Call an optional method of a resource and return its result. Return None if the resource has no such method."""
     function = getattr(resource, method, None)
     if function is None:
         return None
@@ -46,7 +47,9 @@ async def _call(resource: Any, method: str, *arguments: Any) -> Any:
 
 
 class ResourceRegistry:
-    """Resources by key, in order of registration."""
+    """The resources of a workspace by key. A resource that has a factory function is created when it is first
+    requested.
+    """
 
     def __init__(self) -> None:
         self._workspace: Any = None
@@ -58,26 +61,31 @@ class ResourceRegistry:
         self._closing: set[asyncio.Task[None]] = set()
 
     def bind(self, workspace: Any) -> None:
-        """Set the workspace that is passed to factories; None for none."""
+        """Set the workspace that is passed to the factory functions of resources. None while the workspace is not
+        entered.
+        """
         self._workspace = workspace
 
     def set(self, key: str, resource: Any) -> None:
-        """Register a resource. An earlier one with the same key is closed.
+        """Register a resource under a key. An earlier resource with this key is closed.
 
         Raises
         ------
         TypeError
-            It has no ``close()``.
+            The resource has no ``close()``.
         """
         if not isinstance(resource, Resource):
             raise TypeError(f"resource {key!r} has no close(): {type(resource).__name__} is none")
+        # Removed and added again, so that the new resource is the last one and is closed first.
         old = self._resources.pop(key, None)
         self._resources[key] = resource
         if old is not None and old is not resource:
             self._close_later(key, old)
 
     def _close_later(self, key: str, resource: Any) -> None:
-        """Close a replaced resource: at once, or in a task if its ``close`` is asynchronous."""
+        """Close a resource that was replaced. If its method ``close`` is a coroutine function, it runs in an asyncio
+        task. Errors are logged.
+        """
         try:
             result = resource.close()
         except Exception as error:  # noqa: BLE001 - whatever it raises, the new one is there
@@ -89,16 +97,16 @@ class ResourceRegistry:
             task.add_done_callback(self._closing.discard)
 
     def get(self, key: str) -> Any:
-        """Return a resource; None if there is none."""
+        """Return the resource that is registered under a key. Return None if there is none; a factory is not called."""
         return self._resources.get(key)
 
     def get_typed(self, key: str, kind: type[T]) -> T | None:
-        """Return a resource if it is an instance of `kind`; otherwise None."""
+        """Return the resource that is registered under a key if it is an instance of `kind`. Return None otherwise."""
         resource = self._resources.get(key)
         return resource if isinstance(resource, kind) else None
 
     def remove(self, key: str) -> Any:
-        """Remove a resource without closing it; return it, or None."""
+        """Remove the resource with a key without closing it, and return it. Return None if there is none."""
         return self._resources.pop(key, None)
 
     def __contains__(self, key: object) -> bool:
@@ -108,15 +116,16 @@ class ResourceRegistry:
         return len(self._resources)
 
     def keys(self) -> list[str]:
-        """Return the keys, in order."""
+        """Return the keys of all resources, in order of registration."""
         return list(self._resources)
 
     def register_factory(self, key: str, factory: ResourceFactory) -> None:
-        """Register the function that creates the resource of a key on request."""
+        """Register the function that creates the resource with a key when the resource is first requested."""
         self._factories[key] = factory
 
     async def get_or_create(self, key: str) -> Any:
-        """Return a resource. If it does not exist, create it, set it up and restore its saved state.
+        """Return the resource with a key. If it does not exist yet, create it by its factory, set it up and restore its
+        saved state.
 
         Raises
         ------
@@ -131,7 +140,8 @@ class ResourceRegistry:
             raise KeyError(f"no factory for resource {key!r}: register_factory({key!r}, ...)")
         if self._workspace is None:
             raise RuntimeError("the registry is not bound to a workspace: enter one first")
-        with self._awaiting(key):
+        # One task for all concurrent requests of a key; it is shielded, because another request may still wait for it.
+        with self._waiting_for(key):
             task = self._creating.get(key)
             if task is None:
                 task = self._creating[key] = asyncio.ensure_future(self._create(key))
@@ -139,8 +149,11 @@ class ResourceRegistry:
             return await asyncio.shield(task)
 
     @contextmanager
-    def _awaiting(self, key: str) -> Iterator[None]:
-        """Record that the running factory waits for a key; raise RuntimeError if it would wait for itself.
+    def _waiting_for(self, key: str) -> Iterator[None]:
+        """Note that the factory function that is running waits for the resource `key` during the block, to detect
+        factories that wait for each other.
+
+        Raise RuntimeError if the factory would wait for itself.
 
         Example: the factory of ``a`` requests ``b``, and that of ``b`` requests ``a``. Without the check both would
         wait for ever.
@@ -160,7 +173,8 @@ class ResourceRegistry:
             self._awaited[requester].remove(key)
 
     def _chain(self, key: str, end: str) -> list[str] | None:
-        """Return the keys on the chain of waiting factories from `key` to `end`, both included.
+        """Return the keys of resources from `key` to `end` in which the factory of each key waits for the next key.
+        Return None if no such chain exists.
 
         None without a chain.
         """
@@ -170,7 +184,9 @@ class ResourceRegistry:
         return next(([key, *path] for path in paths if path is not None), None)
 
     async def get_or_create_typed(self, key: str, kind: type[T]) -> T:
-        """Return a resource like `get_or_create`; TypeError if it is not an instance of `kind`."""
+        """Return the resource with a key, created if necessary, like `get_or_create`. Raise TypeError if it is not an
+        instance of `kind`.
+        """
         resource = await self.get_or_create(key)
         if not isinstance(resource, kind):
             raise TypeError(f"resource {key!r} is a {type(resource).__name__}, not a {kind.__name__}")
@@ -193,12 +209,13 @@ class ResourceRegistry:
     # --- state -----------------------------------------------------------------------------------------------------
 
     def pend(self, saved: SavedResources | None) -> None:
-        """Keep saved states until their resources are created; None changes nothing.
+        """Keep the states that `export_state` returned earlier, and restore each of them when its resource is created.
+        None changes nothing.
 
         Raises
         ------
         TypeError
-            It is not a result of `export_state`.
+            `saved` is not a result of `export_state`.
         """
         if saved is None:
             return
@@ -213,7 +230,9 @@ class ResourceRegistry:
         self._saved.update(entries)
 
     async def export_state(self) -> dict[str, Any]:
-        """Return the states of all resources that have one, and saved states of resources not created yet."""
+        """Return the states of all resources that can export one. The saved states of resources that were not created
+        yet are included.
+        """
         entries = {key: dict(state) for key, state in self._saved.items()}
         for key, resource in self._resources.items():
             if hasattr(resource, "export_state") and hasattr(resource, "restore_state"):
@@ -221,14 +240,18 @@ class ResourceRegistry:
         return {"entries": entries}
 
     async def restore_all(self) -> int:
-        """Create all resources with a saved state; return their number. KeyError for one without a factory."""
+        """Create all resources that have a saved state, and return the number of them. Raise KeyError if a key has no
+        factory.
+        """
         keys = list(self._saved)
         for key in keys:
             await self.get_or_create(key)
         return len(keys)
 
     async def restore_one(self, key: str) -> bool:
-        """Create the resource of a key if it has a saved state; return whether it has."""
+        """Create the resource with a key if the key has a saved state. Return True in this case, False if it
+        has none.
+        """
         if key not in self._saved:
             return False
         await self.get_or_create(key)
@@ -237,7 +260,7 @@ class ResourceRegistry:
     # --- closing ---------------------------------------------------------------------------------------------------
 
     async def close_all(self, *, parallel: bool = False) -> list[Exception]:
-        """Close all resources, the last one first; return their errors, which are logged.
+        """Close all resources, in reverse order of registration. Errors are logged and returned.
 
         Factories are kept, so that a workspace that is entered again can create the resources again.
         """
@@ -261,12 +284,18 @@ class ResourceRegistry:
     # --- for agents ------------------------------------------------------------------------------------------------
 
     def get_toolsets(self) -> list[Any]:
-        """Return the toolsets of all resources."""
-        offers = (getattr(resource, "get_toolsets", None) for resource in self._resources.values())
-        return [toolset for offer in offers if offer is not None for toolset in offer()]
+        """Return the toolsets for agents that the resources offer. Resources need not offer any."""
+        toolsets: list[Any] = []
+        for resource in self._resources.values():
+            get_toolsets = getattr(resource, "get_toolsets", None)
+            if get_toolsets is not None:
+                toolsets += get_toolsets()
+        return toolsets
 
     async def instructions(self) -> dict[str, str]:
-        """Return the descriptions of resources for agents, by key. One that fails is left out."""
+        """Return the descriptions that resources give to agents, by key. A resource that raises an error or has no
+        description is left out; errors are logged.
+        """
         texts: dict[str, str] = {}
         for key, resource in self._resources.items():
             try:

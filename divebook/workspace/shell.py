@@ -1,7 +1,7 @@
-"""Shells: run each command of a workspace in a process of its own; return its output and how it ended.
+"""Shells of workspaces. A shell runs each command in a process of its own and returns the output and the exit code.
 
-Commands of a local shell may do whatever the user of this process may do. The rule of paths applies to the folder in
-which a command starts, not to the command. A fence or a container restricts commands.
+Commands of a local shell may do whatever the user of this process may do. A `PathPolicy` applies to the folder in which
+a command starts, not to the command. A fence (bubblewrap sandbox) or a container restricts commands.
 
 Reaping
 -------
@@ -11,7 +11,7 @@ share a control socket::
 
     reaper -> shell    "pid 4711"      the command runs
     reaper -> shell    "status 256"    the command has ended, with this wait status
-    shell  -> reaper   KNOWN           report received: background processes may live on
+    shell  -> reaper   END_CONFIRMED   report received: background processes may live on
     shell  -> reaper   end of socket   end everything that is left of the command
 
 After a time limit or a cancellation the shell closes its end, and waits until the reaper closes the other one: then
@@ -47,16 +47,16 @@ from divebook.errors import ShellExecutionError, ShellTimeoutError
 from divebook.text.passwords import looks_secret
 from divebook.text.redaction import shared
 from divebook.workspace.paths import PathPolicy, Root
-from divebook.workspace.reaper import KNOWN, READY
+from divebook.workspace.reaper import END_CONFIRMED, READY
 
 DEFAULT_TIMEOUT = 30.0
-"""Seconds, if neither the call nor the workspace sets a limit."""
+"""Time limit of a command in seconds, if neither the caller nor the workspace sets one."""
 OUTPUT_LIMIT = 1 << 20
-"""Bytes of each stream in memory; a longer stream is also written into a file."""
+"""Maximum number of bytes of each output stream in memory. A longer stream is also written to a file."""
 PRINTED: ContextVar[OutputListener | None] = ContextVar("divebook_printed", default=None)
-"""Receiver of the output of every command that the current call of an execution runs."""
+"""Callback for the output of all commands that run in the current call of an execution; None for no callback."""
 Command: TypeAlias = str | Sequence[str]
-"""A text for the shell, or a program with arguments."""
+"""A command: a string for the shell, or a program with its arguments."""
 
 
 class _ShellOutput(NamedTuple):
@@ -66,59 +66,59 @@ class _ShellOutput(NamedTuple):
 
 
 class ShellResult(_ShellOutput):
-    """Result of a command: a tuple of ``exit_code``, ``stdout`` and ``stderr``, with further attributes.
+    """Result of a command: the tuple ``(exit_code, stdout, stderr)``, with further attributes.
 
     The exit code is negative if a signal killed the command.
     """
 
     timed_out: bool = False
     duration: float = 0.0
-    """Seconds."""
+    """Duration of the command in seconds."""
     left_out: int = 0
-    """Bytes of both streams that are missing in the texts."""
+    """Number of bytes of both streams that are missing in ``stdout`` and ``stderr``."""
     stdout_file: str | None = None
     stderr_file: str | None = None
-    """Path of the file with a whole stream that was too long."""
+    """Paths of files with the whole stdout and stderr; None for a stream that was short enough."""
 
     @property
     def truncated(self) -> bool:
-        """True if the texts are incomplete."""
+        """True if ``stdout`` or ``stderr`` is incomplete."""
         return self.left_out > 0
 
 
 StartListener: TypeAlias = Callable[[int], None]
-"""Callback with the process id when a command runs."""
+"""Callback that gets the process id when a command has started."""
 
 
 class CommandRequest(NamedTuple):
-    """A command with the options of one run."""
+    """A command with all options of one run: the argument of `Shell._run`, which subclasses implement."""
 
     command: Command
     seconds: float | None
-    """Time limit; None for no limit."""
+    """Time limit in seconds; None for no limit."""
     environ: Mapping[str, str]
     cwd: str | None
     stdin: CommandInput
     listen: OutputListener | None
     inherit_env: bool
-    """True if it gets the variables of the place where it runs."""
+    """True if the command inherits environment variables from where it runs."""
     on_start: StartListener | None = None
     undecodable: str = "replace"
 
 
 class Shell(ABC):
-    """Runs commands in a workspace.
+    """Base class of shells, which run the commands of a workspace.
 
     Parameters
     ----------
     default_timeout
-        Time limit in seconds of commands without one.
+        Time limit in seconds of commands for which the caller sets none.
     environ
-        Variables of all commands.
+        Environment variables of all commands.
     secrets
-        Returns variables with secret values, which are redacted in output.
+        Returns environment variables with secret values, which are redacted in output.
     output_limit
-        Bytes of each stream in memory.
+        Maximum number of bytes of each output stream in memory.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Shell(ABC):
         inherit_env: bool = True,
         undecodable: str = "replace",
     ) -> ShellResult:
-        """Run a command to its end.
+        """Run a command until it ends; return its output and exit code.
 
         Parameters
         ----------
@@ -172,15 +172,16 @@ class Shell(ABC):
         ShellTimeoutError
             The time limit was reached. The command and all its processes were ended.
         ShellExecutionError
-            It could not be run.
+            The command could not be run.
         PathNotAllowedError
-            It may not run in `cwd`.
+            The command may not run in `cwd`.
         ValueError
             `timeout` is not a positive number.
         """
         seconds = self.default_timeout if timeout is None else _limit(timeout)
         if not command or (isinstance(command, str) and not command.strip()):
             raise ShellExecutionError("", "there is no command")
+        # Secrets are read for each command, since they may change, and are redacted in its output from now on.
         secrets = dict(self._secrets()) if self._secrets is not None else {}
         data = stdin.encode() if isinstance(stdin, str) else stdin
         environ = {**self._environ, **secrets, **(env or {})}
@@ -209,19 +210,22 @@ class Shell(ABC):
 
     @abstractmethod
     async def _run(self, request: CommandRequest) -> ShellResult:
-        """Run a command. `timed_out` of the result states that the time limit was reached and the command was ended."""
+        """Run one command until it ends or reaches its time limit, and return its result. Subclasses implement this.
+
+        Set `timed_out` of the result if the command was ended because it reached its time limit.
+        """
 
     async def get_context_instructions(self) -> str | None:
-        """Return a description of the shell for agents; None for no description."""
+        """Return a description of the shell for agents, None for no description."""
         return None
 
     @abstractmethod
     async def close(self) -> None:
-        """Release whatever runs the commands. Idempotent."""
+        """End the processes that run the commands. Idempotent."""
 
 
 def require_runnable(command: object, environ: Mapping[Any, Any]) -> None:
-    """Raise unless the system can run a command with its variables: texts without NUL and without surrogates.
+    """Raise an error if a command or its environment variables cannot be passed to a program of the system.
 
     Raises
     ------
@@ -260,27 +264,29 @@ def _is_text_of_systems(text: str) -> bool:
 
 
 def _limit(seconds: object) -> float | None:
-    """Return a time limit, None for no limit; raises ValueError."""
+    """Return a time limit in seconds as a float, and None for infinity, which means no limit. Raise ValueError if it is
+    not a positive number.
+    """
     if not isinstance(seconds, int | float) or math.isnan(seconds) or seconds <= 0:
         raise ValueError(f"timeout must be a number of seconds above 0, or math.inf for no limit, not {seconds!r}")
     return None if math.isinf(seconds) else float(seconds)
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with its secrets redacted."""
+    """Return a text in which all known secret values of commands are redacted."""
     clean: str = shared().without_named(text)
     return clean
 
 
 def _without(result: ShellResult) -> ShellResult:
-    """Return a result with its secrets redacted."""
+    """Return a copy of a command's result in which the secret values in its output are redacted."""
     clean = ShellResult(result.exit_code, without_secrets(result.stdout), without_secrets(result.stderr))
     clean.__dict__.update(result.__dict__)
     return clean
 
 
 class _RedactedOutput:
-    """Forwards output to listeners, with secrets redacted.
+    """Callback for the output of a command. It redacts secret values and forwards the text to other callbacks.
 
     A secret may be split over two pieces. The end of a piece that may be the start of a secret is kept back until the
     next piece arrives.
@@ -289,20 +295,22 @@ class _RedactedOutput:
     def __init__(self, listeners: Sequence[OutputListener], *, hides: bool) -> None:
         self._listeners = listeners
         self._hides = hides
-        self._held: dict[str, str] = {}
+        self._pending: dict[str, str] = {}
 
     def __call__(self, stream: str, text: str) -> None:
         if self._hides:
-            text = self._held.pop(stream, "") + text
+            text = self._pending.pop(stream, "") + text
             end = shared().settled_of_named(text)
-            text, self._held[stream] = text[:end], text[end:]
+            text, self._pending[stream] = text[:end], text[end:]
         self._forward(stream, text)
 
     def finish(self) -> None:
-        """Forward the text that was kept back, at the end of the output."""
-        for stream, text in self._held.items():
+        """Forward the text that was kept back because it might have been the start of a secret. Call this when the
+        output has ended.
+        """
+        for stream, text in self._pending.items():
             self._forward(stream, text)
-        self._held.clear()
+        self._pending.clear()
 
     def _forward(self, stream: str, text: str) -> None:
         clean = without_secrets(text) if self._hides else text
@@ -311,9 +319,10 @@ class _RedactedOutput:
 
 
 def output_keeper(limit: int, folder: str | None) -> Callable[[str], OutputBuffer]:
-    """Return a function that creates the receiver of a stream by its name.
+    """Return a function that creates an `OutputBuffer` for an output stream of a command. The function gets the name of
+    the stream.
 
-    Long streams are written into files in a folder.
+    With a `folder`, a stream of more than `limit` bytes is also written to a file in the folder.
     """
 
     def output_of(name: str) -> OutputBuffer:
@@ -328,7 +337,7 @@ def output_keeper(limit: int, folder: str | None) -> Callable[[str], OutputBuffe
 
 
 def command_result(code: int, out: OutputBuffer, err: OutputBuffer, *, timed_out: bool, duration: float) -> ShellResult:
-    """Return the result of a command whose output is in two receivers."""
+    """Return the result of a command from its exit code and the buffers of its stdout and stderr, which are closed."""
     result = ShellResult(code, out.text(), err.text())
     result.timed_out = timed_out
     result.duration = duration
@@ -339,12 +348,15 @@ def command_result(code: int, out: OutputBuffer, err: OutputBuffer, *, timed_out
 
 
 def inherited_environ() -> dict[str, str]:
-    """Return the variables of this process that commands get: without those whose names look like secrets."""
+    """Return the environment variables of this process that commands inherit. Variables whose names look like secrets
+    are left out.
+    """
     return {name: value for name, value in os.environ.items() if not looks_secret(name)}
 
 
 class LocalShell(Shell):
-    """Runs commands on this machine, each below a reaper, so that none of its processes survives the time limit.
+    """Shell that runs commands on this machine. A helper process, `divebook/workspace/reaper.py`, starts them and can
+    end all processes of a command.
 
     Parameters
     ----------
@@ -352,19 +364,19 @@ class LocalShell(Shell):
         The working folder; or a function that returns the real working folder for a requested one or None, and raises
         `PathNotAllowedError`.
     reapers
-        The helper process; by default a new one.
+        Owner of the helper process; by default a new one.
     scratch
-        Returns the folder for output that is too long; None drops its middle.
+        Returns the folder for files with long output; None drops the middle of long output.
     shell
-        The program that runs texts.
+        Program with arguments that runs commands given as one string.
 
     Attributes
     ----------
     inherited
-        Returns the variables of this process that commands get. A workspace replaces it, for example to activate a
-        virtual environment.
+        Returns the environment variables that commands inherit from this process. A workspace replaces this function,
+        for example to activate a virtual environment.
     description
-        Text about the shell for agents; None for none.
+        Description of the shell for agents; None without one.
     """
 
     def __init__(
@@ -421,27 +433,28 @@ class LocalShell(Shell):
         return command_result(outcome.code, out, err, timed_out=outcome.timed_out, duration=outcome.seconds)
 
     async def get_context_instructions(self) -> str | None:
-        """Return the description of the shell for agents."""
+        """Return the description of the shell for agents. Return None if the shell has none."""
         return self.description
 
     async def close(self) -> None:
-        """End the helper process."""
+        """End the helper process with all background processes of commands."""
         self.reapers.close()
         if self._policy is not None:
             self._policy.close()
 
 
 MakeFile = Callable[[], BinaryIO]
-"""Opens the file for a whole stream that is too long to keep in memory."""
+"""Function that opens a file for a whole output stream that is too long for memory."""
 
 
 class OutputBuffer:
-    r"""Head and tail of a stream of any length in memory, and optionally a file with the whole stream.
+    r"""Buffer of an output stream of a command. It keeps the beginning and the end in memory, and optionally the whole
+    stream in a file.
 
     Parameters
     ----------
     limit
-        Most bytes in memory.
+        Maximum number of bytes in memory.
     make_file
         Creates the file for the whole stream; None drops everything between head and tail.
 
@@ -458,14 +471,15 @@ class OutputBuffer:
         self._make_file = make_file
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
-        self._held = 0
+        self._tail_size = 0
         self._file: BinaryIO | None = None
         self.total = 0
-        """Number of bytes received."""
+        """Number of bytes received so far."""
 
     def feed(self, data: bytes) -> None:
-        """Add the next bytes of the stream."""
+        """Add the next bytes of the output stream."""
         self.total += len(data)
+        # A stream that fits in memory needs no file. From the first byte beyond, the file gets everything.
         if self._make_file is not None and self.total > 2 * self._half:
             self._write(data)
         room = self._half - len(self._head)
@@ -474,9 +488,10 @@ class OutputBuffer:
             data = data[room:]
         if data:
             self._tail.append(data)
-            self._held += len(data)
-            while self._held - len(self._tail[0]) >= self._half:
-                self._held -= len(self._tail.popleft())
+            self._tail_size += len(data)
+            # Drop whole pieces from the front as long as the rest still has the length of the tail.
+            while self._tail_size - len(self._tail[0]) >= self._half:
+                self._tail_size -= len(self._tail.popleft())
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
@@ -488,18 +503,22 @@ class OutputBuffer:
 
     @property
     def dropped(self) -> int:
-        """Number of bytes that are not in memory."""
-        return max(0, self.total - len(self._head) - min(self._held, self._half))
+        """Number of received bytes that are not in memory any more."""
+        return max(0, self.total - len(self._head) - min(self._tail_size, self._half))
 
     def text(self) -> str:
-        """Return head and tail as text, with the number of missing bytes between them."""
+        """Return the kept beginning and end of the stream as text. If bytes between them are missing, their number is
+        stated there.
+        """
         tail = b"".join(self._tail)
         if self.dropped:
             tail = f"\n[... {self.dropped:,} bytes left out ...]\n".encode() + tail[-self._half :]
         return (bytes(self._head) + tail).decode(errors="replace")
 
     def close(self) -> str | None:
-        """Close the file of the whole stream and return its path; None if all bytes are in memory."""
+        """Close the file with the whole stream and return its path. Return None if the stream fits in memory, so that
+        no file was needed.
+        """
         if self._file is None:
             return None
         self._file.close()
@@ -510,18 +529,19 @@ class OutputBuffer:
 
 
 Streams: TypeAlias = tuple[int, int, int, int]
-"""Descriptors: stdin, stdout and stderr of a command, and the control socket of its reaper."""
+"""File descriptors of a command: stdin, stdout, stderr, and the control socket of its reaper."""
 _REAPER = str(Path(__file__).with_name("reaper.py"))
 NEEDED = (_REAPER, sys.executable, sys.prefix, sys.base_prefix)
-"""Paths that must be readable where the helper runs: its program, and the Python that runs it."""
+"""Paths that must be readable where the helper process runs: its program, and the Python that runs it."""
 _PATIENCE = 60.0
-"""Seconds for the helper to start."""
+"""Seconds that the helper process may take to start."""
 _LONGEST_REASON = 2_000
-"""Bytes of the output of a helper that does not start, for the error."""
+"""Maximum number of bytes of a failed helper's output that the error message contains."""
 
 
 class Reapers:
-    """The helper process of a workspace. It starts with the first command, and again if it was killed.
+    """Owner of the helper process that starts the commands of a workspace. The helper is started for the first command,
+    and again if something has killed it.
 
     Parameters
     ----------
@@ -529,7 +549,7 @@ class Reapers:
         Returns a program with arguments in which the helper and all its commands run, such as a fence. `NEEDED` must be
         readable in it. Called when the helper starts.
     check
-        Raises unless a command may run now. Called before each command.
+        Raises an error if a command may not run now. Called before each command.
     """
 
     def __init__(self, prefix: Callable[[], Sequence[str]] = tuple, check: Callable[[], None] | None = None) -> None:
@@ -540,14 +560,14 @@ class Reapers:
         self._process: subprocess.Popen[bytes] | None = None
 
     def send(self, argv: Sequence[str], cwd: str, environ: Mapping[str, str], streams: Streams) -> None:
-        """Send a command to the helper, which runs it.
+        """Send a command to the helper process, which then runs it.
 
         The arguments are passed in a memory file, since they may be longer than a message of the socket.
 
         Raises
         ------
         OSError
-            The helper cannot be started. The text is that of the program that failed.
+            The helper process cannot be started. The error contains the output of the program that failed.
         """
         if self._check is not None:
             self._check()
@@ -562,6 +582,7 @@ class Reapers:
             os.close(request)
 
     def _send(self, fds: list[int]) -> None:
+        # The helper may have been killed since the last command. One new start is tried.
         for is_last in (False, True):
             end = self._end or self._start()
             try:
@@ -574,13 +595,13 @@ class Reapers:
                 return
 
     def _start(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        shell_end, helper_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with tempfile.TemporaryFile() as errors:
-            with theirs:
-                argv = [*self._prefix(), sys.executable, "-I", "-S", _REAPER, str(theirs.fileno())]
+            with helper_end:
+                argv = [*self._prefix(), sys.executable, "-I", "-S", _REAPER, str(helper_end.fileno())]
                 self._process = subprocess.Popen(
                     argv,
-                    pass_fds=(theirs.fileno(),),
+                    pass_fds=(helper_end.fileno(),),
                     env={},
                     cwd="/",
                     stdin=subprocess.DEVNULL,
@@ -588,8 +609,8 @@ class Reapers:
                     stderr=errors,
                     start_new_session=True,
                 )
-            self._end = ours
-            if not _is_ready(ours):
+            self._end = shell_end
+            if not _is_ready(shell_end):
                 self._stop()
                 errors.seek(0)
                 reason = (
@@ -597,7 +618,7 @@ class Reapers:
                     or "it ended at once, and said nothing"
                 )
                 raise OSError(f"{Path(argv[0]).name} cannot run commands here: {reason}")
-        return ours
+        return shell_end
 
     def _stop(self) -> None:
         if self._end is not None:
@@ -608,7 +629,7 @@ class Reapers:
             self._process = None
 
     def close(self) -> None:
-        """End the helper with all background processes of its commands. Idempotent."""
+        """End the helper process and all background processes of its commands. Idempotent."""
         with self._lock:
             self._stop()
 
@@ -630,7 +651,7 @@ T = TypeVar("T")
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:
-    """Run work to its end, even if the caller is cancelled meanwhile; return its result.
+    """Run a coroutine to its end, even if the caller is cancelled in the meantime. Return its result.
 
     The cancellation is raised afterwards. An error of the work takes precedence over it.
     """
@@ -654,29 +675,29 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
 
 
 DRAIN = 0.2
-"""Seconds to read the rest of the output after a command has ended. Background processes may hold its streams open."""
+"""Seconds to read remaining output after a command has ended. Background processes may hold its streams open."""
 _ENDING = 15.0
 _PIECE = 1 << 16
 STDOUT = "stdout"
 STDERR = "stderr"
 OutputListener: TypeAlias = Callable[[str, str], None]
-"""Callback for output as it arrives: name of the stream, and a piece of text."""
+"""Callback for output as it arrives. Its arguments are the name of the stream and a piece of text."""
 CommandInput: TypeAlias = bytes | AsyncIterator[bytes | str]
-"""Input of a command: all at once, or in pieces."""
+"""Input of a command: all bytes at once, or pieces from an asynchronous iterator."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandOutcome:
-    """Exit code and duration of a command."""
+    """Exit code and duration of a command that has ended, and whether it was ended by its time limit."""
 
     code: int
-    """Exit status, or the negative number of the signal that killed it."""
+    """Exit code of the command; the negative signal number if a signal killed it."""
     timed_out: bool
     seconds: float
 
 
 class WrongFolderError(Exception):
-    """The working folder of a command cannot be entered. The argument is an OSError."""
+    """Error of a command whose working folder cannot be entered. Its argument is the OSError of the system."""
 
 
 async def run(
@@ -693,25 +714,26 @@ async def run(
     on_start: Callable[[int], None] | None = None,
     undecodable: str = "replace",
 ) -> CommandOutcome:
-    """Run a command; return how it ended.
+    """Run a command through the helper process of a workspace. Return its exit code, its duration, and whether it
+    reached the time limit.
 
     Parameters
     ----------
     seconds
         Time limit; None for no limit.
     out, err
-        Receivers of its output.
+        Buffers of the command's output.
     stdin
-        Its input.
+        Input of the command.
     on_start
-        Called with the process id when it runs.
+        Called with the process id when the command runs.
     undecodable
         Treatment of bytes that are not UTF-8 in the text for `listen`: an error handler of `bytes.decode`.
 
     Raises
     ------
     WrongFolderError
-        It cannot run in `cwd`.
+        The folder `cwd` cannot be entered.
     OSError
         No process can be started.
     """
@@ -733,10 +755,10 @@ class _Run:
         self._listen = listen
         self._on_start = on_start
         self._undecodable = undecodable
-        self._control, self._theirs = socket.socketpair()
+        self._control, self._reaper_end = socket.socketpair()
         self._control.setblocking(False)  # noqa: FBT003 - as it is called
         self._tasks: list[asyncio.Task[None]] = []
-        """Readers of its two output streams, and the writer of its input if it has one."""
+        """Tasks that read the two output streams, and a task that writes the input, if there is any."""
 
     async def run(
         self, send: Callable[[Streams], None], program: str, cwd: str, seconds: float | None, stdin: CommandInput
@@ -761,7 +783,7 @@ class _Run:
             await shielded(self._finish())
 
     async def _finish(self) -> None:
-        """End everything that is left of the command, and wait until its reaper has ended."""
+        """End all processes of the command that are left, and wait until its reaper process has ended."""
         with suppress(OSError):
             self._control.shutdown(socket.SHUT_WR)  # the reaper ends everything, also a command that floods its output
         for task in self._tasks:
@@ -777,26 +799,28 @@ class _Run:
             self._control.close()
 
     def _confirm_end(self) -> None:
-        """Tell the reaper that the end of the command was received, so that background processes may live on."""
+        """Tell the reaper process that its report about the command's end was received. The reaper then lets background
+        processes of the command continue.
+        """
         with suppress(OSError):
-            self._control.send(KNOWN)
+            self._control.send(END_CONFIRMED)
 
     async def _start(self, send: Callable[[Streams], None], stdin: CommandInput) -> None:
-        """Send the command to its reaper, and start to read its output."""
+        """Send the command to the helper process, and start tasks that read its output and write its input."""
         stdin_pipe = os.pipe()
         out = os.pipe()
         err = os.pipe()
-        theirs = (stdin_pipe[0], out[1], err[1])
+        command_ends = (stdin_pipe[0], out[1], err[1])
         try:
             # If this were cancelled, the thread would still send these numbers, which may be other descriptors by then.
-            await shielded(asyncio.to_thread(send, (*theirs, self._theirs.fileno())))
+            await shielded(asyncio.to_thread(send, (*command_ends, self._reaper_end.fileno())))
         except BaseException:
             for end in (stdin_pipe[1], out[0], err[0]):
                 os.close(end)
             raise
         finally:
-            self._theirs.close()
-            for end in theirs:
+            self._reaper_end.close()
+            for end in command_ends:
                 os.close(end)
         self._tasks = [
             asyncio.create_task(self._read(out[0], self._out, STDOUT)),
@@ -808,7 +832,10 @@ class _Run:
             os.close(stdin_pipe[1])
 
     def _code(self, report: bytes, program: str, cwd: str) -> int:
-        """Return the exit code that the last report of the reaper means; raises `WrongFolderError`."""
+        """Convert the last report of the reaper process to the exit code of the command. Raise `WrongFolderError` if
+        the working folder could not be entered.
+        """
+        # Reports: "status N" (wait status), "cwd ERRNO", "error ERRNO" (no process), "ended", or nothing after a kill.
         word, _, number = report.decode().strip().partition(" ")
         if word == "status":
             return os.waitstatus_to_exitcode(int(number))
@@ -824,9 +851,12 @@ class _Run:
         return -signal.SIGKILL  # the time limit was reached, or the reaper was killed
 
     async def _last_report(self) -> bytes:
-        """Return the last report of the reaper. The first report is the process id of the command."""
+        """Wait for the last report of the reaper process and return it; b"" if the reaper ended without one. The report
+        with the command's process id comes first and is passed to a callback.
+        """
         loop = asyncio.get_running_loop()
         data = b""
+        # A report may arrive in several pieces: the text after the last line feed is kept for the next piece.
         while more := await loop.sock_recv(self._control, 64):
             *lines, data = (data + more).split(b"\n")
             for line in lines:
@@ -837,7 +867,9 @@ class _Run:
         return b""
 
     async def _read(self, end: int, output: OutputBuffer, name: str) -> None:
-        """Read an output stream to its end."""
+        """Read an output stream of the command until it ends. Pass the bytes to a buffer, and the decoded text to the
+        callback if there is one.
+        """
         reader = asyncio.StreamReader(limit=4 * _PIECE)
         file = os.fdopen(end, "rb", buffering=0)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -860,7 +892,7 @@ class _Run:
 
 
 async def pieces_of(data: CommandInput) -> AsyncIterator[bytes]:
-    """Yield the input of a command in pieces; text is encoded as UTF-8."""
+    """Yield the input of a command in pieces of bytes. Pieces of text are encoded as UTF-8."""
     if isinstance(data, bytes):
         yield data
         return
@@ -869,7 +901,7 @@ async def pieces_of(data: CommandInput) -> AsyncIterator[bytes]:
 
 
 async def _write(end: int, data: CommandInput) -> None:
-    """Write the input of a command. A command that stops reading is not an error."""
+    """Write the input of a command into its pipe, then close the pipe. A command that stops reading is not an error."""
     transport, protocol = await asyncio.get_running_loop().connect_write_pipe(
         asyncio.streams.FlowControlMixin, os.fdopen(end, "wb", buffering=0)
     )

@@ -1,4 +1,4 @@
-"""Program that runs another program in a new terminal and relays its input and output.
+"""Program that runs another program in a new pseudo-terminal and relays its input and output.
 
 It is run as a file, ``python terminal.py ROWS COLUMNS PROGRAM ...``, and imports nothing of divebook.
 """
@@ -16,17 +16,21 @@ from contextlib import suppress
 
 _PIECE = 1 << 16
 _END = b"\x04"
-"""End of input, as a terminal takes it at the start of a line."""
+"""Control character that ends the input of a terminal when it is typed at the start of a line (Ctrl-D)."""
 
 
 def end_after(last: bytes) -> bytes:
-    """Return the bytes that mean end of input after the `last` typed bytes."""
+    """Return the control characters that end the input of a terminal. `last` are the bytes that were typed
+    before them.
+    """
     # Within a line the first byte only submits that line; a second one ends the input.
     return _END if not last or last[-1:] in b"\n\r\x04" else _END * 2
 
 
 def main(rows: int, columns: int, words: Sequence[str]) -> int:
-    """Run a program; return its exit code, negative if a signal ended it."""
+    """Run a program in a new pseudo-terminal of the given size. Return its exit code, the negative signal number if a
+    signal killed it.
+    """
     child, terminal = pty.fork()
     if child == 0:
         termios.tcsetwinsize(0, (rows, columns))
@@ -41,7 +45,9 @@ def main(rows: int, columns: int, words: Sequence[str]) -> int:
 
 
 def _relay(terminal: int, program: int) -> None:
-    """Forward input and output until the program has ended and all its output is read."""
+    """Copy this process's input to a terminal, and the terminal's output to stdout, until the program in it has ended
+    and all its output was copied.
+    """
     sources = [terminal, program, 0]
     waiting = b""
     last = b""

@@ -1,4 +1,6 @@
-"""Workspaces: a place with files, a shell and resources, which it owns while it is entered; sessions of agents."""
+"""Base class of workspaces (files, a shell and resources, which are open while the workspace is entered), and sessions
+of agents that work in a workspace.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,12 @@ from divebook.workspace.shell import Shell, shielded
 SKIPPED = frozenset({"node_modules", ".git", ".venv", "__pycache__"})
 MAX_DEPTH = 3
 MOST_ENTRIES = 500
-"""Most lines of one tree. An agent can list the rest itself."""
+"""Maximum number of lines of a folder tree in the description for agents."""
 _SHOWN_HIDDEN = (".env",)
 
 
 def file_instructions(disk: Disk, folders: Sequence[str], tmp_dir: str | None) -> str:
-    """Return the description of files for agents: each folder with its content as a tree."""
+    """Return the description of the files of a workspace for agents: each folder with a tree of its content."""
     lines = ["<file-system>", f"<default-directory>{escape(disk.policy.default.name)}</default-directory>"]
     if tmp_dir is not None:
         lines.append(f"<tmp-directory>{escape(tmp_dir)}</tmp-directory>")
@@ -38,7 +40,9 @@ def file_instructions(disk: Disk, folders: Sequence[str], tmp_dir: str | None) -
 
 
 def shell_instructions(folder: str, seconds: float, note: str) -> str:
-    """Return the description of a shell for agents."""
+    """Return the description of a workspace's shell for agents: its working folder, its time limit and a note about its
+    limits.
+    """
     return "\n".join(
         [
             "<shell-execution>",
@@ -51,25 +55,29 @@ def shell_instructions(folder: str, seconds: float, note: str) -> str:
 
 
 def mount_instructions(folder: str, inside: str) -> str:
-    """Return the description of a folder that is mounted in a container, for agents."""
+    """Return a text for agents that names a folder of this machine and the path under which a container mounts it."""
     paths = [f"<host>{escape(folder)}</host>", f"<container>{escape(inside)}</container>"]
     return "\n".join(["<mount-mapping>", *paths, "</mount-mapping>"])
 
 
 def resource_instructions(texts: Mapping[str, str]) -> str:
-    """Return the descriptions of resources for agents, given by key."""
+    """Return the description of a workspace's resources for agents. `texts` has the description of each resource by its
+    key.
+    """
     lines = [f"<resource name={quoteattr(key)}>{escape(text)}</resource>" for key, text in texts.items()]
     return "\n".join(["<resources>", *lines, "</resources>"])
 
 
 def whole_instructions(parts: Sequence[str]) -> str:
-    """Join descriptions into one text; return '' if there are none."""
+    """Join the parts of a workspace's description for agents into one text. Return '' if all parts are empty."""
     text = "\n\n".join(part for part in parts if part)
     return f"<environment-context>\n{text}\n</environment-context>" if text else ""
 
 
 def tree_text(disk: Disk, folder: str, max_depth: int = MAX_DEPTH) -> str:
-    """Return the content of a folder, one path per line: folders first, without hidden files, ignored ones marked."""
+    """Return the content of a folder and its subfolders as text for agents, one path per line. Most hidden files are
+    left out, and paths that git ignores are marked.
+    """
     if not disk.is_folder(folder):
         return f"Directory not found: {folder}"
     base = disk.policy.absolute(folder).rstrip("/")
@@ -84,7 +92,7 @@ def tree_text(disk: Disk, folder: str, max_depth: int = MAX_DEPTH) -> str:
 
 
 def _lines(disk: Disk, base: str, parent: str, depth: int, ignored: IgnoreRules) -> Iterator[str]:
-    """Yield the lines of a folder, with the content of its subfolders down to a depth."""
+    """Yield a line of text for each entry of a folder and of its subfolders, down to `depth` levels, folders first."""
     entries = disk.entries(f"{base}/{parent}" if parent else base)
     # Folders come first. Skipped and ignored ones are listed without their content, so that a model knows of them.
     for name, is_folder in sorted(entries, key=lambda entry: (not entry[1], entry[0])):
@@ -102,7 +110,9 @@ def _lines(disk: Disk, base: str, parent: str, depth: int, ignored: IgnoreRules)
 
 
 def _ignored(disk: Disk, base: str) -> IgnoreRules:
-    """Return the rules of a folder's ``.gitignore``."""
+    """Return the rules of the file ``.gitignore`` in a folder. Without such a file, or if it cannot be read, return no
+    rules.
+    """
     rules = IgnoreRules()
     with suppress(OSError):  # there is none, or it cannot be read
         rules.add("", disk.read(f"{base}/{GITIGNORE}").decode(errors="replace"))
@@ -110,7 +120,8 @@ def _ignored(disk: Disk, base: str) -> IgnoreRules:
 
 
 class Workspace(ABC):
-    """A place with files, a shell and resources.
+    """Base class of workspaces. A workspace has files, a shell and resources, which can be used while the workspace is
+    entered (``async with``).
 
     A subclass assigns `_file_operator` and `_shell` in `_setup`, and releases its own resources in `_teardown`. If
     `_setup` fails, everything is closed again. Everything is closed in reverse order, even if a part fails to close.
@@ -137,7 +148,7 @@ class Workspace(ABC):
     """
 
     kind: ClassVar[str] = ""
-    """Kind of the workspace, as definitions name it."""
+    """Name of this kind of workspace in definitions."""
 
     def __init__(
         self,
@@ -155,10 +166,14 @@ class Workspace(ABC):
 
     @abstractmethod
     async def _setup(self) -> None:
-        """Create the file operator and the shell; add resources and toolsets, if there are any."""
+        """Open the workspace: create its file operator and its shell, and optionally resources and toolsets. Called
+        when the workspace is entered.
+        """
 
     async def _teardown(self) -> None:  # noqa: B027 - many kinds have nothing else to release
-        """Release what belongs to this kind of workspace. Files and shell are closed afterwards."""
+        """Release everything else that a subclass has created. Called when the workspace is left, before its files and
+        shell are closed.
+        """
 
     # --- entering and leaving --------------------------------------------------------------------------------------
 
@@ -167,6 +182,7 @@ class Workspace(ABC):
             raise WorkspaceEnteredError(f"{type(self).__name__} has already been entered; leave it first")
         self._is_entered = True
         try:
+            # Resources come last, since their factories use files and shell. `_leave` closes them first.
             await self._setup()
             self._resources.bind(self)
             await self._resources.restore_all()
@@ -179,10 +195,12 @@ class Workspace(ABC):
         await self._leave()
 
     async def _leave(self) -> None:
-        """Close everything, even during a cancellation; the first error is raised at the end."""
-        await shielded(self._closed())
+        """Close the files, shell and resources of the workspace, even while the task is being cancelled. The first
+        error is raised after all are closed.
+        """
+        await shielded(self._close_all())
 
-    async def _closed(self) -> None:
+    async def _close_all(self) -> None:
         # A `_teardown` may set both to None, as that of the pai-agent-sdk does. They must still be closed.
         shell = self._shell
         files = self._file_operator
@@ -218,41 +236,41 @@ class Workspace(ABC):
 
     @property
     def is_entered(self) -> bool:
-        """True if it is entered and can be used."""
+        """True while the workspace is entered and can be used."""
         return self._is_entered
 
     @property
     def file_operator(self) -> FileOperator:
-        """Its files; raises `WorkspaceNotEnteredError`."""
+        """Files of the workspace; raises `WorkspaceNotEnteredError`."""
         files: FileOperator = self._require(self._file_operator)
         return files
 
     @property
     def shell(self) -> Shell:
-        """Its shell; raises `WorkspaceNotEnteredError`."""
+        """Shell of the workspace; raises `WorkspaceNotEnteredError`."""
         shell: Shell = self._require(self._shell)
         return shell
 
     @property
     def resources(self) -> ResourceRegistry:
-        """Its resources. Factories may be registered before it is entered."""
+        """Resources of the workspace. Factories may be registered before the workspace is entered."""
         return self._resources
 
     @property
     def tmp_dir(self) -> str | None:
-        """Folder of temporary files; None without one, or if it is not entered."""
+        """Folder of temporary files; None if the workspace has no such folder or is not entered."""
         return None if self._file_operator is None else self._file_operator.tmp_dir
 
     @property
     def root(self) -> Root:
-        """The folder with its files, on this machine.
+        """Folder of this machine with the files of the workspace.
 
         Raises
         ------
         WorkspaceNotEnteredError
             The workspace is not entered.
         WorkspaceGoneError
-            Its files are not in one folder of this machine. Runs need that folder, since they keep a copy of its files.
+            The files are not in one folder of this machine. Runs need that folder, since they keep a copy of its files.
         """
         files = self.file_operator
         if not isinstance(files, LocalFileOperator):
@@ -262,7 +280,9 @@ class Workspace(ABC):
         return files.policy.default
 
     async def require_there(self) -> None:
-        """Raise `WorkspaceGoneError` unless the folder with which it was entered still exists."""
+        """Raise `WorkspaceGoneError` if the folder of the workspace was deleted or replaced after the workspace was
+        entered.
+        """
         if not self.root.is_there():
             raise WorkspaceGoneError(
                 f"the folder {self.root.path} of a workspace is not there any more: leave the workspace, and restore it"
@@ -270,41 +290,47 @@ class Workspace(ABC):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Plain data that identifies the workspace after a restart; by default its folder, while it is entered."""
+        """Plain data by which the workspace can be identified after a restart of Python. By default its folder; empty
+        while the workspace is not entered.
+        """
         has_folder = self._is_entered and isinstance(self._file_operator, LocalFileOperator)
         return {"folder": self.root.path} if has_folder else {}
 
     def add_toolset(self, toolset: Any) -> None:
-        """Add a toolset for agents, until the workspace is left."""
+        """Add a toolset that agents in the workspace can use. It is removed when the workspace is left."""
         self._toolsets.append(toolset)
 
     def get_toolsets(self) -> list[Any]:
-        """Return its toolsets and those of its resources."""
+        """Return the toolsets of the workspace and of its resources."""
         return [*self._toolsets, *self._resources.get_toolsets()]
 
     def with_resource_factory(self, key: str, factory: ResourceFactory) -> Self:
-        """Register the function that creates a resource; return the workspace."""
+        """Register a function that creates the resource with a key when it is first requested. Return the workspace."""
         self._resources.register_factory(key, factory)
         return self
 
     def with_resource_state(self, saved: SavedResources | None) -> Self:
-        """Add saved states of resources; None adds nothing. Return the workspace."""
+        """Add states of resources that `export_resource_state` returned earlier; they are restored on entry. Return the
+        workspace. None adds nothing.
+        """
         self._resources.pend(saved)
         return self
 
     async def export_resource_state(self) -> dict[str, Any]:
-        """Return the states of its resources as plain data."""
+        """Return the states of the workspace's resources as plain data, for `with_resource_state` of a later
+        workspace.
+        """
         return await self._resources.export_state()
 
     async def get_context_instructions(self) -> str:
-        """Return the description of the workspace for agents."""
+        """Return a description of files, shell and resources, for the instructions of agents."""
         parts = [await self.file_operator.get_context_instructions(), await self.shell.get_context_instructions()]
         texts = await self._resources.instructions()
         return whole_instructions([*(part or "" for part in parts), resource_instructions(texts) if texts else ""])
 
 
 Environment = Workspace
-"""The name of `Workspace` in the pai-agent-sdk."""
+"""Alias of `Workspace`, for code written for the pai-agent-sdk."""
 
 
 # --- sessions of agents in a workspace, and messages between them ---
@@ -315,39 +341,45 @@ MOST_MESSAGES = 500
 
 @dataclass(frozen=True, slots=True)
 class BusMessage:
-    """A message from one session to another, or to all."""
+    """A message from one agent session to another one, or to all sessions of the same message bus."""
 
     content: Any
     source: str
     target: str | None = None
-    """Receiver; None for all sessions."""
+    """Id of the session that receives the message; None for all sessions."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 class MessageBus:
-    """Messages between sessions of one event loop. Each subscriber receives the messages sent after it subscribed.
+    """Message bus between the agent sessions of one event loop. A subscriber, identified by a session id, gets the
+    messages sent after it subscribed.
 
     Parameters
     ----------
     maxlen
-        Most messages kept; older ones are dropped.
+        Maximum number of messages on the bus. Older messages are dropped.
     """
 
     def __init__(self, maxlen: int = MOST_MESSAGES) -> None:
         self._messages: deque[tuple[int, BusMessage]] = deque(maxlen=maxlen)
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         self._count = 0
 
     def subscribe(self, subscriber: str) -> None:
-        """Subscribe to messages from now on. Idempotent."""
-        self._places.setdefault(subscriber, self._count)
+        """Register a session id as a subscriber, which gets all messages that are sent from now on. A second call for
+        it changes nothing.
+        """
+        self._positions.setdefault(subscriber, self._count)
 
     def unsubscribe(self, subscriber: str) -> None:
-        """End a subscription."""
-        self._places.pop(subscriber, None)
+        """Remove a subscriber, given by its session id. Its unread messages are lost to it."""
+        self._positions.pop(subscriber, None)
 
     def send(self, message: BusMessage) -> bool:
-        """Send a message; return False if a kept message has the same id."""
+        """Send a message to the subscribers and return True. Return False, without sending, if the bus still has a
+        message with the same id.
+        """
+        # The id makes sending idempotent.
         if any(earlier.id == message.id for _, earlier in self._messages):
             return False
         self._count += 1
@@ -355,39 +387,43 @@ class MessageBus:
         return True
 
     def peek(self, subscriber: str) -> list[BusMessage]:
-        """Return the messages that a subscriber has not consumed yet."""
-        after = self._places.get(subscriber)
+        """Return the messages that are waiting for a subscriber (a session id) without removing them. Return an empty
+        list if it has not subscribed.
+        """
+        after = self._positions.get(subscriber)
         if after is None:
             return []
         return [each for number, each in self._messages if number > after and each.target in (None, subscriber)]
 
     def has_pending(self, subscriber: str) -> bool:
-        """Return whether there are messages that a subscriber has not consumed yet."""
+        """Return True if messages are waiting for a subscriber (a session id)."""
         return bool(self.peek(subscriber))
 
     def consume(self, subscriber: str) -> list[BusMessage]:
-        """Return the messages that a subscriber has not consumed yet, and mark them.
+        """Return the messages that are waiting for a subscriber (a session id), and mark them as read, so that it does
+        not get them again.
 
         A new subscriber gets an empty list.
         """
         messages = self.peek(subscriber)
-        self._places[subscriber] = self._count
+        self._positions[subscriber] = self._count
         return messages
 
     def clear(self) -> None:
-        """Drop all messages."""
+        """Delete all messages, also those that subscribers have not read yet."""
         self._messages.clear()
 
 
 class AgentSession:
-    """Files, shell and resources for one agent, by default those of a workspace.
+    """Session of one agent, with the files, the shell and the resources that it uses. By default they are those of a
+    workspace.
 
     Parameters
     ----------
     workspace
         Workspace of the session.
     file_operator, shell, resources
-        Replacements of those of the workspace.
+        Parts that replace the parts of the workspace.
     parent
         Session of the agent that delegated the work. Both share a message bus.
 
@@ -419,7 +455,7 @@ class AgentSession:
         self.started_at: datetime | None = None
         self.ended_at: datetime | None = None
         self.state: dict[str, Any] = {}
-        """Plain data that outlives the session."""
+        """Data of the user that `export_state` returns and `with_state` restores."""
         self._is_entered = False
 
     async def __aenter__(self) -> Self:
@@ -438,37 +474,41 @@ class AgentSession:
 
     @property
     def file_operator(self) -> FileOperator | None:
-        """Its files."""
+        """Files that the agent uses. None if the session has neither own files nor a workspace."""
         return self._files if self._files is not None or self.workspace is None else self.workspace.file_operator
 
     @property
     def shell(self) -> Shell | None:
-        """Its shell."""
+        """Shell that the agent uses. None if the session has neither an own shell nor a workspace."""
         return self._shell if self._shell is not None or self.workspace is None else self.workspace.shell
 
     @property
     def resources(self) -> ResourceRegistry | None:
-        """Its resources."""
+        """Resources that the agent uses. None if the session has neither own resources nor a workspace."""
         return self._resources if self._resources is not None or self.workspace is None else self.workspace.resources
 
     def below(self) -> AgentSession:
-        """Return a session for an agent to which this one delegates: the same parts, another id."""
+        """Create a session for an agent to which this session's agent delegates work. It uses the same files, shell and
+        resources, and has another id.
+        """
         parts = {"file_operator": self._files, "shell": self._shell, "resources": self._resources}
         return AgentSession(self.workspace, parent=self, **parts)  # type: ignore[arg-type]
 
     def export_state(self) -> dict[str, Any]:
-        """Return the id and the state as plain data."""
+        """Return the id of the session and the data of its attribute `state`, as plain data."""
         return {"run_id": self.run_id, "state": dict(self.state)}
 
     def with_state(self, saved: Mapping[str, Any] | None) -> Self:
-        """Restore the state that an earlier session exported; None changes nothing. Return the session."""
+        """Set the attribute `state` to the data that `export_state` returned earlier, and return the session. None
+        changes nothing.
+        """
         if saved is not None:
             self.state = dict(saved.get("state", {}))
         return self
 
 
 AgentContext = AgentSession
-"""The name of `AgentSession` in the pai-agent-sdk."""
+"""Alias of `AgentSession`, for code written for the pai-agent-sdk."""
 
 
 # --- the workspace of the current call of an execution ---
@@ -478,7 +518,9 @@ CURRENT_WORKSPACE: ContextVar[Workspace | None] = ContextVar("divebook_workspace
 
 
 def present_workspace() -> Workspace:
-    """Return the workspace of the current call; raises `WorkspaceNotEnteredError` outside such a call."""
+    """Return the workspace of the action or tool call that is running. Raise `WorkspaceNotEnteredError` if there is
+    none.
+    """
     workspace = CURRENT_WORKSPACE.get()
     if workspace is None:
         raise WorkspaceNotEnteredError("there is no workspace here: let the agent, step or workflow name one")
@@ -489,13 +531,14 @@ T = TypeVar("T")
 
 
 def several(values: Iterable[T], argument: str) -> tuple[T, ...]:
-    """Return an argument with several values as a tuple.
+    """Return the value of an argument that takes several values as a tuple. Raise TypeError for a single string, which
+    would be split into letters.
 
     Raises
     ------
     TypeError
-        It is one text or path. Python would iterate over its letters: ``packages="pytest"`` would install ``p``, ``y``,
-        ...
+        The argument is one string or path. Python would iterate over its letters: ``packages="pytest"`` would install
+        ``p``, ``y``, ...
     """
     if isinstance(values, str | bytes | os.PathLike):
         raise TypeError(f"{argument} must be a list, not one text: write [{str(values)!r}]")

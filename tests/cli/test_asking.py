@@ -90,7 +90,7 @@ def test_one_answer_does_for_all_questions_that_a_step_asks_alike(deploy, divebo
     first, second = (result(divebook("run", deploy, "-q", "--json")) for _ in range(2))
     ((asked, _),) = first["questions"].items()
     answered = divebook("answer", f"{asked}@{first['id']}", "{n: 3}", "--alike", "-q")
-    assert (answered.exit_code, "lets 1 other run go on" in answered.stderr) == (3, True)
+    assert (answered.exit_code, "continues 1 other run" in answered.stderr) == (3, True)
     assert divebook("inbox").stdout.count("Deploy") == 2
     assert second["id"] in divebook("inbox").stdout
 
@@ -197,7 +197,7 @@ def test_an_answer_that_cannot_take_effect_here_is_kept_and_the_message_says_how
     assert "Go on?" not in divebook("inbox").stdout
     again = divebook("answer", asked["address"], "no", "-q")
     assert (again.exit_code, "answered already by" in again.stderr, "'yes'" in again.stderr) == (2, True, True)
-    command = re.search(r"to go on: divebook (.* FILE)$", answered.stderr, re.MULTILINE)[1]
+    command = re.search(r"to continue: divebook (.* FILE)$", answered.stderr, re.MULTILINE)[1]
     resumed = divebook(*shlex.split(command.replace("FILE", "acts.py")), "--json", "-q")
     assert (resumed.exit_code, result(resumed)["variables"]) == (0, {"c": "yes", "d": 1})
 
@@ -292,7 +292,7 @@ def test_an_answer_to_what_another_process_drives_says_who_goes_on_and_nothing_e
         store.acquire(execution_id, Owner("elsewhere", 11, 1, "kernel"), 600)
     answered = divebook("answer", sending, "yes", "ap.py", "-q")
     assert answered.exit_code == 3
-    told = "another process drives the execution and goes on with it. To see how it stands: divebook show"
+    told = "another process drives the execution and continues it. To see its status: divebook show"
     assert f"{told} {execution_id}" in " ".join(answered.stderr.split())
-    assert "to go on" not in answered.stderr
+    assert "to continue" not in answered.stderr
     assert "to answer" not in answered.stderr

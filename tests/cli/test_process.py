@@ -34,7 +34,7 @@ def test_an_interrupt_cancels_durably_and_says_how_to_go_on(process, divebook, s
     (record,) = open_store().records()
     assert run.returncode == 130
     assert out.startswith(f"cancelled  slow  {record.execution_id}")
-    assert f"to go on: divebook resume {record.execution_id} {slow}" in err
+    assert f"to continue: divebook resume {record.execution_id} {slow}" in err
     assert record.status == "cancelled"
 
 
@@ -53,7 +53,7 @@ def test_what_an_interrupt_cancelled_can_be_resumed(process, divebook, folder):
     run.send_signal(signal.SIGINT)
     _, err = run.communicate(timeout=60)
     write(folder / "go", "")
-    again = err.splitlines()[-1].removeprefix("to go on: divebook ").split()
+    again = err.splitlines()[-1].removeprefix("to continue: divebook ").split()
     resumed = divebook(*again)
     assert resumed.exit_code == 0, resumed.stderr
     assert "m: held" in resumed.stdout

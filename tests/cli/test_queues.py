@@ -18,7 +18,7 @@ def test_what_is_enqueued_is_listed_and_driven_by_a_worker(divebook, hello):
     assert divebook("enqueue", hello, "-v", "who=Ada", "--queue", "greetings", "--key", "k").stdout.strip() == name
     listed = divebook("queue")
     assert "nobody there can run it" in listed.stdout
-    assert "no worker is there; begin one: divebook worker FILE" in listed.stdout
+    assert "no running worker; start one: divebook worker FILE" in listed.stdout
     (told,) = json.loads(divebook("queue", "--json").stdout)["queued"]
     assert (told["execution_id"], told["queue"], told["priority"], told["status"]) == (name, "greetings", 3, "enqueued")
     assert divebook("runs", "--status", "enqueued", "--json").stdout.count(name) == 1
@@ -54,7 +54,7 @@ def test_it_is_said_why_nobody_can_run_an_execution_and_what_workers_leave_alone
     shown = divebook("queue").stdout
     assert "workers leave alone" in shown
     assert ("lunch" in shown, f"{name}: worker" in shown) == (True, False)
-    assert "to go on with one: divebook resume ID FILE" in shown
+    assert "to resume one: divebook resume ID FILE" in shown
     (told,) = json.loads(divebook("queue", "--json").stdout)["left_alone"]
     assert (told["execution_id"], told["key"], told["attempts"], told["why"]) == (name, "k", 0, "lunch")
 

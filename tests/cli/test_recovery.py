@@ -66,7 +66,7 @@ def test_a_file_in_place_of_an_id_is_told_where_it_belongs(hello, divebook, comm
     wrong = divebook(command, hello)
     told = " ".join(wrong.stderr.split())
     assert wrong.exit_code == 2
-    assert "hello.yaml is a file, and an id is wanted in its place: `divebook resume ID FILE`" in told
+    assert "hello.yaml is a file, and an id is expected: `divebook resume ID FILE`" in told
     assert "`divebook recover ID --definitions FILE`" in told
     assert divebook(command, "x" * 5_000).exit_code == 2
 
@@ -76,4 +76,4 @@ def test_what_another_process_drives_has_not_failed_when_something_is_sent_to_it
     store.acquire(execution_id, Owner("elsewhere", 11, 1, "kernel"), 600)
     sent = divebook("signal", execution_id, "go")
     assert (sent.exit_code, sent.stdout.split()[0]) == (3, "running")
-    assert "another process drives the execution and goes on with it" in " ".join(sent.stderr.split())
+    assert "another process drives the execution and continues it" in " ".join(sent.stderr.split())

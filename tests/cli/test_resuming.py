@@ -77,7 +77,7 @@ def test_in_a_terminal_nothing_begins_before_somebody_agrees(failed, monkeypatch
     command = ["resume", source, str(file), "--definition", "new", "--quiet"]
     ended = CliRunner().invoke(app, command, input=said)
     assert "1 operation reused, 0 live" in ended.stderr
-    assert "Go on? [y/N]" in ended.stderr
+    assert "Continue? [y/N]" in ended.stderr
     assert (len(open_store().records()), ended.exit_code) == (begun, 0 if begun == 2 else 1)
     if begun == 1:
         assert CliRunner().invoke(app, [*command, "--yes"]).exit_code == 0

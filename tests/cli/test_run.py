@@ -66,12 +66,12 @@ def test_a_failed_run_says_why_and_how_to_go_on(divebook, folder):
     assert result.exit_code == 1
     assert "error: " in result.stderr
     assert "division by zero" in result.stderr
-    assert f"to go on: divebook resume {open_store().records()[0].execution_id} {path}" in result.stderr
+    assert f"to continue: divebook resume {open_store().records()[0].execution_id} {path}" in result.stderr
 
 
 def test_a_store_in_memory_leaves_nothing_to_go_on_with(divebook, folder):
     path = write(folder / "a.yaml", "Workflows: [{Name: a, Steps: [{Name: s, Script: 1 / 0}]}]")
-    assert "to go on" not in divebook("run", path, "--store", "memory:").stderr
+    assert "to continue" not in divebook("run", path, "--store", "memory:").stderr
 
 
 # --- inputs --------------------------------------------------------------------------------------------------------

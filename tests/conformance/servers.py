@@ -21,7 +21,7 @@ from divebook.store import MemoryStore
 from divebook.tools.mcp.calls import document_of
 from divebook.workflow.definition import Workflow
 from divebook.workflow.reader import definitions_from
-from divebook.workflow.servers import ASK, NEVER
+from divebook.workflow.resources import ASK, NEVER
 from divebook.workflow.step import Step
 
 Data = Mapping[str, Any]

@@ -139,7 +139,7 @@ def test_names_are_filled_in_but_for_init_and_what_is_secret(tmp_path: Path) -> 
 
 
 def test_an_unknown_name_is_refused_with_its_place() -> None:
-    with pytest.raises(DevEnvError, match=r"native\.working_dir: \$\{HOMER\} is not known; known are \$\{HOME\}"):
+    with pytest.raises(DevEnvError, match=r"native\.working_dir: \$\{HOMER\} is unknown; known are \$\{HOME\}"):
         filled({"native": {"working_dir": "${HOMER}"}}, {"HOME": "/h"})
 
 

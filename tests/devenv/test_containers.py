@@ -67,7 +67,7 @@ def test_a_checkpoint_has_the_image_and_the_folders(root):
 
 def test_a_command_that_its_memory_limit_ends_is_over_a_limit(root):
     code, _, said = run(root, "execute", "c", "x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done")
-    assert (code, "ended by the memory limit, 256m" in said) == (4, True)
+    assert (code, "the memory limit, 256m, ended the command" in said) == (4, True)
 
 
 def test_without_an_engine_it_says_so_and_changes_nothing(root, monkeypatch):
@@ -126,10 +126,10 @@ def test_a_container_that_somebody_has_removed_is_had_again_from_a_checkpoint(ro
     engine("rm", "-f", json.loads(run(root, "inspect", "c")[1])["container_id"])
     assert [state["status"] for state in json.loads(run(root, "list")[1])] == ["error"]
     code, _, told = run(root, "execute", "c", "true")
-    assert (code, "its container is gone" in told) == (6, True)
+    assert (code, "its container no longer exists" in told) == (6, True)
     assert run(root, "restore", "c", "nothing")[0] == 7
     code, _, told = run(root, "restore", "c", "again")
-    assert (code, "nothing of which a backup could be taken" in told) == (0, True)
+    assert (code, "no backup is saved" in told) == (0, True)
     assert run(root, "execute", "c", "cat /tmp/layer")[1] == "again\n"
 
 
@@ -220,7 +220,7 @@ def test_volumes_are_folders_or_names(tmp_path):
         (tmp_path / "data", "/data:ro", False),
         (folder / "x", "/x", False),
     ]
-    with pytest.raises(DevEnvError, match="is no SOURCE:TARGET"):
+    with pytest.raises(DevEnvError, match="is not SOURCE:TARGET"):
         mounts_of(["/data"], folder)
 
 
@@ -277,8 +277,8 @@ def test_an_environment_is_as_it_was_where_its_new_container_cannot_be_made(publ
         raise ContainerError("the port is taken")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DockerIsolation, "_made", refuse)
-        with pytest.raises(NotReplacedError, match="is as it was: the port is taken"):
+        patch.setattr(DockerIsolation, "_create_container", refuse)
+        with pytest.raises(NotReplacedError, match="is unchanged: the port is taken"):
             asyncio.run(DevEnvManager(published).restore("p", "first"))
     assert run(published, "execute", "p", "cat f /layer")[:2] == (0, "two\ntwo\n")
     assert run(published, "restore", "p", "first")[0] == 0
@@ -293,11 +293,11 @@ def test_a_restore_that_was_interrupted_and_cannot_be_done_again_says_so_once(pu
 
     manager = DevEnvManager(published)
     with monkeypatch.context() as patch:
-        patch.setattr(DockerIsolation, "_made", stop)
+        patch.setattr(DockerIsolation, "_create_container", stop)
         with pytest.raises(KeyboardInterrupt):
             asyncio.run(manager.restore("p", "first"))
-        patch.setattr(DockerIsolation, "_made", refuse)
-        with pytest.raises(DevEnvError, match="was interrupted, and could not be done again: the port is taken"):
+        patch.setattr(DockerIsolation, "_create_container", refuse)
+        with pytest.raises(DevEnvError, match="was interrupted, and failed when it was repeated: the port is taken"):
             asyncio.run(manager.execute("p", "true"))
         assert asyncio.run(manager.execute("p", "cat f /layer")).stdout == "two\ntwo\n"
     assert run(published, "restore", "p", "first")[0] == 0

@@ -89,7 +89,7 @@ def test_what_takes_too_long_to_be_made_is_ended_and_gone(dev_env, tmp_path: Pat
     (tmp_path / "w").mkdir()
     words = ["--set", f"native.working_dir={tmp_path}/w", "--set", hangs]
     code, printed, told = dev_env("create", "a", "native", "--timeout", "0.3", *words)
-    assert (code, printed, "was not made within 0.3 s" in told) == (6, "", True)
+    assert (code, printed, "was not created within 0.3 s" in told) == (6, "", True)
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
     assert dev_env("execute", "a", "true")[0] == 2
 
@@ -137,7 +137,7 @@ def test_without_an_engine_another_section_is_used_if_that_is_asked_for(
     template(dev_env, "both", {"isolation_type": "docker", **both})
     assert dev_env("create", "a", "both")[0] == 5
     code, _, told = dev_env("create", "a", "both", "--fallback", "--env", "A=1")
-    assert (code, "native in place of a container: no container engine answers" in told) == (0, True)
+    assert (code, "using native instead of a container: no container engine answers" in told) == (0, True)
     assert dev_env("execute", "a", "echo $A")[1] == "1\n"
     assert json.loads(dev_env("inspect", "a")[1])["isolation_type"] == "native"
     assert dev_env("create", "b", "python-docker", "--fallback")[0] == 5
@@ -153,7 +153,7 @@ def test_a_python_that_is_not_here_is_refused_with_those_that_are(dev_env, monke
     monkeypatch.setattr("shutil.which", lambda name: None if name == "uv" or "3.99" in name else f"/bin/{name}")
     template(dev_env, "t", {"isolation_type": "virtualenv", "virtualenv": {"python_version": "3.99"}})
     code, _, told = dev_env("create", "a", "t")
-    assert (code, "there is no Python 3.99 here, but 3." in told) == (1, True)
+    assert (code, "Python 3.99 is not installed; found 3." in told) == (1, True)
     assert dev_env("execute", "a", "true")[0] == 2
 
 

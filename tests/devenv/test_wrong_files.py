@@ -13,7 +13,7 @@ TEMPLATES = {
     "list": (b'{"extends": ["native"]}', "extends must name one template, not ['native']"),
 }
 SETTINGS = [
-    ({"quotas": 3}, "quotas must be by tenant an object of environments, cpu, memory and disk, not 3"),
+    ({"quotas": 3}, "quotas must be an object with environments, cpu, memory and disk for each tenant, not 3"),
     ({"quotas": {"default": {"environments": "x"}}}, "quotas must be"),
     ({"quotas": {"default": {"disks": "5g"}}}, "quotas must be"),
     ({"operators": "alice"}, 'operators must be a list of names, not "alice"'),  # "a" was one, too
@@ -78,7 +78,7 @@ def test_no_limit_is_no_way_round_a_quota(dev_env, limits):
     template(dev_env, "mine", {"extends": "native", "resource_limits": limits})
     code, _, said = dev_env("create", "a", "mine")
     assert code == 4
-    assert "is no limit: ask for more than 0" in said
+    assert "is not a limit: it must be above 0" in said
 
 
 def test_a_profile_with_a_time_that_is_none_is_refused(dev_env, tmp_path):
@@ -100,7 +100,7 @@ def test_a_root_that_is_a_file_is_said(tmp_path):
 def test_a_form_of_the_log_that_there_is_not_is_refused(dev_env):
     code, printed, said = dev_env("--log-format", "nope", "list")
     assert (code, printed) == (1, "")
-    assert "log_format is text or json, not 'nope'" in said
+    assert "log_format must be text or json, not 'nope'" in said
 
 
 def test_the_log_says_the_code_that_the_shell_gets(dev_env, tmp_path):

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from divebook.engine import approvals
 from divebook.engine.approvals import StandingRule, ToolCall, Verdict, asks, verdict_of
 from divebook.errors import DefinitionError
-from divebook.workflow.resources import AgentDefinition
-from divebook.workflow.servers import ApprovalRule, Approvals
+from divebook.workflow.resources import AgentDefinition, ApprovalRule, Approvals
 from divebook.workflow.tools import ToolHints
 
 NOW = 1_700_000_000_000_000

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from divebook.engine.lifecycle import FINAL, STANDINGS, STATUSES, TERMINAL, as_table, may_follow
+from divebook.engine.lifecycle import FINAL, LIFE_CYCLE, STATUSES, TERMINAL, as_table, may_follow
 from divebook.events import catalog
 from tests.engine.history import STARTED, state_after
 
@@ -10,7 +10,7 @@ CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 
 def test_every_status_stands_in_the_table_once():
-    assert len(set(STATUSES)) == len(STATUSES) == len(STANDINGS)
+    assert len(set(STATUSES)) == len(STATUSES) == len(LIFE_CYCLE)
 
 
 def test_only_failed_and_cancelled_executions_can_be_taken_up_again():

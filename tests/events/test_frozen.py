@@ -9,13 +9,13 @@ import pytest
 
 from divebook.events.catalog import PAYLOADS
 from divebook.events.event import Event, Record
-from divebook.events.payload import compile_init, quickly_made
+from divebook.events.payload import compile_init, fast_init
 
 QUICK = [kind for kind in (*PAYLOADS.values(), Event, Record) if "__post_init__" not in vars(kind)]
 """Those that take whatever they are given."""
 
 
-@quickly_made
+@fast_init
 @dataclass(frozen=True, slots=True)
 class Part:
     name: str

@@ -11,7 +11,7 @@ from divebook.errors import InvalidEventError, StoreError
 from divebook.export.page import page_of, write_page
 from divebook.replay.replayer import Positions
 from divebook.store import MemoryStore, transfer
-from divebook.store.embedded import LOG, RUN, TEXTS, LongTexts, carried_by, whole_texts, with_texts
+from divebook.store.embedded import LOG, RUN, TEXTS, LongTexts, embedded_parts_of, whole_texts, with_texts
 from divebook.widgets.recording import RecordedPositions, checked_recording, checked_run
 from divebook.widgets.stepping import SteppedLog
 from tests.export.shared_runs import asking, ended, failing, many
@@ -34,7 +34,7 @@ def told(tmp_path_factory):
 
 
 def view_of(page):
-    carried = carried_by(page)
+    carried = embedded_parts_of(page)
     run = with_texts(carried.data(RUN), whole_texts(carried.data(TEXTS)))
     assert carried.fault == ""
     return checked_run(run), checked_recording(run["view"])
@@ -81,8 +81,8 @@ def test_what_had_not_ended_is_a_picture(environment, tmp_path):
 def test_the_log_can_be_left_out(told, environment, tmp_path):
     run, page = told
     bare = run.to_html(tmp_path / "bare.html", log=False)
-    assert LOG in carried_by(page).parts
-    assert LOG not in carried_by(bare).parts
+    assert LOG in embedded_parts_of(page).parts
+    assert LOG not in embedded_parts_of(bare).parts
     assert view_of(bare)[1]["events"] == view_of(page)[1]["events"]
     with pytest.raises(InvalidEventError, match=r"bare\.html carries no log; open it in a browser or by %dive open"):
         environment.open(bare)

@@ -8,7 +8,7 @@ import pytest
 from divebook import Each, Environment, Step, Workflow
 from divebook.errors import InvalidEventError
 from divebook.store import MemoryStore
-from divebook.store.embedded import carried_by
+from divebook.store.embedded import embedded_parts_of
 from divebook.text.passwords import REDACTED as HIDDEN
 from tests.export.shared_runs import TURN, ended
 from tests.planted import told, traces
@@ -31,7 +31,7 @@ def left(tmp_path_factory):
     page, notebook = run.to_html(folder / "run.html"), run.to_notebook(folder / "run.ipynb")
     found = {path.suffix: path.read_text() for path in (page, notebook)}
     for path in (page, notebook):
-        carried = carried_by(path)
+        carried = embedded_parts_of(path)
         found |= {
             f"{name} of {path.suffix}": json.dumps(carried.data(name)) for name in carried.parts if name != "viewer"
         }
@@ -79,5 +79,5 @@ def test_what_cannot_be_an_event_without_its_secrets_is_not_written(monkeypatch,
 def test_what_is_named_as_a_secret_is_hidden_too(tmp_path):
     run = ended(Workflow("said", [Step("a", script="'blue heron at noon'", store="x")]))
     page = run.to_html(tmp_path / "run.html", known_secrets=["blue heron at noon"])
-    carried = carried_by(page)
+    carried = embedded_parts_of(page)
     assert "blue heron" not in json.dumps([carried.data(name) for name in ("texts", "run", "log")])

@@ -25,7 +25,7 @@ from divebook.steps.actions import Action
 from divebook.steps.function import WorkflowContext
 from divebook.store import Batch, EventStore, SqliteStore
 from divebook.store.append import RELAXED, Durability, Refusal
-from divebook.store.sqlite.transactions import Transaction
+from divebook.store.sqlite.store import Transaction
 from divebook.workflow.functions import WORKFLOW_FUNCTIONS, WorkflowFunction, step
 from tests.kill import turn
 from tests.kill.counting import write_down

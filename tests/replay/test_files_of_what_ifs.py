@@ -5,7 +5,7 @@ import pytest
 from divebook import ApprovalRule, Environment, SqliteStore, Step, Workflow
 from divebook.replay.files import KeptFiles
 from divebook.workflow.functions import workflow
-from divebook.workflow.servers import WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
 
 
 def shell(name, command, **options):

@@ -4,7 +4,7 @@ import pytest
 
 from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Workflow
 from divebook.errors import FileOperationError, SetupError
-from divebook.workflow.servers import WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
 
 
 @pytest.fixture

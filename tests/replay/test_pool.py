@@ -4,7 +4,7 @@ import itertools
 
 from divebook import Each, Environment, Step, Workflow
 from divebook.events import Event, catalog
-from divebook.replay.recorded_answers import RecordedEnds, asked_of
+from divebook.replay.recorded_answers import RecordedEnds, content_of
 from divebook.steps.actions import Action
 from divebook.store import MemoryStore
 from divebook.workflow.step import Retry
@@ -13,7 +13,7 @@ ACTION = "action_execution"
 
 
 def action(arguments):
-    return asked_of(ACTION, {"action_name": "count", "params": arguments})
+    return content_of(ACTION, {"action_name": "count", "params": arguments})
 
 
 class Counting:
@@ -66,8 +66,8 @@ def test_what_ends_before_the_fork_is_not_given_out_and_what_only_began_before_i
     events = three_equal_calls()
     ends = [event.sequence for event in events if isinstance(event.data, catalog.OperationCompleted)]
     begins = [event.sequence for event in events if isinstance(event.data, catalog.OperationStarted)]
-    assert [end.data.result for end in RecordedEnds("source", events, ends[0]).left()] == [2, 3]
-    assert [end.data.result for end in RecordedEnds("source", events, begins[1]).left()] == [2, 3]
+    assert [end.data.result for end in RecordedEnds("source", events, ends[0]).unused()] == [2, 3]
+    assert [end.data.result for end in RecordedEnds("source", events, begins[1]).unused()] == [2, 3]
 
 
 def test_what_was_used_before_is_not_given_out_again():
@@ -95,14 +95,14 @@ def test_an_argument_that_is_null_is_not_one_that_is_absent():  # trap 17: a fun
 
 def test_a_child_is_the_same_whatever_its_id_and_a_wait_however_long_it_is():
     first = {"workflow": "w", "inputs": {"n": 1}, "signal": "exec_1"}
-    assert asked_of("child_workflow", first) == asked_of("child_workflow", {**first, "signal": "exec_2"})
-    assert asked_of("child_workflow", first) != asked_of("child_workflow", {**first, "inputs": {"n": 2}})
-    assert asked_of("signal_wait", {"signal": "go", "seconds": 1}) == asked_of("signal_wait", {"signal": "go"})
+    assert content_of("child_workflow", first) == content_of("child_workflow", {**first, "signal": "exec_2"})
+    assert content_of("child_workflow", first) != content_of("child_workflow", {**first, "inputs": {"n": 2}})
+    assert content_of("signal_wait", {"signal": "go", "seconds": 1}) == content_of("signal_wait", {"signal": "go"})
 
 
 def test_a_request_with_other_instructions_or_tools_is_another_one():  # trap 19
     asked = {"agent": "a", "request": 1}
-    assert asked_of("agent_response", asked, "one") != asked_of("agent_response", asked, "two")
+    assert content_of("agent_response", asked, "one") != content_of("agent_response", asked, "two")
 
 
 def test_items_of_a_list_that_has_changed_find_their_results_by_their_arguments():  # trap 17: the index shifts
@@ -113,7 +113,7 @@ def test_items_of_a_list_that_has_changed_find_their_results_by_their_arguments(
     pool = RecordedEnds("source", events)
     found = [pool.take(place, action({"value": value})) for place, value in ((first, 20), (second, 30), (third, 40))]
     assert [end and end.data.result for end in found] == [2, 3, None]
-    assert [end.data.result for end in pool.left()] == [1]
+    assert [end.data.result for end in pool.unused()] == [1]
 
 
 def test_a_failure_is_given_out_as_one_and_the_retry_finds_the_success_behind_it():  # trap 17
@@ -135,7 +135,7 @@ def test_of_a_call_that_was_made_again_after_a_resumption_only_the_last_end_coun
         assert execution.status == "failed"
         execution = world.resume(execution.id).wait(10)
         events = execution.history()
-    (left,) = RecordedEnds("source", events).left()
+    (left,) = RecordedEnds("source", events).unused()
     assert left.data.result == 2
 
 
@@ -151,6 +151,6 @@ def test_signals_that_nobody_took_are_given_out_after_those_that_were_taken():
         event(4, catalog.OperationCompleted("op_1", "signal_wait", result="first")),
     ]
     pool = RecordedEnds("source", events)
-    wait = asked_of("signal_wait", {"signal": "go", "seconds": 3})
+    wait = content_of("signal_wait", {"signal": "go", "seconds": 3})
     assert [pool.take("elsewhere", wait).data.result for _ in range(2)] == ["first", "second"]
     assert pool.take("elsewhere", wait) is None

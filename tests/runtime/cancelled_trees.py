@@ -16,6 +16,7 @@ import asyncio
 import sys
 import tempfile
 import threading
+import traceback
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -254,7 +255,7 @@ def main(trees: int, first: int = 0) -> int:
             try:
                 faults, seen = one_tree(seed, Path(folder))
             except Exception as error:  # noqa: BLE001 - a fault of its own, after which the other trees are still tried
-                faults, seen = [f"raised {type(error).__name__}: {error}"], Counter()
+                faults, seen = [f"raised {type(error).__name__}: {error}\n{traceback.format_exc()}"], Counter()
             total += seen
             wrong += bool(faults)
             for fault in faults:

@@ -3,7 +3,7 @@
 from divebook import Environment, MemoryStore, present_workspace
 from divebook.environment.settings import EnvironmentWorkspaces
 from divebook.workflow.functions import step, workflow
-from divebook.workflow.servers import WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
 from divebook.workspace import LocalWorkspace
 from divebook.workspace.egress.proxy import EgressAnswer
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from divebook import Agent, Each, Environment, ScriptedModel, Step, Workflow
-from divebook.engine.bounds import given_again
+from divebook.engine.bounds import bounds_for_resumption
 from divebook.engine.state import Usage
 from divebook.errors import NotFoundError
 from divebook.questions.bounds import Bounds
@@ -267,9 +267,9 @@ def test_a_child_that_is_resumed_stays_within_its_own_bounds_and_what_a_person_r
     assert world.resume(parent.id, {"max_llm_calls": 100}).wait(20).status == "failed"
     own = Bounds(max_llm_calls=3, max_seconds=9.0, max_iterations=4)
     state = SimpleNamespace(bounds=replace(own, max_llm_calls=5, max_iterations=6), running_us=2_000_000)
-    again = given_again(state, own, Bounds(max_llm_calls=2, max_seconds=1.0), Usage(requests=2))
+    again = bounds_for_resumption(state, own, Bounds(max_llm_calls=2, max_seconds=1.0), Usage(requests=2))
     assert again == Bounds(max_llm_calls=4, max_seconds=3.0, max_iterations=6)
-    assert given_again(state, own, Bounds(), Usage(requests=2)).max_llm_calls == 5
+    assert bounds_for_resumption(state, own, Bounds(), Usage(requests=2)).max_llm_calls == 5
 
 
 @pytest.mark.usefixtures("has_asked")

@@ -12,4 +12,4 @@ def test_a_key_is_given_away_once_and_only_while_its_call_is_wanted(monkeypatch)
     monkeypatch.setattr("divebook.runtime.compute.dask.MOST_TAKEN", 1)
     tasks.discard("a")
     assert [claims.claim(key) for key in ("b", "b", "a")] == [True, False, False]
-    assert claims._granted == {"b"}
+    assert claims._granted_keys == {"b"}

@@ -68,7 +68,7 @@ def test_a_forged_log_hides_nothing_but_itself(world_of_forged):
     assert asking.id in set(questions_frame(world.interrupts())["execution_id"])
     records = world.recoverable()
     recovered = recover_automatically(world, records)
-    assert len(recovered.resumed) + len(recovered.refused) + recovered.left == len(records)
+    assert len(recovered.resumed) + len(recovered.refused) + recovered.untried == len(records)
     for execution in recovered.resumed:
         try:
             execution.wait(20)

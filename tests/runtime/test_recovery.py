@@ -91,7 +91,7 @@ def test_many_interrupted_executions_are_recovered_lines_some_at_a_time_and_a_po
     assert len(records) == len(names) + 1
     recovered = recover_automatically(world, records)
     assert len(recovered.resumed) == MAX_RESUMED
-    assert len(recovered.resumed) + len(recovered.refused) + recovered.left == len(records)
+    assert len(recovered.resumed) + len(recovered.refused) + recovered.untried == len(records)
     assert {execution.wait(20).status for execution in recovered.resumed} == {"completed"}
 
 

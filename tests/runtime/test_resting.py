@@ -194,7 +194,7 @@ def test_all_who_wait_for_code_that_was_let_go_are_there_until_its_end(order):
     """As the close of an environment and a cancellation do, while more of the same execution is let go."""
 
     class Left:
-        parked_strands = 1
+        parked_tasks = 1
 
         def __init__(self, apart):
             self.unwind = lambda: apart

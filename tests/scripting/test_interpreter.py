@@ -123,12 +123,12 @@ def test_four_threads_share_one_interpreter():
 def test_a_session_is_not_used_again_after_a_limit():
     with Interpreter(Limits(seconds=0.1)) as interpreter:
         interpreter.evaluate(Context.CONDITION, ["1"], {})
-        before = interpreter._processes.lend(interpreter.limits, fresh=False)
-        interpreter._processes.take_back(before, usable=True)
+        before = interpreter._processes.acquire(interpreter.limits, fresh=False)
+        interpreter._processes.release(before, usable=True)
         with pytest.raises(ScriptLimitError, match=r"ran longer than 0.1 s"):
             interpreter.evaluate(Context.CONDITION, ["[0 for x in range(10**6) for y in range(10**6)]"], {})
-        after = interpreter._processes.lend(interpreter.limits, fresh=False)
-        interpreter._processes.take_back(after, usable=True)
+        after = interpreter._processes.acquire(interpreter.limits, fresh=False)
+        interpreter._processes.release(after, usable=True)
         assert after is not before
 
 
@@ -204,13 +204,13 @@ def test_set_order_does_not_depend_on_the_process():
 def test_the_lists_of_builtins_are_what_the_sandbox_has():
     candidates = [name for name in dir(builtins) if not name.startswith("_")]
     interpreter = default_interpreter()
-    session = interpreter._processes.lend(interpreter.limits, fresh=True)
+    session = interpreter._processes.acquire(interpreter.limits, fresh=True)
     present = set()
     for name in candidates:
         with contextlib.suppress(SandboxError):
             session.evaluate(f"[{name}] and None", {})
             present.add(name)
-    interpreter._processes.take_back(session, usable=False)
+    interpreter._processes.release(session, usable=False)
     assert present - {"True", "False", "None"} == BUILTINS
 
 

@@ -164,13 +164,13 @@ def test_a_number_too_long_to_write_is_an_error_where_it_is_written():
 
 
 def test_the_clock_stands_still_and_chance_is_fixed_even_for_code_that_escapes(interpreter):
-    session = interpreter._processes.lend(SMALL, fresh=True)
+    session = interpreter._processes.acquire(SMALL, fresh=True)
     try:
         first = session.evaluate("import time, random\ntime.sleep(100)\n[time.time(), random.random()]", {})
     finally:
-        interpreter._processes.take_back(session, usable=False)
-    session = interpreter._processes.lend(SMALL, fresh=True)
+        interpreter._processes.release(session, usable=False)
+    session = interpreter._processes.acquire(SMALL, fresh=True)
     try:
         assert session.evaluate("import time, random\n[time.time(), random.random()]", {}) == first
     finally:
-        interpreter._processes.take_back(session, usable=False)
+        interpreter._processes.release(session, usable=False)

@@ -197,9 +197,9 @@ def test_the_number_of_turns_has_a_limit(monkeypatch):
 class Counted(Interpreter):
     crossings = 0
 
-    def _asked(self, *args):
+    def _evaluate_programs(self, *args):
         self.crossings += 1
-        return super()._asked(*args)
+        return super()._evaluate_programs(*args)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from mcp.client import Client
 from divebook import Agent, ScriptedModel, Step, Workflow
 from divebook.serve import WorkflowServer
 from divebook.workflow import step, workflow
-from divebook.workflow.servers import ApprovalRule
+from divebook.workflow.resources import ApprovalRule
 from tests.runtime.worlds import environment
 from tests.serve.clients import LEGACY, MODERN, accepting, called, talk
 from tests.tools.conftest import defined

@@ -13,8 +13,8 @@ from divebook.events.event import Event, Record
 from divebook.store.append import Batch, Refusal
 from divebook.store.base import EventStore
 from divebook.store.leases import Lease, Moment, Owner
+from divebook.store.listeners import Listener
 from divebook.store.memory import MemoryStore
-from divebook.store.notifications import Listener
 from tests.simulation.machine import Machine
 
 DIE_BEFORE, DIE_AFTER, TEAR, BUSY = "die before", "die after", "tear", "busy"

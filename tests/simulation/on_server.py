@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from divebook.store.base import EventStore
-from divebook.store.notifications import NewsListener
+from divebook.store.listeners import NewsListener
 from divebook.store.postgres import PostgresStore
 from tests.postgres.emptying import emptied
 from tests.simulation.disk import FaultyStore

@@ -21,7 +21,7 @@ from divebook.questions.answer import Typed
 from divebook.steps.actions import REGISTERED
 from divebook.steps.workspace_actions import MOST_SHOWN
 from divebook.workflow.functions import step, workflow
-from divebook.workflow.servers import WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
 from divebook.workflow.tools import REGISTERED_TOOLS
 
 CHANGES = "sed -i s/-/+/ calc.py; echo new > new.txt; rm README; mkdir -p deep; echo x > deep/x"

@@ -7,16 +7,17 @@ from divebook.store import MemoryStore
 
 class ForgetsThatItWaits(MemoryStore):
     def _write_one(self, batch):
-        turn = batch.turn and replace(
-            batch.turn, status="running" if batch.turn.ended_at is None else batch.turn.status
+        change = batch.status_change and replace(
+            batch.status_change,
+            status="running" if batch.status_change.ended_at is None else batch.status_change.status,
         )
-        return super()._write_one(replace(batch, status=None, turn=turn))
+        return super()._write_one(replace(batch, status=None, status_change=change))
 
 
 class WaitsAfterTheEnd(MemoryStore):
     def _extend(self, log, batch):
         super()._extend(log, batch)
-        log.turn = replace(log.turn, status=batch.status or log.turn.status)
+        log.status_columns = replace(log.status_columns, status=batch.status or log.status_columns.status)
 
 
 class ForgetsWhenToWake(MemoryStore):

@@ -65,8 +65,8 @@ class ReadsBackwards(MemoryStore):
 class GoesOnAfterAnEnd(MemoryStore):
     def _write_one(self, batch):
         log = self._logs.get(batch.execution_id)
-        if log and log.turn.status == "completed":
-            log.turn = replace(log.turn, status="running")
+        if log and log.status_columns.status == "completed":
+            log.status_columns = replace(log.status_columns, status="running")
         return super()._write_one(batch)
 
 
@@ -137,8 +137,8 @@ class RefusesEverythingWithOneConflict(MemoryStore):
 class KeepsTheErrorOfAResumedExecution(MemoryStore):
     def _write_one(self, batch):
         log = self._logs.get(batch.execution_id)
-        if log and log.turn.error and batch.turn:
-            batch = replace(batch, turn=replace(batch.turn, error=log.turn.error))
+        if log and log.status_columns.error and batch.status_change:
+            batch = replace(batch, status_change=replace(batch.status_change, error=log.status_columns.error))
         return super()._write_one(batch)
 
 
@@ -300,7 +300,7 @@ class KeepsTheOldestSummary(MemoryStore):
 
 class TagsOnlyWhatRuns(MemoryStore):
     def _extend(self, log, batch):
-        if log.turn.status in TERMINAL:
+        if log.status_columns.status in TERMINAL:
             batch.annotations = ()
         super()._extend(log, batch)
 

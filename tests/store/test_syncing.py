@@ -7,7 +7,7 @@ import pytest
 
 from divebook.errors import StoreError
 from divebook.store import MemoryStore, SqliteStore
-from divebook.store.sqlite import transactions
+from divebook.store.sqlite import store as sqlite_store
 from tests.store.connections import writer_of
 from tests.store.logs import ONE, TWO, batch, log, step
 
@@ -37,7 +37,7 @@ def test_what_is_appended_unsynced_is_there_for_every_reader_and_waits_for_no_di
 
 def test_a_sync_brings_the_write_ahead_log_to_the_disk(store, monkeypatch):
     brought = []
-    monkeypatch.setattr(transactions, "_sync_file", lambda file: brought.append(os.fstat(file).st_ino))
+    monkeypatch.setattr(sqlite_store, "_sync_file", lambda file: brought.append(os.fstat(file).st_ino))
     store.append_unsynced([batch(ONE, 0, log(2))])
     assert brought == []
     store.sync()
@@ -51,7 +51,7 @@ def test_a_disk_that_refuses_is_an_error_that_says_so(store, monkeypatch):
     def fail(_file):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(transactions, "_sync_file", fail)
+    monkeypatch.setattr(sqlite_store, "_sync_file", fail)
     store.append_unsynced([batch(ONE, 0, log(2))])
     with pytest.raises(StoreError, match=r"executions\.db-wal could not be brought to the disk: Input/output error"):
         store.sync()

@@ -13,7 +13,8 @@ from divebook import Agent, Environment, ScriptedModel, Step, Workflow
 from divebook.agents.signatures import LONGEST, safe_names
 from divebook.engine.approvals import ToolCall, verdict_of
 from divebook.errors import ServerError
-from divebook.workflow.servers import ApprovalRule, Approvals, MCPServerDefinition
+from divebook.workflow.resources import ApprovalRule, Approvals
+from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.tools import ToolHints
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment

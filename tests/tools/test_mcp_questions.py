@@ -13,7 +13,7 @@ from divebook.questions.answer import checked_answer
 from divebook.questions.question import Question
 from divebook.workflow.functions import workflow
 from divebook.workflow.json_schemas import FITTING
-from divebook.workflow.servers import ApprovalRule
+from divebook.workflow.resources import ApprovalRule
 from tests.runtime.test_expiring import Watch
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import Gate, becomes, environment
@@ -292,7 +292,7 @@ def test_an_answer_up_front_reaches_a_server_while_another_path_works(monkeypatc
         execution.subscribe(
             lambda events: any(e.event_type == "interrupt_resolved" for e in events) and gate.opened.set()
         )
-        given = answers.answers_from(given={"ask": {"why": "old"}})
+        given = answers.answers_from(mapping={"ask": {"why": "old"}})
         assert given.settle(execution).status == "completed"
         assert told(execution) == ACCEPTED
 

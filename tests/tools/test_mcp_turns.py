@@ -15,7 +15,8 @@ from divebook.events import catalog
 from divebook.runtime.clock import SystemClock
 from divebook.tools.mcp import servers as mcp_servers
 from divebook.workflow.reader import read_definitions
-from divebook.workflow.servers import ApprovalRule, MCPServerDefinition, ToolConfigurationDefinition
+from divebook.workflow.resources import ApprovalRule
+from divebook.workflow.servers import MCPServerDefinition, ToolConfigurationDefinition
 from tests.agents.test_turns import began
 from tests.runtime.test_resuming import cut
 from tests.runtime.worlds import environment
@@ -69,13 +70,13 @@ def test_the_list_of_a_server_and_each_call_are_operations_of_the_turn():
 
 
 def test_a_resume_starts_a_server_only_for_a_call_that_the_log_does_not_have(monkeypatch):
-    starts, opened = [], mcp_servers.Server._opened
+    starts, opened = [], mcp_servers.Server._open_connection
 
     def noted(server, operation):
         starts.append(operation)
         return opened(server, operation)
 
-    monkeypatch.setattr(mcp_servers.Server, "_opened", noted)
+    monkeypatch.setattr(mcp_servers.Server, "_open_connection", noted)
     server = defined("rough.py", trusted=True)
     with world(GO, server) as here:
         execution = here.start("ask").wait(60)
@@ -121,7 +122,7 @@ def test_a_server_of_2025_asks_during_its_call(answer, said):
 def test_an_answer_up_front_reaches_a_server_that_asks_during_its_call(monkeypatch):
     monkeypatch.setattr(answers, "POLL_INTERVAL", 0.01)
     with world(GO, defined("rough.py", "asks")) as here:
-        given = answers.answers_from(given={"ask": {"colour": "red"}})
+        given = answers.answers_from(mapping={"ask": {"colour": "red"}})
         execution = given.settle(here.start("ask"))
         assert (execution.variables, given.unused) == ({"said": "done"}, ())
         assert '"red"' in results(execution)["tool-1-call-1-1"]["result"]

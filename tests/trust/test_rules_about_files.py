@@ -9,7 +9,7 @@ from divebook import Agent, ApprovalRule, Environment, ScriptedModel, Step, Work
 from divebook.documents.policy import FileArguments
 from divebook.store import MemoryStore
 from divebook.workflow import AgentDefinition, definitions_from
-from divebook.workflow.servers import WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
 
 PATIENCE = 120
 ASK = Workflow("ask", [Step("s", prompt="go", agent="a")])

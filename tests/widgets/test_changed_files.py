@@ -8,7 +8,7 @@ from divebook.widgets.feed import Feed
 from divebook.widgets.recording import pack, read_saved, saved_run
 from divebook.widgets.source import source_of
 from divebook.widgets.variables_and_files import MOST_FILES, FilesReader, within
-from divebook.workflow.servers import WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
 
 
 @pytest.fixture

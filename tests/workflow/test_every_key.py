@@ -100,7 +100,7 @@ READ_BY = {
     ("definition", "Workspaces"): ("environment/registry.py", "workspaces"),
     **{(what, "Workspace"): ("steps/call.py", "workspace") for what in ("step", "workflow")},
     ("agent", "Workspace"): ("environment/registry.py", "workspace"),
-    **{("workspace", name): ("workflow/servers.py", name.lower()) for name in ("Name", "Kind")},
+    **{("workspace", name): ("workflow/resources.py", name.lower()) for name in ("Name", "Kind")},
     **{("workspace", name): ("environment/registry.py", name.lower()) for name in ("Folder", "Shell")},
     **{("workspace", name): ("environment/settings.py", name.lower()) for name in ("Timeout", "Environ", "Secrets")},
     **{

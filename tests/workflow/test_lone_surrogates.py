@@ -11,9 +11,10 @@ from divebook.workflow.resources import (
     ScheduleDefinition,
     ToolDefinition,
     TriggerDefinition,
+    WorkspaceDefinition,
 )
 from divebook.workflow.schema import TABLES
-from divebook.workflow.servers import MCPServerDefinition, WorkspaceDefinition
+from divebook.workflow.servers import MCPServerDefinition
 from divebook.workflow.step import ContentEntry, Each, Edge
 from divebook.workflow.table import Text
 

@@ -10,7 +10,7 @@ from divebook import Agent, Environment, MemoryStore, ScriptedModel, Step, Workf
 from divebook.errors import ContainerError
 from divebook.events import catalog
 from divebook.replay.files import KeptFiles
-from divebook.workflow.servers import WorkspaceDefinition
+from divebook.workflow.resources import WorkspaceDefinition
 from divebook.workspace.docker.workspace import DockerWorkspace
 from tests.workspace.containers import inside, inspected
 from tests.workspace.images import python_image
@@ -42,15 +42,15 @@ def test_hosts_that_are_allowed_are_reached_without_a_network(image, tmp_path, m
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         made = DockerWorkspace(tmp_path / "p", image=python_image(), allow=[f"good.test:{port}"], told=answers.append)
-        monkeypatch.setattr(made._outlet._proxy, "_resolve", resolve)
-        monkeypatch.setattr(made._outlet._proxy, "_public", lambda _: True)
+        monkeypatch.setattr(made._egress._proxy, "_resolve", resolve)
+        monkeypatch.setattr(made._egress._proxy, "_public", lambda _: True)
         async with made:
             good = await made.shell.execute(["python3", "-I", "-c", INSIDE, f"good.test:{port}", "read"])
             other = await made.shell.execute(["python3", "-I", "-c", INSIDE, f"other.test:{port}"])
             network = await made.shell.execute("ls /sys/class/net; echo $HTTPS_PROXY")
         server.close()
         await server.wait_closed()
-        return good, other, network, made._outlet._proxy.token
+        return good, other, network, made._egress._proxy.token
 
     good, other, network, token = asyncio.run(main())
     assert good.stdout == "HTTP/1.1 200 Connection established b'HELLO'\n", good

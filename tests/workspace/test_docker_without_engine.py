@@ -126,4 +126,4 @@ def test_what_begins_and_fails_leaves_no_container(tmp_path):
     with pytest.raises(ContainerError, match=r"image i cannot open the way to its hosts.*python3: not found"):
         inside(made, nothing)
     assert engine.calls == [("remove", "made-1")]
-    assert made._outlet.folder is None
+    assert made._egress.folder is None

@@ -13,7 +13,7 @@ import pytest
 
 from divebook.documents.policy import is_public
 from divebook.errors import WorkspaceError
-from divebook.workspace.egress import door
+from divebook.workspace.egress import relay
 from divebook.workspace.egress.proxy import Egress, EgressAnswer
 
 PRIVATE = """
@@ -208,7 +208,7 @@ def test_the_door_leads_out_of_a_place_without_a_network(tmp_path, name, status)
             ]
             both = '"$1" -I "$2" "$3" 3128 && "$1" -I -c "$4" "$5" "$6"'
             asked = request(f"{name}:{world.port}", egress.token).decode()
-            words = [sys.executable, door.__file__, world.socket, INSIDE, asked, str(world.port)]
+            words = [sys.executable, relay.__file__, world.socket, INSIDE, asked, str(world.port)]
             process = await asyncio.create_subprocess_exec(
                 *fence, "sh", "-c", both, "sh", *words, stdout=asyncio.subprocess.PIPE
             )

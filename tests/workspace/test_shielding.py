@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from divebook.workspace.reaper import KNOWN
+from divebook.workspace.reaper import END_CONFIRMED
 from divebook.workspace.shell import LocalShell, shielded
 
 
@@ -103,7 +103,7 @@ def test_a_command_that_is_cancelled_while_it_ends_leaves_nothing_open(tmp_path,
         send = socket.socket.send
 
         def told(self, data):
-            if data == KNOWN:
+            if data == END_CONFIRMED:
                 cancel(turns)
             return send(self, data)
 

@@ -1,4 +1,5 @@
-"""Registry of the recorders of pandas, polars, numpy and pyarrow values, and their recorded forms.
+"""Recorded forms (the forms in which a log stores values) of values of pandas, polars, numpy and pyarrow, and the
+registry of functions that record them.
 
 The modules that import these libraries are imported lazily: where a value exists, its library is loaded already.
 """
@@ -20,25 +21,26 @@ LIBRARIES = frozenset({"numpy", "pandas", "polars", "pyarrow"})
 _RECORDERS = {
     ("pandas", "DataFrame"): "frames.record_frame",
     ("pandas", "Series"): "frames.record_series",
-    ("pandas", "Timestamp"): "columns.record_scalar",
-    ("pandas", "Timedelta"): "columns.record_scalar",
-    ("pandas", "Period"): "columns.record_scalar",
-    ("pandas", "Interval"): "columns.record_scalar",
-    ("pandas", "NaTType"): "columns.record_scalar",
-    ("pandas", "NAType"): "columns.record_scalar",
-    ("numpy", "datetime64"): "columns.record_scalar",
-    ("numpy", "timedelta64"): "columns.record_scalar",
-    ("numpy", "ndarray"): "columns.record_array",
+    ("pandas", "Timestamp"): "frames.record_scalar",
+    ("pandas", "Timedelta"): "frames.record_scalar",
+    ("pandas", "Period"): "frames.record_scalar",
+    ("pandas", "Interval"): "frames.record_scalar",
+    ("pandas", "NaTType"): "frames.record_scalar",
+    ("pandas", "NAType"): "frames.record_scalar",
+    ("numpy", "datetime64"): "frames.record_scalar",
+    ("numpy", "timedelta64"): "frames.record_scalar",
+    ("numpy", "ndarray"): "frames.record_array",
     ("polars", "DataFrame"): "polars_frames.record_frame",
     ("polars", "Series"): "polars_frames.record_series",
     ("pyarrow", "Table"): "ipc.record_table",
 }
 _PYTHON_NUMBERS = "biufSU"
-"""Kinds of numpy's dtypes whose scalars become Python values: bool, integers, float, text and bytes."""
+"""Kinds of numpy dtypes whose scalars are recorded as Python values: bool, integers, float, text and bytes."""
 
 
 def record_foreign(value: Any, path: str, normalize: Normalize) -> Any:
-    """Return the recorded form of a value of one of the `LIBRARIES`; None if it cannot be recorded.
+    """Return the recorded form of a value whose class is in one of the `LIBRARIES`; None if that class cannot be
+    recorded.
 
     Raises
     ------
@@ -62,7 +64,9 @@ def record_foreign(value: Any, path: str, normalize: Normalize) -> Any:
 
 
 def _python_number(value: Any, path: str, normalize: Normalize) -> Recorded | None:
-    """Return a scalar of numpy as the equal Python value; raise UnstorableValueError if there is none."""
+    """Convert a numpy scalar to the equal Python value and return its recorded form. Raise UnstorableValueError if
+    Python has no equal value.
+    """
     plain = value.item()
     if value.dtype.kind not in _PYTHON_NUMBERS or type(plain) is type(value):
         raise UnstorableValueError(path, f"numpy.{value.dtype} has no counterpart in Python; use float(value) or text")
@@ -74,19 +78,20 @@ def _python_number(value: Any, path: str, normalize: Normalize) -> Recorded | No
 
 
 MOST_CELLS = 100_000
-"""Most cells of a table that scripts get."""
+"""Maximum number of cells of a table that scripts get."""
 
 _MODULES = {
     "pandas": "divebook.events.arrow.frames",
     "polars": "divebook.events.arrow.polars_frames",
-    "numpy": "divebook.events.arrow.columns",
+    "numpy": "divebook.events.arrow.frames",
     "pyarrow": "divebook.events.arrow.ipc",
 }
-"""Modules that open the values of a library; each has the functions ``open_value(stored)`` and ``rows(value)``."""
+"""Module that opens the values of a library, by library. It has functions ``open_value(stored)`` and
+``rows(value)``."""
 
 
 class Arrow(Recorded):
-    """Recorded form of a table, series, index or array.
+    """Recorded form of a table, series, index or array, with its cells in an Arrow IPC stream.
 
     Parameters
     ----------
@@ -113,30 +118,38 @@ class Arrow(Recorded):
 
     @property
     def content(self) -> str:
-        """The stream in base64."""
+        """Arrow IPC stream in base64, as the log contains it."""
         if self._text is None:
             self._text = b64encode(self.stream).decode("ascii")
         return self._text
 
     @property
     def stream(self) -> bytes:
-        """The stream. It must not be written to: a value that was recorded in this process is opened without a copy."""
+        """Arrow IPC stream of the value as bytes. Do not write to these bytes: `open` may build the value on the same
+        memory, without a copy.
+        """
         return b64decode(self.content) if self._stream is None else self._stream
 
     def data(self) -> Any:
-        """Return kind, shape, layout and content, the content last."""
+        """Return the `kind`, `shape` and `layout` of the value and its Arrow IPC stream in base64 as plain data, the
+        stream last.
+        """
         return {"kind": self.kind, "shape": list(self.shape), "layout": self.layout, "data": self.content}
 
     def open(self) -> Any:
-        """Build the value."""
+        """Build the table, series, index or array from its recorded form."""
         return _open_checked(self.kind, lambda: _module_of(self.kind).open_value(self))
 
     def least_bytes(self) -> int:
-        """Return the length of the content."""
+        """Return a lower bound of the encoded size in bytes: the length of the Arrow stream in base64 if it is already
+        computed, otherwise as bytes.
+        """
         return len(self._text or self._stream or "")
 
     def plain(self) -> Any:
-        """Return a table as a list of records, anything else as a list."""
+        """Return the table as a list of records, or another value as a list. Raise ValueError if it has more cells than
+        `MOST_CELLS`.
+        """
         cells = math.prod(self.shape)
         if cells > MOST_CELLS:
             raise ValueError(
@@ -146,17 +159,17 @@ class Arrow(Recorded):
         return _module_of(self.kind).rows(self.open())
 
     def head(self, count: int) -> list[Any]:
-        """Return the first rows or values in the form of `plain`, for a value of any size."""
+        """Return the first `count` rows or values, in the same form as `plain` but for a value of any size."""
         return list(_module_of(self.kind).rows(self.open()[:count]))
 
     def summary(self) -> str:
-        """Return class and shape: ``DataFrame 1,000 x 3``."""
+        """Return the class and the shape of the value: ``DataFrame 1,000 x 3``."""
         lengths = " x ".join(f"{length:,}" for length in self.shape)
         return f"{self.kind.rpartition('.')[2]} {lengths}".rstrip()
 
 
 class ForeignScalar(Recorded):
-    """Recorded form of a scalar of pandas or numpy: a moment, time span, period, interval or missing value.
+    """Recorded form of a scalar of pandas or numpy: a time, time span, period, interval or missing value.
 
     Parameters
     ----------
@@ -174,19 +187,19 @@ class ForeignScalar(Recorded):
         self.parts_ = list(parts)
 
     def data(self) -> Any:
-        """Return kind and parts."""
+        """Return the kind of the scalar (library and class) and the plain values from which it is built again."""
         return {"kind": self.kind, "parts": self.parts_}
 
     def open(self) -> Any:
-        """Build the value."""
+        """Build the scalar of pandas or numpy from its recorded form."""
         return _open_checked(self.kind, lambda: _scalars(self.kind).open_scalar(self.kind, self.parts_))
 
     def plain(self) -> Any:
-        """Return the Python counterpart; None for a missing value."""
+        """Return the Python counterpart of the scalar; None for a missing value."""
         return _scalars(self.kind).plain_scalar(self.open())
 
     def summary(self) -> str:
-        """Return the scalar as text."""
+        """Return the scalar as readable text."""
         return str(self.parts_[0])
 
 
@@ -203,7 +216,7 @@ def _module_of(kind: str) -> Any:
 
 
 def _scalars(kind: str) -> Any:
-    return _loaded(kind, "divebook.events.arrow.columns")
+    return _loaded(kind, "divebook.events.arrow.frames")
 
 
 def _loaded(kind: str, module: str) -> Any:

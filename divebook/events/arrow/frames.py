@@ -1,21 +1,43 @@
-"""Recorders of pandas' DataFrame, Series and Index, which consist of the columns of `divebook.events.arrow.columns`."""
+"""Recording of pandas' frames, numpy arrays, and scalars of both in a log, with their exact dtypes, and building them
+again.
+
+A frame consists of columns and indexes. Each column becomes one or several Arrow arrays in the stream of the value.
+Plain data describe the column: its dtype, and the numbers of its arrays in the stream, for example::
+
+    Series([1, 2])                          {"numpy": "<i8", "at": 0}
+    Series(["a", "b"], dtype="category")    {"categories": {"string": ..., "at": 1}, "ordered": False, "at": 0}
+    Series([1, (2, 3)], dtype=object)       {"objects": [1, {"tuple": [2, 3]}]}
+
+Arrow has no type for Python objects. They are recorded one by one like other values of the log, except that tuples have
+a shorter form. The Arrow metadata of pandas are not used: they lose dtypes, labels and frequencies, and differ between
+versions (``tests/events/test_arrow.py``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 
-from divebook.events.arrow.columns import ColumnWriter, Description, index_of, label_of, plain_scalar, read_column
-from divebook.events.arrow.foreign import Arrow
-from divebook.events.arrow.ipc import read_arrays, write_arrays
-from divebook.events.recorded import Normalize, opened
+from divebook.errors import UnstorableValueError
+from divebook.events.arrow.foreign import Arrow, ForeignScalar
+from divebook.events.arrow.ipc import as_array, in_one_piece, read_arrays, without_residue, write_arrays
+from divebook.events.recorded import Normalize, custom_zone_name, key_of, opened
+
+Description = dict[str, Any]
+_NUMBERS = "biuf"
+_MOMENTS = "Mm"
+
+
+# --- frames, series and indexes ---
 
 
 def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a DataFrame."""
+    """Return the recorded form of a pandas DataFrame, in which a log stores it."""
     writer = ColumnWriter(normalize)
     labels = [f"{path}[{label!r}]" for label in frame.columns]
     layout = {
@@ -29,7 +51,7 @@ def record_frame(frame: pd.DataFrame, path: str, normalize: Normalize) -> Arrow:
 
 
 def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of a Series."""
+    """Return the recorded form of a pandas Series, in which a log stores it."""
     writer = ColumnWriter(normalize)
     layout = {
         "name": writer.label(series.name, f"{path}.name"),
@@ -42,7 +64,7 @@ def record_series(series: pd.Series[Any], path: str, normalize: Normalize) -> Ar
 
 
 def record_index(index: pd.Index[Any], path: str, normalize: Normalize) -> Arrow:
-    """Return the recorded form of an Index of any class."""
+    """Return the recorded form of a pandas Index of any class, in which a log stores it."""
     writer = ColumnWriter(normalize)
     layout = {"index": _index(writer, index, path)}
     return Arrow("pandas.Index", index.shape, layout, write_arrays(writer.arrays))
@@ -70,11 +92,12 @@ def _index(writer: ColumnWriter, index: Any, path: str) -> Description:
     return described
 
 
-# --- reading -------------------------------------------------------------------------------------------------------
-
-
 def open_value(stored: Arrow) -> Any:
-    """Build the recorded DataFrame, Series or Index."""
+    """Build a pandas DataFrame, Series or Index, or a numpy array, from its recorded form (the form in which a log
+    stores it).
+    """
+    if stored.kind == "numpy.ndarray":
+        return _open_array(stored)
     arrays = read_arrays(stored.stream)
     layout = stored.layout
     index = _read_index(layout["index"], arrays)
@@ -117,7 +140,9 @@ def _read_index(described: Description, arrays: Sequence[Any]) -> Any:
 
 
 def rows(value: Any) -> Any:
-    """Return a DataFrame as records, like ``to_dict("records")``, other values as a list; missing values are None."""
+    """Return a DataFrame as a list of records, or another value as a list. Missing values of pandas become None."""
+    if isinstance(value, np.ndarray):
+        return _array_rows(value)
     if not isinstance(value, pd.DataFrame):
         return [plain_scalar(cell) for cell in value.tolist()]
     labels = [str(label) for label in value.columns]
@@ -125,3 +150,322 @@ def rows(value: Any) -> Any:
         raise ValueError("has several columns of one name, which records cannot have; rename them in a step before")
     columns = [rows(value.iloc[:, at]) for at in range(len(labels))]
     return [dict(zip(labels, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+# --- columns ---
+
+
+class ColumnWriter:
+    """Converter of the columns of a pandas object to Arrow arrays. It describes each column, so that `read_column` can
+    restore it.
+    """
+
+    def __init__(self, normalize: Normalize) -> None:
+        self.arrays: list[Any] = []
+        self._normalize = normalize
+
+    def add(self, values: Any, path: str) -> Description:
+        """Add a column to the collected Arrow arrays; return the description from which `read_column` restores the
+        column.
+
+        `values` is an array as in `Series.array`.
+
+        Raises
+        ------
+        UnstorableValueError
+            The dtype of the column, or an object in it, cannot be stored.
+        """
+        if type(values) is pd.arrays.NumpyExtensionArray:
+            values = values.to_numpy()
+        dtype = values.dtype
+        if isinstance(dtype, np.dtype):  # also for pandas' own array classes, such as those of moments
+            return self._add_numpy(np.asarray(values), path)
+        if isinstance(dtype, pd.CategoricalDtype):
+            codes = self._put(as_array(np.asarray(values.codes), path))
+            return {"categories": self.add(dtype.categories.array, path), "ordered": bool(dtype.ordered), "at": codes}
+        if isinstance(dtype, pd.IntervalDtype):
+            return {"ends": [self.add(end.array, path) for end in (values.left, values.right)], "closed": dtype.closed}
+        if isinstance(dtype, pd.DatetimeTZDtype):
+            return {
+                "zone": zone_content(dtype.tz, path),
+                "unit": dtype.unit,
+                "at": self._put(as_array(values.asi8, path)),
+            }
+        if isinstance(dtype, pd.PeriodDtype):
+            return {"period": str(dtype), "at": self._put(as_array(values.asi8, path))}
+        return self._add_extension_array(values, dtype, path)
+
+    def _put(self, array: Any) -> int:
+        self.arrays.append(array)
+        return len(self.arrays) - 1
+
+    def _add_numpy(self, values: np.ndarray[Any, Any], path: str) -> Description:
+        kind = values.dtype.kind
+        if kind == "O":
+            return {"objects": [self.label(cell, f"{path}[{row}]") for row, cell in enumerate(values.tolist())]}
+        if kind not in _NUMBERS + _MOMENTS or values.dtype.itemsize > 8:
+            raise _unsupported_dtype(values.dtype, path)
+        numbers = values.astype(values.dtype.newbyteorder("="), copy=False)
+        return {
+            "numpy": values.dtype.str,
+            "at": self._put(as_array(numbers.view("i8") if kind in _MOMENTS else numbers, path)),
+        }
+
+    def _add_extension_array(self, values: Any, dtype: Any, path: str) -> Description:
+        """Convert a pandas extension array to an Arrow array, add it to the collected arrays, and return its
+        description.
+        """
+        if isinstance(dtype, pd.StringDtype):
+            missing = "NA" if dtype.na_value is pd.NA else "nan"
+            at = self._put(as_array(values, path, "large_string"))
+            return {"string": dtype.storage, "missing": missing, "at": at}
+        if isinstance(dtype, pd.ArrowDtype):
+            return {"arrow": str(dtype), "at": self._put(in_one_piece(values.__arrow_array__()))}
+        if isinstance(getattr(dtype, "numpy_dtype", None), np.dtype) or isinstance(dtype, pd.BooleanDtype):
+            return {"nullable": str(dtype), "at": self._put(without_residue(as_array(values, path)))}
+        raise _unsupported_dtype(dtype, path)
+
+    def label(self, value: Any, path: str) -> Any:
+        """Return a cell, or the name of a column, as plain data, from which `label_of` restores it."""
+        if type(value) is tuple:
+            return {"tuple": [self.label(item, path) for item in value]}
+        plain = self._normalize(value, path)
+        return {"value": plain} if isinstance(plain, dict) else plain
+
+
+def _unsupported_dtype(dtype: Any, path: str) -> UnstorableValueError:
+    return UnstorableValueError(path, f"columns of dtype {dtype} cannot be stored; convert it with astype() first")
+
+
+def label_of(recorded: Any) -> Any:
+    """Return the cell or column name for `recorded`, the plain data that `ColumnWriter.label` returned for it."""
+    if not isinstance(recorded, dict):
+        return opened(recorded)
+    return tuple(map(label_of, recorded["tuple"])) if "tuple" in recorded else opened(recorded["value"])
+
+
+def zone_content(zone: Any, path: str) -> str | list[Any]:
+    """Return a time zone as plain data: its name, the key of a `ZoneInfo`, or the offset and name of a fixed time zone.
+
+    A fixed offset is not recorded by its name alone: pandas would read ``timezone(timedelta(hours=1), "CET")`` as the
+    zone CET, which has a summer time.
+    """
+    if type(zone) is timezone:
+        offset = zone.utcoffset(None)
+        if offset % timedelta(seconds=1):  # pandas accepts such an offset, but does not calculate exactly
+            raise UnstorableValueError(path, f"{zone!r} has fractions of a second; use an offset of whole seconds")
+        name = custom_zone_name(offset, zone.tzname(None))
+        if name is not None or offset % timedelta(minutes=1):
+            return [offset // timedelta(microseconds=1), name]
+    elif type(zone).__module__.startswith("zoneinfo"):
+        key = key_of(zone, path)  # pandas reads the name UTC as `datetime.UTC`, which is a different zone
+        return key if type(pd.DatetimeTZDtype("ns", key).tz) is type(zone) else [key]
+    for name in (getattr(zone, "key", None), getattr(zone, "zone", None), str(zone)):
+        try:
+            if name:
+                pd.DatetimeTZDtype("ns", name)
+                return str(name)
+        except (LookupError, TypeError, ValueError, OSError):
+            continue
+    offset = zone.utcoffset(None)
+    if offset is None:
+        raise UnstorableValueError(path, f"{zone!r} has no name; use tz_convert with a name such as 'UTC'")
+    return [offset // timedelta(microseconds=1), custom_zone_name(offset, zone.tzname(None))]
+
+
+def zone_of(content: str | list[Any]) -> Any:
+    """Return the time zone that `zone_content` converted to plain data. A name is returned as a string, which pandas
+    accepts as a time zone.
+    """
+    if isinstance(content, str):
+        return content
+    if len(content) == 1:
+        return ZoneInfo(content[0])
+    offset = timedelta(microseconds=content[0])
+    name = content[1]
+    return timezone(offset) if name is None else timezone(offset, name)
+
+
+def read_column(description: Description, arrays: Sequence[Any]) -> Any:
+    """Restore a pandas column from its description (by `ColumnWriter.add`) and the Arrow arrays of the recorded value.
+
+    The memory of the result may be written to.
+    """
+    if "objects" in description:
+        return _objects(description["objects"])
+    if "ends" in description:
+        left, right = (pd.Index(read_column(end, arrays)) for end in description["ends"])
+        return pd.arrays.IntervalArray.from_arrays(left, right, closed=description["closed"])
+    array = arrays[description["at"]]
+    if "numpy" in description:
+        return _numbers(array, description["numpy"])
+    if "categories" in description:
+        categories = index_of(read_column(description["categories"], arrays))
+        dtype = pd.CategoricalDtype(categories, ordered=description["ordered"])
+        return pd.Categorical.from_codes(_numbers(array), dtype=dtype)
+    if "zone" in description:
+        naive = pd.DatetimeIndex(_numbers(array).view(f"M8[{description['unit']}]"))
+        return naive.tz_localize("UTC").tz_convert(zone_of(description["zone"])).array
+    if "period" in description:
+        period: Any = pd.api.types.pandas_dtype(description["period"])
+        return pd.arrays.PeriodArray(_numbers(array), dtype=period)
+    return _arrow_dtype(description, array).__from_arrow__(array)
+
+
+def _objects(cells: Sequence[Any]) -> np.ndarray[Any, Any]:
+    values = np.empty(len(cells), dtype=object)
+    for row, cell in enumerate(cells):
+        values[row] = label_of(cell)
+    return values
+
+
+def _numbers(array: Any, dtype: str | None = None) -> np.ndarray[Any, Any]:
+    values: np.ndarray[Any, Any] = array.to_numpy(zero_copy_only=False, writable=True)
+    if dtype is None:
+        return values
+    target = np.dtype(dtype)
+    return values.view(target) if target.kind in _MOMENTS else values.astype(target, copy=False)
+
+
+def _arrow_dtype(description: Description, array: Any) -> Any:
+    if "string" in description:
+        missing = pd.NA if description["missing"] == "NA" else np.nan
+        return pd.StringDtype(description["string"], na_value=missing)
+    if "arrow" in description:
+        return pd.ArrowDtype(array.type)
+    return pd.api.types.pandas_dtype(description["nullable"])
+
+
+def index_of(values: Any) -> pd.Index[Any]:
+    """Return a pandas Index with the given values and their dtype; pandas does not infer another dtype."""
+    index: pd.Index[Any] = pd.Index(values, dtype=values.dtype, tupleize_cols=False, copy=False)
+    return index
+
+
+# --- arrays ----------------------------------------------------------------------------------------------------------
+#
+# Arrays of numpy, flattened in C order.
+
+
+_TEXTS = "US"
+
+
+def record_array(array: np.ndarray[Any, Any], path: str, normalize: Normalize) -> Arrow:
+    """Return the recorded form of a numpy array, in which a log stores it."""
+    flat = array.ravel()
+    dtype = array.dtype
+    layout: dict[str, Any] = {"dtype": dtype.str}
+    if dtype.kind == "O":
+        layout["objects"] = [normalize(cell, f"{path}[{place}]") for place, cell in enumerate(flat.tolist())]
+        return Arrow("numpy.ndarray", array.shape, layout, write_arrays([]))
+    # Moments and complex numbers are written as the plain numbers that they consist of.
+    values: Any = flat
+    if dtype.kind in _MOMENTS:
+        values = flat.view("i8")
+    elif dtype.kind in _TEXTS:
+        values = flat.tolist()
+    elif dtype.kind == "c" and dtype.itemsize <= 16:
+        values = flat.view(flat.real.dtype)
+    elif dtype.kind not in _NUMBERS or dtype.itemsize > 8:
+        raise UnstorableValueError(path, f"arrays of dtype {dtype} cannot be stored; use a DataFrame, or astype()")
+    if isinstance(values, np.ndarray):
+        values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    type_ = {"U": "large_string", "S": "large_binary"}.get(dtype.kind)
+    return Arrow("numpy.ndarray", array.shape, layout, write_arrays([as_array(values, path, type_)]))
+
+
+def _open_array(stored: Arrow) -> Any:
+    """Build a numpy array from its recorded form (the form in which a log stores it)."""
+    dtype = np.dtype(stored.layout["dtype"])
+    if "objects" in stored.layout:
+        return _object_array(stored).reshape(stored.shape)
+    values = read_arrays(stored.stream)[0].to_numpy(zero_copy_only=False, writable=True)
+    if dtype.kind in _MOMENTS:
+        return values.view(dtype).reshape(stored.shape)
+    if dtype.kind == "c":
+        values = values.view(np.result_type(values.dtype, np.complex64))
+    return values.astype(dtype, copy=False).reshape(stored.shape)
+
+
+def _object_array(stored: Arrow) -> np.ndarray[Any, Any]:
+    cells = stored.layout["objects"]
+    values = np.empty(len(cells), dtype=object)
+    for place, cell in enumerate(cells):
+        values[place] = opened(cell)
+    return values
+
+
+def _array_rows(array: np.ndarray[Any, Any]) -> Any:
+    """Return a numpy array as nested lists of Python values."""
+    if array.dtype.kind in _MOMENTS:
+        unit = array.dtype.name.partition("[")[0]
+        array = array.astype(f"{unit}[us]")
+    return array.tolist()
+
+
+# --- scalars ---------------------------------------------------------------------------------------------------------
+#
+# Scalars of pandas and numpy without an exact counterpart in Python, as text, number and unit.
+
+
+def record_scalar(value: Any, path: str, normalize: Normalize) -> ForeignScalar:
+    """Return the recorded form of a scalar of pandas or numpy that has no exact counterpart in Python."""
+    # Each scalar is recorded as its readable text first, and then as the exact number and unit from which it is built.
+    if value is pd.NaT or value is pd.NA:
+        return ForeignScalar(f"pandas.{'NaT' if value is pd.NaT else 'NA'}", [str(value)])
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return ForeignScalar(f"numpy.{type(value).__name__}", [str(value), int(value.view("i8")), value.dtype.str])
+    if isinstance(value, pd.Timestamp):
+        zone = None if value.tz is None else zone_content(value.tz, path)
+        fold = [value.fold] if value.fold else []
+        parts = [value.isoformat(), int(value.asm8.view("i8")), value.unit, zone, *fold]
+        return ForeignScalar("pandas.Timestamp", parts)
+    if isinstance(value, pd.Timedelta):
+        return ForeignScalar("pandas.Timedelta", [str(value), int(value.asm8.view("i8")), value.unit])
+    if isinstance(value, pd.Period):
+        return ForeignScalar("pandas.Period", [str(value), value.ordinal, value.freqstr])
+    ends = [normalize(end, path) for end in (value.left, value.right)]
+    return ForeignScalar("pandas.Interval", [str(value), *ends, value.closed])
+
+
+def open_scalar(kind: str, parts: Sequence[Any]) -> Any:
+    """Build a scalar of pandas or numpy from its recorded form (the form in which a log stores it)."""
+    _, *rest = parts
+    return _OPEN[kind](*rest)
+
+
+def _timestamp(number: int, unit: str, zone: str | list[Any] | None, fold: int = 0) -> Any:
+    moment = pd.Timestamp(np.datetime64(number, unit))  # type: ignore[call-overload]
+    if zone is not None:
+        moment = moment.tz_localize("UTC").tz_convert(zone_of(zone))
+    # In an hour that occurs twice, `fold` follows from the moment. At any other time, the creator of the value set it.
+    return moment.replace(fold=1) if fold > moment.fold else moment
+
+
+_OPEN: dict[str, Any] = {
+    "pandas.NaT": lambda: pd.NaT,
+    "pandas.NA": lambda: pd.NA,
+    "pandas.Timestamp": _timestamp,
+    "pandas.Timedelta": lambda number, unit: pd.Timedelta(np.timedelta64(number, unit)),
+    "pandas.Period": lambda ordinal, freq: pd.Period(ordinal=ordinal, freq=freq),
+    "pandas.Interval": lambda left, right, closed: pd.Interval(opened(left), opened(right), closed),
+    "numpy.datetime64": lambda number, dtype: np.int64(number).view(dtype),
+    "numpy.timedelta64": lambda number, dtype: np.int64(number).view(dtype),
+}
+
+
+def plain_scalar(value: Any) -> Any:
+    """Return the Python counterpart of a scalar of pandas or numpy; None for a missing value.
+
+    Other values are returned unchanged.
+    """
+    if value is pd.NaT or value is pd.NA:
+        return None
+    if isinstance(value, pd.Timestamp):
+        return value.to_pydatetime(warn=False)
+    if isinstance(value, pd.Timedelta):
+        return value.to_pytimedelta()
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        unit = value.dtype.name.partition("[")[0]
+        return value.astype(f"{unit}[us]").item()
+    return str(value) if isinstance(value, pd.Period | pd.Interval) else value

@@ -1,4 +1,4 @@
-"""Arrow arrays as an IPC stream and back, and recorders of pyarrow's tables.
+"""Conversion of Arrow arrays to an IPC stream and back, and recording of pyarrow's tables.
 
 The arrays of one value may have different lengths. They are written as one record batch with a single row, in which
 each array is one cell of a list type: the arrays ``[1, 2, 3]`` and ``["a"]`` become the row ``([1, 2, 3], ["a"])``. So
@@ -18,14 +18,14 @@ from divebook.events.recorded import Normalize
 
 
 def write_arrays(arrays: Sequence[Any]) -> bytes:
-    """Return the stream of some arrays."""
+    """Write Arrow arrays, which may have different lengths, to one IPC stream, and return the stream."""
     columns = [pa.LargeListArray.from_arrays(pa.array([0, len(array)], pa.int64()), array) for array in arrays]
     batch = pa.RecordBatch.from_arrays(columns, names=[str(number) for number in range(len(columns))])
     return _ipc_stream(batch.schema, [batch])
 
 
 def read_arrays(stream: bytes) -> list[Any]:
-    """Return the arrays of a stream. Their memory must not be written to."""
+    """Return the Arrow arrays in an IPC stream. Their memory must not be written to."""
     table = _read_table(stream)
     return [column.chunk(0).values for column in table.columns]
 
@@ -48,7 +48,7 @@ def _read_table(stream: bytes) -> Any:
 
 
 def as_array(values: Any, path: str, type_: Any = None, mask: Any = None) -> Any:
-    """Return `values` as one Arrow array, not chunked.
+    """Convert Python or numpy values to one Arrow array in contiguous memory.
 
     Raises
     ------
@@ -63,12 +63,14 @@ def as_array(values: Any, path: str, type_: Any = None, mask: Any = None) -> Any
 
 
 def in_one_piece(array: Any) -> Any:
-    """Return a chunked array as one array."""
+    """Return a chunked Arrow array as one contiguous array; return other arrays unchanged."""
     return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
 
 
 def without_residue(array: Any) -> Any:
-    """Return an array of numbers with zeros in the memory of missing values, so that equal arrays have equal bytes."""
+    """Return an Arrow array of numbers with zeros in the memory of its missing values, so that equal arrays have equal
+    bytes.
+    """
     if not array.null_count:
         return array
     filled = array.fill_null(pa.scalar(0).cast(array.type))
@@ -80,7 +82,7 @@ def without_residue(array: Any) -> Any:
 
 
 def record_table(table: Any, path: str, _normalize: Normalize) -> Arrow:
-    """Return the recorded form of a table, including its metadata."""
+    """Return the recorded form of a pyarrow table, in which a log stores it, with the table's metadata."""
     try:
         content = _ipc_stream(table.schema, table.combine_chunks().to_batches())
     except pa.ArrowException as error:
@@ -89,10 +91,10 @@ def record_table(table: Any, path: str, _normalize: Normalize) -> Arrow:
 
 
 def open_value(stored: Arrow) -> Any:
-    """Build the recorded table."""
+    """Build a pyarrow table from its recorded form (the form in which a log stores it)."""
     return _read_table(stored.stream)
 
 
 def rows(table: Any) -> Any:
-    """Return a table as records."""
+    """Return a pyarrow table as a list of records."""
     return table.to_pylist()

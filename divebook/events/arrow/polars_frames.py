@@ -1,4 +1,6 @@
-"""Recorders of polars' DataFrame and Series, as the IPC stream that polars writes itself."""
+"""Recording of polars' DataFrame and Series in a log, as the IPC stream that polars itself writes, and building them
+again from it.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ from divebook.events.recorded import Normalize
 
 
 def record_frame(frame: pl.DataFrame, path: str, _normalize: Normalize) -> Arrow:
-    """Return the recorded form of a DataFrame."""
+    """Return the recorded form of a polars DataFrame, in which a log stores it."""
     return Arrow("polars.DataFrame", frame.shape, {}, _ipc_stream(frame, path))
 
 
 def record_series(series: pl.Series, path: str, _normalize: Normalize) -> Arrow:
-    """Return the recorded form of a Series."""
+    """Return the recorded form of a polars Series, in which a log stores it."""
     return Arrow("polars.Series", series.shape, {}, _ipc_stream(series.to_frame(), path))
 
 
@@ -32,11 +34,11 @@ def _ipc_stream(frame: pl.DataFrame, path: str) -> bytes:
 
 
 def open_value(stored: Arrow) -> Any:
-    """Build the recorded DataFrame or Series."""
+    """Build a polars DataFrame or Series from its recorded form (the form in which a log stores it)."""
     frame = pl.read_ipc_stream(stored.stream, use_pyarrow=False)
     return frame if stored.kind == "polars.DataFrame" else frame.to_series()
 
 
 def rows(value: Any) -> Any:
-    """Return a DataFrame as records, a Series as a list."""
+    """Return a polars DataFrame as a list of records, and a Series as a list."""
     return value.to_dicts() if isinstance(value, pl.DataFrame) else value.to_list()

@@ -1,4 +1,5 @@
-"""Frames of row-wise calls: the input columns as lists, and the results as frames that are joined to the input.
+"""Frames of row-wise calls: conversion of the input frame to columns, and of the rows' results to a frame that can be
+joined to the input.
 
 `Each` with `Rows` makes one call per row of a frame. Results are recorded in parts. A part is a frame indexed by row
 position, with a column ``error`` if a row of the part failed. For a frame with the column ``text`` and three rows::
@@ -25,23 +26,24 @@ from divebook.events.classes import kind_of
 from divebook.events.recorded import Recorded
 
 ERROR, RESULT = "error", "result"
-"""Columns of the results: the error of a row that failed, and a result that has no column names itself."""
+"""Columns of the results: the error of a failed row, and a result that has no column names."""
 UNKNOWN = f"{OutcomeUnknownError.__name__}:"
-"""Start of the error text of a row whose call has an unknown outcome."""
+"""Beginning of the error text of a row whose call has an unknown outcome."""
 EXACT = 2**53
-"""Integers up to this one are exact as floats; some larger ones are not."""
+"""Largest integer up to which all integers are exact as floats."""
 _NUMBERS = {pd.Series([1]).dtype}
 EndedRow: TypeAlias = tuple[int, Any, str | None]
-"""Position of an ended row, its result, and its error (None if it succeeded)."""
+"""Position of a row that has ended, its result, and its error (None if it succeeded)."""
 
 
 def columns_of(frame: Any) -> dict[str, list[Any]]:
-    """Return the columns of a DataFrame of pandas or polars, a table of Arrow, or a list of mappings.
+    """Return the columns of a DataFrame of pandas or polars, an Arrow table, or a list of mappings: a list of cells for
+    each column name.
 
     Raises
     ------
     StepError
-        It is not one of these, two columns have the same name, or column names have several levels.
+        The value is not one of these, two columns have the same name, or column names have several levels.
     """
     if isinstance(frame, list):
         _as_pandas(frame)  # raises for a row that is not a mapping
@@ -64,19 +66,19 @@ def columns_of(frame: Any) -> dict[str, list[Any]]:
 
 
 def count_of(frame: Any) -> int:
-    """Return the number of rows of a frame, also of a frame without columns."""
+    """Return the number of rows of a frame, even if the frame has no columns."""
     return int(getattr(frame, "num_rows", None) or len(frame))
 
 
 def records_of(frame: Any) -> list[dict[str, Any]]:
-    """Return the rows of a frame, each as a mapping of its columns to their values."""
+    """Return the rows of a frame, each as a mapping of column names to values."""
     columns = columns_of(frame)
     cells = zip(*columns.values(), strict=True) if columns else [()] * count_of(frame)
     return [dict(zip(columns, row, strict=True)) for row in cells]
 
 
 def frame_of(ended: Sequence[EndedRow]) -> pd.DataFrame:
-    """Return the results of ended rows by position, with a column ``error`` if one of them failed.
+    """Return the results of row-wise calls as a frame indexed by row position, with a column ``error`` if a row failed.
 
     A row whose own result has a column ``error`` counts as failed.
     """
@@ -99,7 +101,9 @@ _ERROR_COLUMN_TAKEN = f"StepError: it gave a column {ERROR!r}, which says why a 
 
 
 def _by_column(value: Any) -> Mapping[str, Any]:
-    """Return the result of a row by column name: keys of a mapping, fields of a dataclass or model, or `RESULT`."""
+    """Return the result of one row as values by column name: the items of a mapping, the fields of an instance, or any
+    other value under the name `RESULT`.
+    """
     kind = None if isinstance(value, (str, int, float, Mapping)) else kind_of(type(value))
     if kind == "dataclass":
         value = {field: getattr(value, field) for field in value.__dataclass_fields__ if hasattr(value, field)}
@@ -111,7 +115,7 @@ def _by_column(value: Any) -> Mapping[str, Any]:
 
 
 def _column(cells: list[Any]) -> Any:
-    """Return a column as an array. Integers stay exact beside missing values and floats."""
+    """Convert a list of cells to a pandas array. Integers stay exact, even if other cells are missing or floats."""
     if any(cell is None for cell in cells):
         return pd.Series(cells, dtype=object).array
     column = pd.Series(cells)
@@ -121,7 +125,7 @@ def _column(cells: list[Any]) -> Any:
 
 
 def failures_by_position(parts: Sequence[Any]) -> dict[int, bool]:
-    """Return for each row of recorded parts, by position, whether it failed."""
+    """Return a dict by row position: True if the row in the recorded frames of results failed, otherwise False."""
     has_failed: dict[int, bool] = {}
     for part in parts:
         frame = part.open()
@@ -131,7 +135,10 @@ def failures_by_position(parts: Sequence[Any]) -> dict[int, bool]:
 
 
 def outcome_of(length: int, rounds: Sequence[tuple[int, Sequence[Any]]]) -> pd.DataFrame:
-    """Return the results of rows by position, with the column ``error``; rows that have not ended are missing.
+    """Return the results of all rows of a step as a frame by position, with the column ``error``; a repeated row has
+    its latest result.
+
+    Rows that have not ended are missing.
 
     Parameters
     ----------
@@ -159,7 +166,8 @@ def outcome_of(length: int, rounds: Sequence[tuple[int, Sequence[Any]]]) -> pd.D
 
 
 def _without_mixed_types(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
-    """Return the frames, prepared so that `pandas.concat` does not turn integers into floats.
+    """Return the frames with some dtypes changed to object, so that `pandas.concat` does not convert integers to
+    floats.
 
     Columns of different dtypes, and columns of integers that some frames lack, get the dtype object.
     """
@@ -175,7 +183,9 @@ def _without_mixed_types(frames: list[pd.DataFrame]) -> list[pd.DataFrame]:
 
 
 def _with_inferred_type(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Return a column of objects with the dtype of its values; integers beside missing values become ``Int64``."""
+    """Convert a column of dtype object to the dtype of its values. Integers together with missing values become
+    ``Int64``.
+    """
     if column.dtype != object:
         return column
     present = column.dropna()
@@ -188,18 +198,22 @@ def _with_inferred_type(column: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def failed_in(outcome: pd.DataFrame) -> list[int]:
-    """Return the positions of the rows that failed, ascending."""
+    """Return the positions of the failed rows in a frame of results, ascending; an empty list if no row failed."""
     return sorted(int(at) for at in outcome.index[outcome[ERROR].notna()]) if ERROR in outcome else []
 
 
 def certainly_failed_in(outcome: pd.DataFrame) -> list[int]:
-    """Return the positions of the failed rows whose outcome is not unknown, ascending."""
+    """Return the positions of the rows that certainly failed in a frame of results, ascending. Rows with an unknown
+    outcome are left out.
+    """
     failed = failed_in(outcome)
     return [at for at, why in zip(failed, outcome[ERROR].loc[failed], strict=True) if not why.startswith(UNKNOWN)]
 
 
 def joined(frame: Any, outcome: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame with the results of its rows as further columns; they replace columns of the same names."""
+    """Return a frame with the results of its rows as additional columns. A column of results replaces a column with the
+    same name.
+    """
     base = _as_pandas(frame)
     results = outcome.copy() if len(outcome) == len(base) else outcome.reindex(range(len(base)))
     results.index = base.index  # join row by row, since index labels may occur more than once
@@ -208,7 +222,7 @@ def joined(frame: Any, outcome: pd.DataFrame) -> pd.DataFrame:
 
 
 def part_of(frame: Any, positions: Sequence[int]) -> pd.DataFrame:
-    """Return some rows of a frame."""
+    """Return the rows of a frame at the given positions as a pandas DataFrame."""
     return _as_pandas(frame).iloc[list(positions)]
 
 
@@ -217,6 +231,7 @@ def _as_pandas(frame: Any) -> pd.DataFrame:
         return pd.DataFrame(frame)
     if isinstance(frame, pd.DataFrame):
         return frame
+    # polars and pyarrow have this method. A Series of them has it as well, but does not convert to a DataFrame.
     converted = frame.to_pandas() if hasattr(frame, "to_pandas") else None
     if isinstance(converted, pd.DataFrame):
         return converted
@@ -233,11 +248,12 @@ def _as_pandas(frame: Any) -> pd.DataFrame:
 
 _NUMBER_KINDS = frozenset({"integer", "floating", "mixed-integer-float"})
 _UNIFORM_KINDS = _NUMBER_KINDS | {"string", "boolean"}
-"""Names of pandas (`infer_dtype`) for columns of objects that are all numbers, all strings or all booleans."""
+"""Names in pandas' `infer_dtype` for columns of objects that are all numbers, all strings or all booleans."""
 
 
 def count_rows(recorded: Recorded, tallies: dict[str, ColumnTally]) -> None:
-    """Count the results of rows by column, without failed rows; a value that is not a frame is ignored.
+    """Count the cells of a recorded frame of results in `tallies`, by column name, without failed rows. Ignore a
+    recorded value that is not a frame.
 
     Raises
     ------
@@ -250,7 +266,9 @@ def count_rows(recorded: Recorded, tallies: dict[str, ColumnTally]) -> None:
 
 
 def count_frame(frame: pd.DataFrame, tallies: dict[str, ColumnTally]) -> None:
-    """Count the cells of a frame by column, without rows with an error. At most `MOST_COUNTED` columns are counted."""
+    """Count the cells of a frame in `tallies`, by column name, without failed rows. At most `MOST_COUNTED` columns are
+    counted.
+    """
     if ERROR in frame and (is_sound := frame[ERROR].isna().to_numpy()).sum() < len(frame):
         frame = frame[is_sound]
     for at, name in enumerate(map(str, frame.columns)):
@@ -260,7 +278,7 @@ def count_frame(frame: pd.DataFrame, tallies: dict[str, ColumnTally]) -> None:
 
 
 def _count(column: pd.Series[Any], tally: ColumnTally) -> None:
-    """Add a column to a tally.
+    """Count the cells of one pandas column in its tally.
 
     Columns of one kind of values are counted with pandas and numpy; mixed objects are counted cell by cell.
     """
@@ -315,7 +333,9 @@ def _count_numbers(numbers: np.ndarray[Any, Any], tally: ColumnTally) -> None:
 
 
 def _counts_of_few(numbers: np.ndarray[Any, Any]) -> Mapping[int, int] | None:
-    """Return the count of each integer; None if more than `MOST_WHOLE` are different."""
+    """Return a mapping of each distinct integer to its count; None if there are more than `MOST_WHOLE` distinct
+    integers.
+    """
     values, counts = np.unique(numbers, return_counts=True)
     if len(values) > MOST_WHOLE:
         return None

@@ -1,4 +1,5 @@
-"""Tallies of columns: counts of single values, a histogram of numbers, and counts of all other cells.
+"""Tallies of columns, for summaries of frames: counts of single values, a histogram of the numbers, and counts of all
+other cells.
 
 A tally has bounded memory, and its result does not depend on how the cells were split into parts: the bins depend only
 on the least and the greatest number, and strings are counted one by one unless there are more than `MOST_DIFFERENT`
@@ -23,44 +24,48 @@ from typing import Any
 from divebook.events.recorded import Recorded
 
 MOST_DIFFERENT, MOST_WHOLE = 300, 8
-"""Most different strings, and integers, that are counted one by one."""
+"""Maximum number of distinct strings, and of distinct integers, that are counted one by one."""
 MOST_BINS = 24
 MOST_COUNTED = 12
-"""Most columns of one step that are counted."""
+"""Maximum number of columns of one step that are counted."""
 LONGEST = 500
-"""Characters of a string that are compared; of a longer string, a hash is compared as well."""
+"""Number of characters of a string that are compared. For a longer string, a hash is compared as well."""
 _FINEST, _EXACT = -1074, 52
 """Exponent of the smallest positive float, and number of binary digits that distinguish neighbouring bins."""
 _MISSING = frozenset({"NAType", "NaTType"})
 
 
 class Bins:
-    """Histogram with bins of one width, a power of two; neighbours merge if the range needs more than `MOST_BINS`."""
+    """Histogram of numbers. All bins have the same width, a power of two; neighbours are merged if the range needs more
+    than `MOST_BINS` bins.
+    """
 
     __slots__ = ("counts", "exponent", "greatest", "least")
 
     def __init__(self) -> None:
         self.exponent = _FINEST
-        """The width of a bin is 2 to the power of this."""
+        """Exponent of the bin width, which is a power of two."""
         self.counts = dict[int, int]()
-        """Count of the numbers in each bin by place: the place of a number is number / width, rounded down."""
+        """Count of the numbers in each bin by bin number, which is a number divided by the width, rounded down."""
         self.least = math.inf
         self.greatest = -math.inf
 
     @property
     def count(self) -> int:
-        """Number of all counted numbers."""
+        """Number of all numbers that were added to the histogram."""
         return sum(self.counts.values())
 
     def add(self, numbers: Iterable[float]) -> None:
-        """Add finite numbers."""
+        """Add finite numbers to the counts of their bins."""
         finite = [*numbers]
         if finite:
             self.widen(min(finite), max(finite))
             self.add_counts(self.exponent, Counter(place_of(number, self.exponent) for number in finite))
 
     def widen(self, least: float, greatest: float) -> None:
-        """Extend the range of the bins, and merge bins if it needs a larger width."""
+        """Increase the range of the bins so that it includes the numbers `least` and `greatest`. Merge bins if the
+        range needs a larger bin width.
+        """
         self.least = min(self.least, least)
         self.greatest = max(self.greatest, greatest)
         exponent = exponent_of(self.least, self.greatest)
@@ -69,12 +74,17 @@ class Bins:
             self.exponent = exponent
 
     def add_counts(self, exponent: int, counts: Mapping[int, int]) -> None:
-        """Add counts by place, of bins that are not wider than these and within their range."""
+        """Add the counts of another histogram, given by bin number. Its bins may not be wider than the bins of this
+        one, and must lie within this one's range.
+        """
         for place, count in _merge_bins(counts, self.exponent - exponent).items():
             self.counts[place] = self.counts.get(place, 0) + count
 
     def listed(self, exponent: int | None = None) -> list[tuple[float, int]]:
-        """Return the lower end and the count of each bin, ascending, with empty bins; `exponent` sets a least width."""
+        """Return the lower end and the count of each bin, ascending, including empty bins.
+
+        `exponent` sets a minimum width.
+        """
         width = self.exponent if exponent is None else max(exponent, self.exponent)
         counts = _merge_bins(self.counts, width - self.exponent)
         if not counts:
@@ -83,7 +93,8 @@ class Bins:
 
 
 def exponent_of(least: float, greatest: float) -> int:
-    """Return the exponent of the smallest width with which `MOST_BINS` bins cover a range and have distinct ends.
+    """Return the exponent (to base 2) of the smallest bin width with which `MOST_BINS` bins cover a range and have
+    distinct ends.
 
     >>> exponent_of(0.0, 10.0), exponent_of(-3.0, 1000.0)
     (-1, 6)
@@ -92,6 +103,7 @@ def exponent_of(least: float, greatest: float) -> int:
     if not largest:
         return _FINEST
     finest = max(math.frexp(largest)[1] - _EXACT, _FINEST)
+    # Start at a width that is certainly not too large, and double it until the bins suffice.
     half = greatest / 2 - least / 2  # the whole range may exceed the largest float
     exponent = max(finest, math.frexp(half)[1] - 5) if half else finest  # a smaller width needs more than 30 bins
     while place_of(greatest, exponent) - place_of(least, exponent) >= MOST_BINS:
@@ -100,7 +112,7 @@ def exponent_of(least: float, greatest: float) -> int:
 
 
 def place_of(number: float, exponent: int) -> int:
-    """Return the place of the bin of a number."""
+    """Return the number of the histogram bin that contains `number`, for bins of the width ``2 ** exponent``."""
     place = math.floor(math.ldexp(number, -exponent))
     return -1 if number < 0 and not place else place  # a negative number that is scaled to -0.0 is still below 0
 
@@ -120,7 +132,7 @@ def _merge_bins(counts: Mapping[int, int], steps: int) -> dict[int, int]:
 
 
 class ColumnTally:
-    """Tally of the cells of one column.
+    """Counts of the cells of one column: of single values, and for numbers also of bins.
 
     Examples
     --------
@@ -134,20 +146,20 @@ class ColumnTally:
 
     def __init__(self) -> None:
         self.texts: dict[str, int] | None = {}
-        """Count of each string; None if there are more than `MOST_DIFFERENT` different ones."""
+        """Count of each string; None if there are more than `MOST_DIFFERENT` distinct strings."""
         self.text_count = 0
         self.whole: dict[int, int] | None = {}
-        """Count of each integer; None if there are more than `MOST_WHOLE` different ones, or another number."""
+        """Count of each integer; None if there are more than `MOST_WHOLE` distinct integers, or another number."""
         self.are_whole = True
         """True if all finite numbers were integers."""
         self.bins = Bins()
         self.truths = 0, 0
-        """Count of False, and of True."""
+        """Counts of False and of True."""
         self.empty = self.endless = self.other = 0
         """Counts of missing cells, of infinite numbers, and of cells that are not single values."""
 
     def add(self, cells: Iterable[Any]) -> None:
-        """Add cells of any types."""
+        """Count the given cells, which may have any types."""
         texts = Counter[str]()
         numbers = list[float]()
         truths = [0, 0]
@@ -168,10 +180,11 @@ class ColumnTally:
         self.add_numbers(numbers)
 
     def add_texts(self, counts: Mapping[str, int]) -> None:
-        """Add strings by count."""
+        """Add the counts of string cells, given by string."""
         self.text_count += sum(counts.values())
         if self.texts is None:
             return
+        # First only the keys, with 0, since long strings with the same key must be added one by one.
         self.texts = _sum_if_few(self.texts, {_key(text): 0 for text in counts}, MOST_DIFFERENT)
         if self.texts is None:
             return
@@ -179,11 +192,11 @@ class ColumnTally:
             self.texts[_key(text)] += count
 
     def add_truths(self, false: int, true: int) -> None:
-        """Add a count of False and one of True."""
+        """Add the number of cells that are False and the number of cells that are True."""
         self.truths = self.truths[0] + false, self.truths[1] + true
 
     def add_numbers(self, numbers: Iterable[float]) -> None:
-        """Add numbers; infinite numbers and NaN are counted apart."""
+        """Count the given numbers. NaN counts as a missing cell; infinite numbers are counted separately."""
         finite = []
         for number in numbers:
             if math.isfinite(number):
@@ -193,15 +206,18 @@ class ColumnTally:
             else:
                 self.endless += 1
         self.bins.add(finite)
-        self.are_whole = self.are_whole and all(map(float.is_integer, finite))
+        if not all(map(float.is_integer, finite)):
+            self.are_whole = False
         self.add_whole(Counter(map(int, finite)) if self.are_whole else None)
 
     def add_whole(self, counts: Mapping[int, int] | None) -> None:
-        """Add integers by count, which are in bins too; None ends the counting of single integers."""
+        """Add the counts of integer cells, given by integer. None means that the integers have too many distinct
+        values; from then on they are counted only in bins.
+        """
         self.whole = None if counts is None else _sum_if_few(self.whole, counts, MOST_WHOLE)
 
     def merge(self, other: ColumnTally) -> None:
-        """Add the counts of another tally."""
+        """Add all counts of the tally `other`, as for another part of the same column."""
         if other.bins.counts:
             self.bins.widen(other.bins.least, other.bins.greatest)
             self.bins.add_counts(other.bins.exponent, other.bins.counts)
@@ -216,7 +232,9 @@ class ColumnTally:
 
 
 def _sum_if_few(totals: dict[Any, int] | None, counts: Mapping[Any, int], most: int) -> dict[Any, int] | None:
-    """Add counts to totals in place and return them; None if there are more than `most` different keys."""
+    """Add `counts` to `totals` in place and return `totals`. Return None if `totals` is None, or if there are more than
+    `most` distinct keys.
+    """
     if totals is None or len(counts) > most:
         return None
     for key, count in counts.items():
@@ -229,7 +247,8 @@ def _key(text: str) -> str:
 
 
 def _plain_cell(cell: Any) -> Any:
-    """Return a cell as str, float, bool or None; as it is if it is not a single value.
+    """Convert a cell to str, float, bool or None. A cell that is not a single value, such as a list, is returned
+    unchanged.
 
     Enums count by their value, decimals and integers as floats, and missing values of the libraries as None.
     """

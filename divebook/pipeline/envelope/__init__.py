@@ -1,5 +1,6 @@
-"""Envelope: identity, budget, outputs and result of one pipeline request. Inside an execution it is a fold of the
-log.
+"""Envelope: identity, budget, outputs and result of one pipeline request.
+
+Inside an execution, the envelope is computed from the event log.
 """
 
 from divebook.pipeline.envelope.envelope import (
@@ -14,15 +15,17 @@ from divebook.pipeline.envelope.envelope import (
 from divebook.pipeline.envelope.interrupts import (
     FlowInterrupt,
     GoalStatus,
+    InterruptRecord,
     InterruptResponse,
     LoopVerdict,
+    Origin,
     ProcessingStatus,
     ReasonClass,
     RiskApproval,
     RiskLevel,
     TerminalReason,
 )
-from divebook.pipeline.envelope.service import InterruptPolicy, InterruptRecord, InterruptService, Origin
+from divebook.pipeline.envelope.service import InterruptPolicy, InterruptService
 from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, edge_key, exceeded_edge
 from divebook.questions.question import InterruptKind, InterruptStatus
 from divebook.workflow.pipelines import END, START

@@ -1,4 +1,9 @@
-"""One request on its way through named stages: `Envelope`, which knows its budget and can ask a person."""
+"""Envelope: the state of one pipeline request, with its outputs, budget, open question and history.
+
+`Contents` declares the fields, `StagedContents` adds goals and stages, and `Envelope` adds outputs, budget, questions
+and serialization. The functions below the classes merge the envelopes of parallel branches, and compute an envelope
+from the state of an execution.
+"""
 
 from __future__ import annotations
 
@@ -40,43 +45,47 @@ from divebook.questions.bounds import DEFAULT_BOUNDS, Bounds, exceeded_edge
 from divebook.questions.question import InterruptKind, Word
 from divebook.workflow.pipelines import END, START
 
-# What an envelope holds: its fields by the names that users and states know, and how they are written and read.
+# --- fields of an envelope --------------------------------------------------------------------------------------------
 
 
 Clock = Callable[[], datetime]
-"""Returns the present, aware, UTC."""
+"""Function that returns the current time as a datetime with the time zone UTC."""
 IdSource = Callable[[str], str]
-"""Returns a new identifier that begins with the given prefix and an underscore."""
+"""Function that returns a new identifier for a prefix: the prefix, an underscore, and a unique text."""
 
 SCHEMA_VERSION: Final = 1
 UNSET: Final = datetime.min.replace(tzinfo=UTC)
-"""Stands for the present in the moments of a new envelope."""
+"""Placeholder for the time of creation; a new envelope replaces it with the time of its clock."""
 
 
 def utc_now() -> datetime:
-    """Return the machine's time."""
+    """Return the current time of the machine, with the time zone UTC."""
     return datetime.now(UTC)
 
 
 def random_id(prefix: str) -> str:
-    """Return the prefix, an underscore, and 64 random bits as 16 hexadecimal digits."""
+    """Return an identifier: the prefix, an underscore, and 64 random bits as 16 hexadecimal digits."""
     return f"{prefix}_{secrets.token_hex(8)}"
 
 
 @dataclass(frozen=True, slots=True)
 class SlotNames:
-    """Roles of output slots in retries, stages and responses. The envelope itself does not depend on stage names."""
+    """Names of those output slots that have a special role in retries, goal stages and responses.
+
+    Envelopes do not depend on the names of stages: only these slot names connect the outputs of certain stages with
+    rules.
+    """
 
     retry_reset: Collection[str] = frozenset({"plan", "arbiter", "execution", "synthesizer", "critic"})
-    """Dropped when an attempt begins anew."""
+    """Slots that are deleted when an attempt is started again."""
     advance_reset: Collection[str] = frozenset({"plan", "execution", "critic"})
-    """Dropped when the next stage of goals begins."""
+    """Slots that are deleted when the next stage of goals begins."""
     archive: str = "plan"
-    """Kept in `prior_plans` when an attempt begins anew; its ``plan_id`` marks a completed stage."""
+    """Slot of the plan. A new attempt copies the plan to `prior_plans`."""
     response: str = "integration"
-    """Holds the final response ..."""
+    """Slot with the final response."""
     response_key: str = "final_response"
-    """... under this key."""
+    """Key of the final response in the slot `response`."""
 
 
 DEFAULT_SLOT_NAMES: Final = SlotNames()
@@ -84,7 +93,7 @@ DEFAULT_SLOT_NAMES: Final = SlotNames()
 
 @dataclass(slots=True)
 class ProcessingRecord(EnvelopePart):
-    """One agent's step; `completed_at` and `duration_ms` come with its end."""
+    """Record of one agent's run in a stage. `completed_at` and `duration_ms` are set when the agent ends."""
 
     agent: str
     stage_order: int
@@ -97,7 +106,9 @@ class ProcessingRecord(EnvelopePart):
 
 
 class _Maximum:
-    """A bound as a field, which is replaced together with the others, since `Bounds` do not change."""
+    """Descriptor that gives access to one bound of an envelope, such as `max_tokens`. Assigning a value replaces the
+    whole `Contents.bounds`, because `Bounds` are immutable.
+    """
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -112,7 +123,9 @@ class _Maximum:
 
 @dataclass(kw_only=True, repr=False)
 class Contents:
-    """The fields of one envelope; two are equal if all that is in their states is."""
+    """Fields of an envelope, the state of one pipeline request. Two envelopes are equal if all fields in `FIELDS` are
+    equal.
+    """
 
     envelope_id: str = ""
     request_id: str = ""
@@ -124,7 +137,7 @@ class Contents:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By slot."""
+    """Output of each stage, by name of the slot."""
     prior_plans: list[dict[str, Any] | None] = field(default_factory=list)
     loop_feedback: list[str] = field(default_factory=list)
 
@@ -133,7 +146,7 @@ class Contents:
     active_stages: dict[str, bool] = field(default_factory=dict)
     completed_stage_set: dict[str, bool] = field(default_factory=dict)
     failed_stages: dict[str, str] = field(default_factory=dict)
-    """The error by stage."""
+    """Error message of each failed stage, by name of the stage."""
     parallel_mode: bool = False
 
     bounds: Bounds = DEFAULT_BOUNDS
@@ -144,19 +157,19 @@ class Contents:
     cost: Decimal = Decimal(0)
     """US dollars."""
     edge_counts: dict[str, int] = field(default_factory=dict)
-    """Passages, by ``"from->to"``."""
+    """Number of times that each edge was followed, by ``"from->to"``."""
 
     terminated: bool = False
     termination_reason: str | None = None
-    """For people."""
+    """Reason for the end, as text for people."""
     terminal_reason: TerminalReason | str | None = None
-    """For programs; alone it says what keeps the request from going on."""
+    """Reason for the end, for programs. If `terminated` is False, the reason why no stage may run now."""
     completed_at: datetime | None = None
 
     interrupt_pending: bool = False
     interrupt: FlowInterrupt | None = None
     interrupt_queue: list[FlowInterrupt] = field(default_factory=list)
-    """Raised by parallel branches beside the first one."""
+    """Further questions of parallel branches, asked after the current question is answered."""
 
     completed_stages: list[dict[str, Any] | None] = field(default_factory=list)
     current_stage_number: int = 1
@@ -184,79 +197,56 @@ class Contents:
 
     @property
     def pending_interrupt(self) -> FlowInterrupt | None:
-        """The question that waits for its answer; the flag alone is none."""
+        """Question of the envelope that waits for an answer; None without one. The flag `interrupt_pending` without a
+        question does not count.
+        """
         return self.interrupt if self.interrupt_pending else None
 
     def __repr__(self) -> str:
-        state = "terminated" if self.terminated else "interrupted" if self.interrupt_pending else "open"
+        state = "open"
+        if self.terminated:
+            state = "terminated"
+        elif self.interrupt_pending:
+            state = "interrupted"
         return f"<{type(self).__name__} {self.envelope_id} at {self.current_stage!r}, {state}>"
 
 
 FIELDS: Final = tuple(each.name for each in fields(Contents) if each.compare)
-"""What makes an envelope; also the keys of its state, in which `MAXIMA` stand a second time."""
+"""Names of the fields that are compared and saved. A saved state has these keys, and those in `MAXIMA` in addition."""
 MAXIMA: Final = ("max_iterations", "max_llm_calls", "max_agent_hops")
 STATE_KEYS: Final = (*FIELDS, *MAXIMA)
 
 
-def write_state(contents: Contents) -> dict[str, Any]:
-    """Return everything about an envelope as plain data, which shares nothing with it.
-
-    Raises
-    ------
-    UncopyableValueError
-        Somebody put a value into it that cannot be copied.
-    """
-    return {"schema_version": SCHEMA_VERSION, **{key: plain(getattr(contents, key), key) for key in STATE_KEYS}}
-
-
-def read_state(contents: Contents, state: Any) -> list[str]:
-    """Fill a fresh envelope with what can be read of a state; return what is wrong with that state."""
-    reading = PlainReading(contents.clock())
-    if not isinstance(state, Mapping):
-        reading.refuse("state", state, "a mapping")
-        return reading.problems
-    types = {**types_of(Contents), **dict.fromkeys(MAXIMA, int)}
-    for key in STATE_KEYS:
-        if key not in state:
-            reading.problems.append(f"{key}: missing")
-        elif key in MAXIMA and state[key] is None:
-            continue  # `bounds` says whether there is one
-        elif (value := reading.read(types[key], state[key], key)) is not UNREADABLE:
-            setattr(contents, key, value)
-    return [*_strangers(state), *reading.problems]
-
-
-def _strangers(state: Mapping[Any, Any]) -> list[str]:
-    """Return what is wrong with the version, and unknown keys."""
-    version = state.get("schema_version", "missing")
-    problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
-    strangers = state.keys() - {*STATE_KEYS, "schema_version"}
-    hints = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
-    problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in hints.items()]
-    return sorted(problems)
-
-
-# Where a request stands: its goals, which stages of work satisfy one after the other, and its parallel stages.
+# --- goals and stages -------------------------------------------------------------------------------------------------
 
 
 class StagedContents(Contents):
-    """An envelope's goals, attempts and stages."""
+    """Fields of an envelope, with methods for its goals, its repeated attempts, and its sequential or parallel stages.
+
+    The word stage has two senses here. A stage of goals (`advance_stage`) is a numbered phase of work that satisfies
+    some goals. A stage of the pipeline (`start_stage`) is a named part that runs an agent, tools or a function.
+    """
 
     # --- goals and retries
 
     def initialize_goals(self, goals: Iterable[str]) -> None:
-        """Set these goals as pending. Completed stages and the stage number stay."""
+        """Replace all goals of the request by new goals with the status pending.
+
+        Completed stages and the stage number do not change.
+        """
         self.all_goals = list(goals)
         self.remaining_goals = list(self.all_goals)
         self.goal_completion_status = dict.fromkeys(self.all_goals, str(GoalStatus.PENDING))
 
     def advance_stage(self, satisfied_goals: Iterable[str], summary: Any = None) -> bool:
-        """Record a completed stage of goals.
+        """Record that the current stage of goals is completed, with the goals that it satisfied. Begin the next stage
+        if unsatisfied goals remain.
 
         Returns
         -------
         bool
-            Whether goals and stages are left; only then does the number grow and are the slots of the stage dropped.
+            True if goals and stages are left. Only then, the stage number is increased, and the slots of the stage are
+            deleted.
         """
         satisfied = list(satisfied_goals)
         statuses = self.goal_completion_status or {}  # callers may have set it to None
@@ -277,13 +267,15 @@ class StagedContents(Contents):
         return True
 
     def satisfied_goals(self) -> list[str]:
-        """Return the satisfied goals in the order in which they first were."""
+        """Return the goals of the request that are satisfied, in the order in which they were satisfied."""
         recorded = [goal for stage in self.completed_stages if stage for goal in _goals_of(stage)]
         satisfied = {goal for goal, status in self.goal_completion_status.items() if status == GoalStatus.SATISFIED}
         return [goal for goal in dict.fromkeys([*recorded, *self.goal_completion_status]) if goal in satisfied]
 
     def get_stage_context(self) -> dict[str, Any]:
-        """Return number, completed stages, and goals by their standing, as copies."""
+        """Return the number of the current goal stage, the completed goal stages, and the goals with their statuses.
+        All values are copies.
+        """
         return {
             "current_stage": self.current_stage_number,
             "completed_stages": copied_maps(self.completed_stages, "completed_stages"),
@@ -293,11 +285,15 @@ class StagedContents(Contents):
         }
 
     def is_stuck(self, min_stages: int = 2) -> bool:
-        """Return True if the stage number has been reached without a satisfied goal."""
+        """Return True if at least `min_stages` stages of goals have begun and no goal has been satisfied in any of
+        them.
+        """
         return self.current_stage_number >= min_stages and not self.satisfied_goals()
 
     def increment_iteration(self, feedback: str | None = None) -> None:
-        """Start a new attempt: keep the feedback and the plan, drop the outputs that it makes again."""
+        """Start a new attempt at the request: save the feedback and the earlier plan, and delete the outputs that the
+        attempt produces again.
+        """
         self.iteration += 1
         if feedback is not None:
             self.loop_feedback.append(feedback)
@@ -313,16 +309,16 @@ class StagedContents(Contents):
     # --- parallel stages
 
     def start_stage(self, name: str) -> None:
-        """Mark a stage as active."""
+        """Mark a stage of the pipeline as active."""
         self.active_stages[name] = True
 
     def complete_stage(self, name: str) -> None:
-        """Mark a stage as completed, whether or not it was started."""
+        """Mark a stage of the pipeline as completed. It need not have been started."""
         self.completed_stage_set[name] = True
         self.active_stages.pop(name, None)
 
     def fail_stage(self, name: str, error: str) -> None:
-        """Mark a stage as failed."""
+        """Mark a stage of the pipeline as failed."""
         self.failed_stages[name] = error
         self.active_stages.pop(name, None)
 
@@ -335,19 +331,19 @@ class StagedContents(Contents):
         return self.completed_stage_set.get(name, False)
 
     def is_stage_failed(self, name: str) -> bool:
-        """Return True if the stage failed, even without a message."""
+        """Return True if the stage failed, even if its error message is empty."""
         return name in self.failed_stages
 
     def get_active_stage_count(self) -> int:
-        """Return how many stages are listed as active."""
+        """Return the number of active stages."""
         return len(self.active_stages)
 
     def get_completed_stage_count(self) -> int:
-        """Return how many stages are listed as completed."""
+        """Return the number of completed stages."""
         return len(self.completed_stage_set)
 
     def all_stages_complete(self) -> bool:
-        """Return True if there is an order of stages and all of them are completed."""
+        """Return True if `stage_order` is not empty and all stages in it are completed."""
         return bool(self.stage_order) and all(self.completed_stage_set.get(name) for name in self.stage_order)
 
     def has_failures(self) -> bool:
@@ -356,16 +352,394 @@ class StagedContents(Contents):
 
 
 def _goals_of(stage: dict[str, Any]) -> list[str]:
-    """Return the satisfied goals of a recorded stage, which may have been restored from anything."""
+    """Return the names of the goals that a completed goal stage satisfied, from the record of that stage.
+
+    The record may come from a damaged saved state: entries that are not strings are left out.
+    """
     goals = stage.get("satisfied_goals")
     return [goal for goal in goals if isinstance(goal, str)] if isinstance(goals, list) else []
 
 
-# What callers get of an envelope: the response, and what an interface shows.
+# --- the envelope -----------------------------------------------------------------------------------------------------
+
+
+class Envelope(StagedContents):
+    """State of one pipeline request: input, outputs, position, budget, question, goals and history.
+
+    An envelope only stores state; a `Pipeline` drives it. Envelopes are not thread safe. Parallel branches work on
+    clones, which `merge_branches` joins.
+
+    Parameters
+    ----------
+    bounds
+        The budget; by default 3 iterations, 10 model calls and 21 agent steps.
+    slot_names
+        Names of the output slots that have a special role in retries, stages and responses.
+    clock
+        Function that returns the current time as a datetime with a time zone.
+    new_id
+        Function that returns a new identifier for a prefix.
+
+    Examples
+    --------
+    >>> envelope = create_envelope("Which licences?", "ann", "s1")
+    >>> envelope.set_interrupt("clarification", "q1", question="Of which folder?")
+    >>> envelope.can_continue(), envelope.get_final_response()
+    (False, 'Of which folder?')
+    >>> envelope.resolve_interrupt({"text": "src"})
+    >>> envelope.can_continue(), envelope.interrupt.response.text
+    (True, 'src')
+    """
+
+    # --- outputs and history
+
+    def get_output(self, key: str) -> dict[str, Any] | None:
+        """Return the output in a slot (the object itself, not a copy), or None if the slot is empty."""
+        return self.outputs.get(key)
+
+    def set_output(self, key: str, output: Mapping[str, Any]) -> None:
+        """Set the output in a slot; an output that is there already is replaced."""
+        self.outputs[key] = output if isinstance(output, dict) else dict(output)
+
+    def has_output(self, key: str) -> bool:
+        """Return True if a slot has an output, even an empty mapping."""
+        return key in self.outputs
+
+    def record_agent_start(self, agent: str, stage_order: int = 0) -> None:
+        """Record that an agent starts in a stage, and count one more agent step (hop) of the envelope."""
+        self.processing_history.append(ProcessingRecord(agent, stage_order, self.clock()))
+        self.agent_hop_count += 1
+
+    def record_agent_complete(
+        self, agent: str, status: str, error: str | None = None, llm_calls: int = 0, duration_ms: int = 0
+    ) -> None:
+        """Record that an agent has ended, in its newest record that is still running, and add its model calls to the
+        count of the envelope.
+
+        The model calls are counted even if the agent has no running record.
+
+        A duration of 0 is computed from the clock.
+        """
+        self.llm_call_count += llm_calls
+        for record in reversed(self.processing_history):
+            if record.agent == agent and record.status == ProcessingStatus.RUNNING:
+                now = self.clock()
+                record.completed_at = now
+                record.llm_calls = llm_calls
+                record.status = ProcessingStatus.read(status)
+                record.error = error
+                elapsed = (now - record.started_at) // timedelta(milliseconds=1)
+                record.duration_ms = duration_ms if duration_ms > 0 else elapsed
+                return
+
+    def total_processing_time_ms(self) -> int:
+        """Return the sum of the durations of all agent runs, in milliseconds."""
+        return sum(record.duration_ms for record in self.processing_history)
+
+    # --- bounds and termination
+
+    def exceeded_bound(self) -> TerminalReason | None:
+        """Return the terminal reason for the first bound (such as ``max_llm_calls``) that does not allow another stage;
+        None if all bounds allow it.
+
+        The counts of iterations and of edges may equal their bounds. All other counts must stay below their bounds.
+        """
+        bounds = self.bounds
+        if bounds.max_iterations is not None and self.iteration > bounds.max_iterations:
+            return TerminalReason.MAX_ITERATIONS_EXCEEDED
+        timed = bounds.max_seconds is not None
+        used_up = (
+            (self.llm_call_count, bounds.max_llm_calls, TerminalReason.MAX_LLM_CALLS_EXCEEDED),
+            (self.agent_hop_count, bounds.max_agent_hops, TerminalReason.MAX_AGENT_HOPS_EXCEEDED),
+            (self.token_count, bounds.max_tokens, TerminalReason.MAX_TOKENS_EXCEEDED),
+            (self.cost, bounds.max_cost, TerminalReason.MAX_COST_EXCEEDED),
+            (self._elapsed() if timed else 0.0, bounds.max_seconds, TerminalReason.MAX_SECONDS_EXCEEDED),
+        )
+        for count, bound, reason in used_up:
+            if bound is not None and count >= bound:
+                return reason
+        return TerminalReason.MAX_LOOP_EXCEEDED if exceeded_edge(bounds, self.edge_counts) else None
+
+    def _elapsed(self) -> float:
+        return (self.clock() - self.created_at).total_seconds()
+
+    def count_edge(self, edge: str) -> int:
+        """Increase the count of an edge (`"from->to"`) by one; return the new count."""
+        self.edge_counts[edge] = self.edge_counts.get(edge, 0) + 1
+        return self.edge_counts[edge]
+
+    def can_continue(self) -> bool:
+        """Return True if the next stage may run: the request has not ended, no question is pending, and no bound is
+        exceeded.
+
+        If a bound forbids the stage, the reason is stored in `terminal_reason`. A later function call deletes the
+        reason if no bound forbids the stage any more.
+        """
+        if self.terminated or self.interrupt_pending:
+            return False
+        reason = self.exceeded_bound()
+        if reason is not None:
+            self.terminal_reason = reason
+            return False
+        reason_before = self.terminal_reason
+        if isinstance(reason_before, TerminalReason) and reason_before.classification is ReasonClass.BOUNDS_EXCEEDED:
+            self.terminal_reason = None
+        return True
+
+    def terminate(self, message: str, terminal_reason: str | None = None) -> None:
+        """End the request, with a message that states why. A second call replaces the message.
+
+        An earlier `terminal_reason` is kept unless a new one is passed.
+        """
+        self.terminated, self.termination_reason, self.completed_at = True, message, self.clock()
+        if terminal_reason is not None:
+            self.terminal_reason = TerminalReason.read(terminal_reason)
+
+    # --- questions
+
+    def set_interrupt(
+        self,
+        kind: str,
+        id: str,
+        *,
+        question: str = "",
+        message: str = "",
+        expires_in: float | timedelta | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Create a question to a person and set it as the pending question of the envelope. An earlier question is
+        replaced.
+
+        Parameters
+        ----------
+        kind
+            An `InterruptKind`, or a string of your own.
+        id
+            Identifier of the question; answers refer to it.
+        question, message
+            Text shown to the person: the question of a clarification, the message of any other kind.
+        expires_in
+            Seconds, or a timedelta. An expired question still blocks the envelope; the code that drives the envelope
+            decides what to do.
+        data
+            Plain data for the person or program that answers.
+        """
+        now = self.clock()
+        copied = None if data is None else copied_map(data, "interrupt.data")
+        expires_at = seconds_from(now, expires_in)
+        self.ask(FlowInterrupt(InterruptKind.read(kind), id, now, question, message, copied, expires_at=expires_at))
+
+    def ask(self, interrupt: FlowInterrupt) -> None:
+        """Set an existing `FlowInterrupt` as the pending question of the envelope. An earlier question is replaced."""
+        self.interrupt_pending = True
+        self.interrupt = interrupt
+
+    def resolve_interrupt(self, response: InterruptResponse | Mapping[str, Any]) -> None:
+        """Store an answer in the question of the envelope, with the current time; mark the question as answered.
+
+        Raises
+        ------
+        InterruptError
+            The answer has an unknown part, or one of the wrong type; the question stays pending.
+        """
+        if self.interrupt is not None:
+            self.interrupt.response = InterruptResponse.read(self.interrupt.id, response, self.clock())
+        self.interrupt_pending = False
+
+    def clear_interrupt(self) -> None:
+        """Delete the question of the envelope, answered or not."""
+        self.interrupt_pending = False
+        self.interrupt = None
+
+    def ask_next_interrupt(self) -> bool:
+        """Ask the next queued question if no question is pending; return True if a question is pending afterwards."""
+        if self.pending_interrupt is None and self.interrupt_queue:
+            self.ask(self.interrupt_queue.pop(0))
+        return self.pending_interrupt is not None
+
+    def has_pending_interrupt(self) -> bool:
+        """Return True if a question waits for an answer."""
+        return self.pending_interrupt is not None
+
+    def get_interrupt_kind(self) -> InterruptKind | str | None:
+        """Return the kind of the latest question of the envelope, answered or not; None if it has never had a
+        question.
+        """
+        return None if self.interrupt is None else self.interrupt.kind
+
+    # --- serialization and copies
+
+    def get_final_response(self) -> str | None:
+        """Return the text to show to the user: the pending question, else the text in the response slot, else None."""
+        return final_response(self)
+
+    def to_result_dict(self) -> dict[str, Any]:
+        """Return a summary of the request for its caller: status, response, outputs, errors and question, as plain
+        data.
+        """
+        return write_result(self)
+
+    def to_state_dict(self) -> dict[str, Any]:
+        """Return all fields as plain data that `from_state_dict` can read. The result shares no objects with the
+        envelope.
+
+        Values that JSON lacks (dates, decimals, UUIDs, sets, tuples, bytes, NaN, arrays, frames, allowed classes) are
+        written in the tagged form of the event log, and `from_state_dict` restores them. An object that no log can
+        store is copied unchanged.
+
+        Raises
+        ------
+        UncopyableValueError
+            A field contains a value that cannot be copied.
+        """
+        return write_state(self)
+
+    @classmethod
+    def from_state_dict(
+        cls,
+        state: Mapping[str, Any],
+        *,
+        strict: bool = False,
+        slot_names: SlotNames = DEFAULT_SLOT_NAMES,
+        clock: Clock = utc_now,
+        new_id: IdSource = random_id,
+    ) -> Self:
+        """Return the envelope described by a saved state. The envelope shares no objects with the state.
+
+        Missing and unreadable fields keep their default values, and unknown keys are ignored, unless `strict`.
+
+        Raises
+        ------
+        InvalidEnvelopeError
+            If `strict` and the state has problems. The error lists all of them.
+        """
+        envelope = cls(slot_names=slot_names, clock=clock, new_id=new_id)
+        problems = read_state(envelope, state)
+        if strict and problems:
+            raise InvalidEnvelopeError(problems)
+        return envelope
+
+    def validate(self) -> None:
+        """Raise an error if the fields of the envelope contradict each other or have impossible values.
+
+        Raises
+        ------
+        InvalidEnvelopeError
+            The error lists all problems.
+        """
+        problems = problems_of(self)
+        if problems:
+            raise InvalidEnvelopeError(problems)
+
+    def clone(self) -> Self:
+        """Return an independent deep copy of the envelope, which has the same identifiers.
+
+        Raises
+        ------
+        UncopyableValueError
+            A field contains a value that cannot be copied.
+        """
+        envelope = copy.copy(self)
+        for name in FIELDS:
+            setattr(envelope, name, deep_copy(getattr(self, name), name))
+        return envelope
+
+    def take_over(self, state: Mapping[str, Any]) -> None:
+        """Replace all fields of the envelope by the fields of a saved state, as `to_state_dict` returns it."""
+        names = self.slot_names
+        clock = self.clock
+        new_id = self.new_id
+        envelope = self.from_state_dict(state, slot_names=names, clock=clock, new_id=new_id)
+        for name in FIELDS:
+            setattr(self, name, getattr(envelope, name))
+
+
+def create_envelope(
+    user_message: str,
+    user_id: str,
+    session_id: str,
+    request_id: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    stage_order: Iterable[str] | None = None,
+    bounds: Bounds = DEFAULT_BOUNDS,
+    slot_names: SlotNames = DEFAULT_SLOT_NAMES,
+    clock: Clock = utc_now,
+    new_id: IdSource = random_id,
+) -> Envelope:
+    """Return a new envelope for a request, which starts with a message of a user.
+
+    The user id and the session id are stored unchanged, even if they are empty.
+    """
+    envelope = Envelope(
+        raw_input=user_message,
+        user_id=user_id,
+        metadata=copied_map(metadata or {}, "metadata"),
+        stage_order=list(stage_order or ()),
+        bounds=bounds,
+        slot_names=slot_names,
+        clock=clock,
+        new_id=new_id,
+    )
+    envelope.session_id = session_id
+    if request_id is not None:
+        envelope.request_id = request_id
+    return envelope
+
+
+# --- saved form -------------------------------------------------------------------------------------------------------
+
+
+def write_state(contents: Contents) -> dict[str, Any]:
+    """Return all fields of an envelope as plain data, which can be saved. The result shares no objects with the
+    envelope.
+
+    Raises
+    ------
+    UncopyableValueError
+        A field contains a value that cannot be copied.
+    """
+    return {"schema_version": SCHEMA_VERSION, **{key: plain(getattr(contents, key), key) for key in STATE_KEYS}}
+
+
+def read_state(contents: Contents, state: Any) -> list[str]:
+    """Fill a new envelope with those fields of a saved state that can be read. Return the problems found in the state,
+    one per line.
+    """
+    reading = PlainReading(contents.clock())
+    if not isinstance(state, Mapping):
+        reading.refuse("state", state, "a mapping")
+        return reading.problems
+    types = {**types_of(Contents), **dict.fromkeys(MAXIMA, int)}
+    for key in STATE_KEYS:
+        if key not in state:
+            reading.problems.append(f"{key}: missing")
+        elif key in MAXIMA and state[key] is None:
+            continue  # `bounds` says whether there is one
+        elif (value := reading.read(types[key], state[key], key)) is not UNREADABLE:
+            setattr(contents, key, value)
+    return [*_strangers(state), *reading.problems]
+
+
+def _strangers(state: Mapping[Any, Any]) -> list[str]:
+    """Return the problems of a saved state that do not concern a known field: a wrong schema version, and unknown
+    keys.
+    """
+    version = state.get("schema_version", "missing")
+    problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
+    strangers = state.keys() - {*STATE_KEYS, "schema_version"}
+    hints = {key: did_you_mean(str(key), STATE_KEYS) for key in strangers}
+    problems += [f"{key!r:.60}: unknown" + (f"; {hint}" if hint else "") for key, hint in hints.items()]
+    return sorted(problems)
+
+
+# --- response and result of a request ---------------------------------------------------------------------------------
 
 
 def final_response(envelope: Contents) -> str | None:
-    """Return the text to show: a pending question, else the response slot's text, else None."""
+    """Return the text to show to the user at the end of a request: the pending question, else the text in the response
+    slot, else None.
+    """
     pending = envelope.pending_interrupt
     if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:
         return pending.question
@@ -376,7 +750,7 @@ def final_response(envelope: Contents) -> str | None:
 
 
 def write_result(envelope: Contents) -> dict[str, Any]:
-    """Return what a caller of the whole request wants to know, as plain data and copies."""
+    """Return a summary of the request for its caller: status, response, outputs, errors and question, as plain data."""
     reason = envelope.terminal_reason
     result: dict[str, Any] = {
         "envelope_id": envelope.envelope_id,
@@ -415,7 +789,7 @@ def _interrupt_keys(interrupt: FlowInterrupt, *, pending: bool) -> dict[str, Any
     return keys
 
 
-# What must hold of an envelope that is about to be used.
+# --- validation -------------------------------------------------------------------------------------------------------
 
 
 IDENTIFIERS = ("envelope_id", "request_id", "user_id", "session_id")
@@ -423,7 +797,9 @@ COUNTERS = ("iteration", "llm_call_count", "agent_hop_count", "token_count", "co
 
 
 def problems_of(envelope: Contents) -> list[str]:
-    """Return what is wrong with an envelope, one line each."""
+    """Return the inconsistencies in the fields of an envelope, such as empty identifiers or negative counters, one line
+    each.
+    """
     return [*_identity(envelope), *_numbers(envelope), *_position(envelope), *_control(envelope)]
 
 
@@ -465,316 +841,11 @@ def _control(envelope: Contents) -> Iterator[str]:
         yield "terminated is set, but completed_at is not"
 
 
-class Envelope(StagedContents):
-    """The record of one request: input, outputs, position, budget, question, goals and audit trail.
-
-    It does nothing by itself and is not thread safe; parallel branches work on clones, which `merge_branches` joins.
-
-    Parameters
-    ----------
-    bounds
-        What may be spent; by default 3 iterations, 10 model calls, 21 agent steps.
-    slot_names
-        Which output slots have a part in retries, stages and responses.
-    clock
-        Returns the present, aware.
-    new_id
-        Returns a new identifier for a prefix.
-
-    Examples
-    --------
-    >>> envelope = create_envelope("Which licences?", "ann", "s1")
-    >>> envelope.set_interrupt("clarification", "q1", question="Of which folder?")
-    >>> envelope.can_continue(), envelope.get_final_response()
-    (False, 'Of which folder?')
-    >>> envelope.resolve_interrupt({"text": "src"})
-    >>> envelope.can_continue(), envelope.interrupt.response.text
-    (True, 'src')
-    """
-
-    # --- outputs and history
-
-    def get_output(self, key: str) -> dict[str, Any] | None:
-        """Return a slot itself, not a copy, or None."""
-        return self.outputs.get(key)
-
-    def set_output(self, key: str, output: Mapping[str, Any]) -> None:
-        """Replace a whole slot."""
-        self.outputs[key] = output if isinstance(output, dict) else dict(output)
-
-    def has_output(self, key: str) -> bool:
-        """Return True if the slot exists, even if it is empty."""
-        return key in self.outputs
-
-    def record_agent_start(self, agent: str, stage_order: int = 0) -> None:
-        """Note that an agent begins; counts one hop."""
-        self.processing_history.append(ProcessingRecord(agent, stage_order, self.clock()))
-        self.agent_hop_count += 1
-
-    def record_agent_complete(
-        self, agent: str, status: str, error: str | None = None, llm_calls: int = 0, duration_ms: int = 0
-    ) -> None:
-        """Close the agent's newest running record, if there is one, and count its model calls in any case.
-
-        A duration of 0 is computed from the clock.
-        """
-        self.llm_call_count += llm_calls
-        for record in reversed(self.processing_history):
-            if record.agent == agent and record.status == ProcessingStatus.RUNNING:
-                now = self.clock()
-                record.completed_at = now
-                record.llm_calls = llm_calls
-                record.status = ProcessingStatus.read(status)
-                record.error = error
-                took = (now - record.started_at) // timedelta(milliseconds=1)
-                record.duration_ms = duration_ms if duration_ms > 0 else took
-                return
-
-    def total_processing_time_ms(self) -> int:
-        """Return the sum of all durations, in milliseconds."""
-        return sum(record.duration_ms for record in self.processing_history)
-
-    # --- bounds and termination
-
-    def exceeded_bound(self) -> TerminalReason | None:
-        """Return the first bound that forbids the next stage, or None. Has no side effect.
-
-        Iterations and edges may equal their bound; of all else, what has reached its bound is used up.
-        """
-        bounds = self.bounds
-        if bounds.max_iterations is not None and self.iteration > bounds.max_iterations:
-            return TerminalReason.MAX_ITERATIONS_EXCEEDED
-        timed = bounds.max_seconds is not None
-        used_up = (
-            (self.llm_call_count, bounds.max_llm_calls, TerminalReason.MAX_LLM_CALLS_EXCEEDED),
-            (self.agent_hop_count, bounds.max_agent_hops, TerminalReason.MAX_AGENT_HOPS_EXCEEDED),
-            (self.token_count, bounds.max_tokens, TerminalReason.MAX_TOKENS_EXCEEDED),
-            (self.cost, bounds.max_cost, TerminalReason.MAX_COST_EXCEEDED),
-            (self._elapsed() if timed else 0.0, bounds.max_seconds, TerminalReason.MAX_SECONDS_EXCEEDED),
-        )
-        for count, bound, reason in used_up:
-            if bound is not None and count >= bound:
-                return reason
-        return TerminalReason.MAX_LOOP_EXCEEDED if exceeded_edge(bounds, self.edge_counts) else None
-
-    def _elapsed(self) -> float:
-        return (self.clock() - self.created_at).total_seconds()
-
-    def count_edge(self, edge: str) -> int:
-        """Count one more passage of an edge and return how many there were."""
-        self.edge_counts[edge] = self.edge_counts.get(edge, 0) + 1
-        return self.edge_counts[edge]
-
-    def can_continue(self) -> bool:
-        """Return True if the next stage may run.
-
-        A bound that forbids it is written into `terminal_reason`, and taken back by a later call that finds none.
-        """
-        if self.terminated or self.interrupt_pending:
-            return False
-        reason = self.exceeded_bound()
-        if reason is not None:
-            self.terminal_reason = reason
-            return False
-        held = self.terminal_reason
-        if isinstance(held, TerminalReason) and held.classification is ReasonClass.BOUNDS_EXCEEDED:
-            self.terminal_reason = None
-        return True
-
-    def terminate(self, message: str, terminal_reason: str | None = None) -> None:
-        """End the request; may be called again, and keeps an earlier typed reason unless it is given one."""
-        self.terminated, self.termination_reason, self.completed_at = True, message, self.clock()
-        if terminal_reason is not None:
-            self.terminal_reason = TerminalReason.read(terminal_reason)
-
-    # --- questions
-
-    def set_interrupt(
-        self,
-        kind: str,
-        id: str,
-        *,
-        question: str = "",
-        message: str = "",
-        expires_in: float | timedelta | None = None,
-        data: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Ask, in place of any earlier question.
-
-        Parameters
-        ----------
-        kind
-            One of `InterruptKind`, or a text of your own.
-        id
-            By which an answer names the question.
-        question, message
-            What is shown: the question of a clarification, the message of any other kind.
-        expires_in
-            Seconds, or a timedelta. An expired question blocks like any other; who drives the envelope decides.
-        data
-            Plain data for the person or program that answers.
-        """
-        now = self.clock()
-        copied = None if data is None else copied_map(data, "interrupt.data")
-        expires_at = seconds_from(now, expires_in)
-        self.ask(FlowInterrupt(InterruptKind.read(kind), id, now, question, message, copied, expires_at=expires_at))
-
-    def ask(self, interrupt: FlowInterrupt) -> None:
-        """Make this the question, in place of any earlier one."""
-        self.interrupt_pending = True
-        self.interrupt = interrupt
-
-    def resolve_interrupt(self, response: InterruptResponse | Mapping[str, Any]) -> None:
-        """Keep an answer, received now, beside its question; nothing is pending any more.
-
-        Raises
-        ------
-        InterruptError
-            The answer has an unknown part, or one of the wrong type; the question stays pending.
-        """
-        if self.interrupt is not None:
-            self.interrupt.response = InterruptResponse.read(self.interrupt.id, response, self.clock())
-        self.interrupt_pending = False
-
-    def clear_interrupt(self) -> None:
-        """Take the question back."""
-        self.interrupt_pending = False
-        self.interrupt = None
-
-    def ask_next_interrupt(self) -> bool:
-        """Ask the next queued question unless one is pending; return whether one is then."""
-        if self.pending_interrupt is None and self.interrupt_queue:
-            self.ask(self.interrupt_queue.pop(0))
-        return self.pending_interrupt is not None
-
-    def has_pending_interrupt(self) -> bool:
-        """Return True if a question has no answer."""
-        return self.pending_interrupt is not None
-
-    def get_interrupt_kind(self) -> InterruptKind | str | None:
-        """Return the kind of the latest question, answered or not, or None."""
-        return None if self.interrupt is None else self.interrupt.kind
-
-    # --- the whole
-
-    def get_final_response(self) -> str | None:
-        """Return the text to show: a pending question, else the response slot's text, else None."""
-        return final_response(self)
-
-    def to_result_dict(self) -> dict[str, Any]:
-        """Return what a caller of the whole request wants to know, as plain data."""
-        return write_result(self)
-
-    def to_state_dict(self) -> dict[str, Any]:
-        """Return everything, as plain data that shares nothing with the envelope.
-
-        Values that JSON lacks (dates, decimals, UUIDs, sets, tuples, bytes, NaN, arrays, frames, allowed classes) are
-        written in the tagged form of the event log, from which `from_state_dict` makes them again. An object that no
-        log can hold is copied as it is.
-
-        Raises
-        ------
-        UncopyableValueError
-            Somebody put a value into it that cannot be copied.
-        """
-        return write_state(self)
-
-    @classmethod
-    def from_state_dict(
-        cls,
-        state: Mapping[str, Any],
-        *,
-        strict: bool = False,
-        slot_names: SlotNames = DEFAULT_SLOT_NAMES,
-        clock: Clock = utc_now,
-        new_id: IdSource = random_id,
-    ) -> Self:
-        """Return the envelope that a state describes, sharing nothing with it.
-
-        What is missing or cannot be read keeps the value of a fresh envelope, and unknown keys are ignored, unless
-        `strict`.
-
-        Raises
-        ------
-        InvalidEnvelopeError
-            If `strict`: with every difference from what `to_state_dict` writes.
-        """
-        envelope = cls(slot_names=slot_names, clock=clock, new_id=new_id)
-        problems = read_state(envelope, state)
-        if strict and problems:
-            raise InvalidEnvelopeError(problems)
-        return envelope
-
-    def validate(self) -> None:
-        """Check what must hold before the envelope is used.
-
-        Raises
-        ------
-        InvalidEnvelopeError
-            With everything that is wrong.
-        """
-        problems = problems_of(self)
-        if problems:
-            raise InvalidEnvelopeError(problems)
-
-    def clone(self) -> Self:
-        """Return an independent envelope with the same identifiers.
-
-        Raises
-        ------
-        UncopyableValueError
-            Somebody put a value into it that cannot be copied.
-        """
-        twin = copy.copy(self)
-        for name in FIELDS:
-            setattr(twin, name, deep_copy(getattr(self, name), name))
-        return twin
-
-    def take_over(self, state: Mapping[str, Any]) -> None:
-        """Replace the contents of the envelope by those of a state."""
-        names = self.slot_names
-        clock = self.clock
-        new_id = self.new_id
-        read = self.from_state_dict(state, slot_names=names, clock=clock, new_id=new_id)
-        for name in FIELDS:
-            setattr(self, name, getattr(read, name))
-
-
-def create_envelope(
-    user_message: str,
-    user_id: str,
-    session_id: str,
-    request_id: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    *,
-    stage_order: Iterable[str] | None = None,
-    bounds: Bounds = DEFAULT_BOUNDS,
-    slot_names: SlotNames = DEFAULT_SLOT_NAMES,
-    clock: Clock = utc_now,
-    new_id: IdSource = random_id,
-) -> Envelope:
-    """Return a fresh envelope for a message; user and session are taken as they are, even if empty."""
-    envelope = Envelope(
-        raw_input=user_message,
-        user_id=user_id,
-        metadata=copied_map(metadata or {}, "metadata"),
-        stage_order=list(stage_order or ()),
-        bounds=bounds,
-        slot_names=slot_names,
-        clock=clock,
-        new_id=new_id,
-    )
-    envelope.session_id = session_id
-    if request_id is not None:
-        envelope.request_id = request_id
-    return envelope
-
-
-# How a new value joins one that is there.
+# --- merging single values --------------------------------------------------------------------------------------------
 
 
 class MergeStrategy(Word):
-    """Ways to join two values."""
+    """Ways in which `merge_state` joins an existing value with a new value."""
 
     REPLACE = "replace"
     APPEND = "append"
@@ -782,22 +853,23 @@ class MergeStrategy(Word):
 
 
 def merge_state(existing: Any, value: Any, strategy: str) -> Any:
-    """Merge `value` into `existing` and return the result. Neither is changed.
+    """Join a new value to an existing value in the way that `strategy` names, and return the result. Neither value is
+    modified.
 
     Parameters
     ----------
     existing
         None if there is nothing yet.
     value
-        What arrives.
+        The new value.
     strategy
-        ``replace`` takes the new value; ``append`` makes or extends a list; ``merge_dict`` joins two mappings on their
-        first level, the new one winning, and replaces anything else.
+        ``replace`` returns the new value. ``append`` creates or extends a list. ``merge_dict`` joins two mappings on
+        their first level, where entries of the new value win; it replaces values that are not mappings.
 
     Raises
     ------
     EnvelopeError
-        No such strategy.
+        The strategy does not exist.
     """
     if strategy == MergeStrategy.REPLACE:
         return value
@@ -812,10 +884,11 @@ def merge_state(existing: Any, value: Any, strategy: str) -> Any:
     raise EnvelopeError(f"merge strategy {strategy!r} does not exist; {hint}")
 
 
-# Joining what parallel branches did to their clones of one envelope.
+# --- merging parallel branches ----------------------------------------------------------------------------------------
 #
-# Each branch counts by how it differs from the envelope it was cloned from, so that what was there before counts once.
-# Branches are given in the order of their stages; where two wrote the same, the later one wins.
+# Each parallel branch works on its own clone of the envelope. Only the differences between the clone and the original
+# are merged, so that earlier values count once. Branches are merged in the order of their stages: if two branches wrote
+# the same key, the later branch wins.
 
 
 T = TypeVar("T")
@@ -827,24 +900,27 @@ _ABSENT: Any = object()
 
 
 def merge_branches(envelope: Envelope, branches: Sequence[Envelope]) -> None:
-    """Take over what clones of an envelope have become.
+    """Merge the results of parallel branches into an envelope. Each branch is a clone of the envelope that one stage
+    has changed.
 
-    Counters are added; history, errors, feedback and plans are joined; outputs and metadata are merged, metadata in
-    depth; the first question becomes the envelope's, the others wait their turn; the first end counts.
+    Counters are added. History, errors, feedback and plans are concatenated. Outputs are merged by slot, metadata
+    recursively. The first question becomes the question of the envelope; further questions are queued. If several
+    branches ended the request, the first end is used.
 
     Parameters
     ----------
     envelope
-        Unchanged since it was cloned; receives everything.
+        The original, unchanged since it was cloned. The changes are written into it.
     branches
         The clones, in the order of their stages.
 
     Raises
     ------
     UncopyableValueError
-        A branch holds a value that cannot be copied; the envelope is unchanged.
+        A branch contains a value that cannot be copied. The envelope is not modified.
     """
     before = envelope.clone()
+    # All branches are cloned before the first change: if one of them cannot be copied, the envelope stays unchanged.
     for branch in [branch.clone() for branch in branches]:
         _add_counters(envelope, before, branch)
         _join_lists(envelope, before, branch)
@@ -878,8 +954,8 @@ def _merge_maps(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
 
 
 def _merge_goals(envelope: Envelope, before: Envelope, branch: Envelope) -> None:
-    done = set(before.remaining_goals) - set(branch.remaining_goals)
-    envelope.remaining_goals = [goal for goal in envelope.remaining_goals if goal not in done]
+    satisfied = set(before.remaining_goals) - set(branch.remaining_goals)
+    envelope.remaining_goals = [goal for goal in envelope.remaining_goals if goal not in satisfied]
     envelope.all_goals += [goal for goal in branch.all_goals if goal not in envelope.all_goals]
     envelope.remaining_goals += [goal for goal in branch.remaining_goals if goal not in before.remaining_goals]
     envelope.current_stage_number = max(envelope.current_stage_number, branch.current_stage_number)
@@ -893,8 +969,9 @@ def _queue_question(envelope: Envelope, before: Envelope, branch: Envelope) -> N
 
 
 def _merged(current: Mapping[str, Any], before: Mapping[str, Any], branch: Mapping[str, Any], depth: int | None) -> Any:
-    """Return `current` with the changes from `before` to `branch`. Mappings are merged up to that depth, and replaced
-    below it.
+    """Return the mapping `current`, with those changes applied by which `branch` differs from `before`.
+
+    Mappings are merged recursively up to `depth` levels and replaced below; None merges all levels.
 
     Example: before {a: 1, b: 2}, branch {a: 1, b: 3, c: 4}, current {a: 9, b: 2}. The branch changed b and added c, so
     the result is {a: 9, b: 3, c: 4}. A key that the branch removed is removed from the result.
@@ -915,23 +992,24 @@ def _merged(current: Mapping[str, Any], before: Mapping[str, Any], branch: Mappi
     return merged
 
 
-# An execution as the envelope of one request: read off its state, so that it is a fold of the log like the state.
+# --- the envelope of an execution -------------------------------------------------------------------------------------
 #
-# What the envelope calls stages are the steps of the workflow, and its slots are the outputs of the agent steps. Goals
-# have no part in an execution.
+# The envelope is computed from the state of the execution, so that the same log always results in the same envelope.
+# Stages of the envelope are the steps of the workflow, and its slots are the outputs of the agent steps. An execution
+# has no goals.
 
 
 NEVER = datetime(1970, 1, 1, tzinfo=UTC)
-"""Stands for the beginning of what has not begun."""
+"""Start time of executions and steps that have not started."""
 
 
 def envelope_of(state: ExecutionState, steps: Sequence[str] = ()) -> Envelope:
-    """Return the envelope of an execution as it stands: the same for the same events, however they were folded.
+    """Convert the state of an execution to an envelope. Equal event logs give equal envelopes.
 
     Parameters
     ----------
     steps
-        The steps of the workflow, as they are written.
+        The names of the steps of the workflow, in the order of the definition.
     """
     ledger = state.ledger
     used = state.usage
@@ -975,7 +1053,7 @@ def _identity_of_execution(state: ExecutionState) -> dict[str, Any]:
 
 
 def _termination(state: ExecutionState) -> dict[str, Any]:
-    """Return how it ended; before that, the bound at which it waits."""
+    """Return the envelope's fields about how the execution ended, or about the bound at which it waits for a person."""
     if not state.is_over:
         details = (question.data or {} for question in state.pending_interrupts())
         reason = next((data["reason"] for data in details if "bound" in data and data.get("reason")), None)
@@ -990,11 +1068,10 @@ def _termination(state: ExecutionState) -> dict[str, Any]:
     }
 
 
-# --- questions -----------------------------------------------------------------------------------------------------
-
-
 def _interruption(state: ExecutionState) -> dict[str, Any]:
-    """Return the oldest open question and those after it; where none is open, the one that was settled last."""
+    """Return the envelope's fields about questions: the oldest open question and the queue of the others. If no
+    question is open, return the question that was settled last.
+    """
     pending = [FlowInterrupt.of(interrupt) for interrupt in state.pending_interrupts()]
     if pending and not state.is_over:
         return {"interrupt_pending": True, "interrupt": pending[0], "interrupt_queue": pending[1:]}
@@ -1005,9 +1082,6 @@ def _interruption(state: ExecutionState) -> dict[str, Any]:
     return {"interrupt": FlowInterrupt.of(last)}
 
 
-# --- agent steps ---------------------------------------------------------------------------------------------------
-
-
 def _history(state: ExecutionState, steps: Sequence[str]) -> list[ProcessingRecord]:
     order = {name: number for number, name in enumerate(steps)}
     return [_record(hop, order.get(hop.step, 0)) for _, hop in sorted(state.ledger.history.items())]
@@ -1016,9 +1090,9 @@ def _history(state: ExecutionState, steps: Sequence[str]) -> list[ProcessingReco
 def _record(hop: Hop, stage_order: int) -> ProcessingRecord:
     began = _moment(hop.started_us)
     ended = None if hop.ended_us is None else to_datetime(hop.ended_us)
-    took = 0 if ended is None else (ended - began) // timedelta(milliseconds=1)
+    elapsed = 0 if ended is None else (ended - began) // timedelta(milliseconds=1)
     status = ProcessingStatus.read(hop.status)
-    return ProcessingRecord(hop.step, stage_order, began, ended, max(took, 0), status, hop.error, hop.llm_calls)
+    return ProcessingRecord(hop.step, stage_order, began, ended, max(elapsed, 0), status, hop.error, hop.llm_calls)
 
 
 def _errors(state: ExecutionState) -> list[dict[str, Any] | None]:
@@ -1027,7 +1101,9 @@ def _errors(state: ExecutionState) -> list[dict[str, Any] | None]:
 
 
 def _outputs(state: ExecutionState) -> dict[str, dict[str, Any]]:
-    """Return a slot for each agent step that has completed: the mapping that its text is in JSON, else the text."""
+    """Return the output slots of an envelope: one for each completed step of an agent. The slot has the text of the
+    step if it is a JSON object, else ``{"text": ...}``.
+    """
     outputs: dict[str, dict[str, Any]] = {}
     for _, hop in sorted(state.ledger.history.items()):
         text = state.paths[hop.path].step_outputs.get(hop.step)
@@ -1048,15 +1124,17 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-# --- stages --------------------------------------------------------------------------------------------------------
-
-
 def _stages(state: ExecutionState, steps: Sequence[str]) -> dict[str, Any]:
     paths = sorted(state.paths.values(), key=lambda path: path.number)
     active = [path for path in paths if path.phase != ENDED]
     failed = {path.current_step: path.error for path in paths if path.status == FAILED and path.error}
+    current_stage = START
+    if active:
+        current_stage = active[0].current_step
+    elif state.paths:
+        current_stage = END
     return {
-        "current_stage": active[0].current_step if active else END if state.paths else START,
+        "current_stage": current_stage,
         "stage_order": list(steps),
         "active_stages": {path.current_step: True for path in active if path.phase == IN_STEP},
         "completed_stage_set": _completed(state, steps),
@@ -1066,6 +1144,6 @@ def _stages(state: ExecutionState, steps: Sequence[str]) -> dict[str, Any]:
 
 
 def _completed(state: ExecutionState, steps: Sequence[str]) -> dict[str, bool]:
-    done = {step for path in state.paths.values() for step in path.step_outputs}
+    completed = {step for path in state.paths.values() for step in path.step_outputs}
     order = {name: number for number, name in enumerate(steps)}
-    return dict.fromkeys(sorted(done, key=lambda name: (order.get(name, len(order)), name)), True)
+    return dict.fromkeys(sorted(completed, key=lambda name: (order.get(name, len(order)), name)), True)

@@ -1,11 +1,11 @@
-"""Questions to a person, and their answers."""
+"""Questions of an envelope to a person, their answers, and the enumerations of the envelope's fields."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from divebook.errors import InterruptError, did_you_mean
 from divebook.events.event import to_datetime
@@ -22,13 +22,14 @@ from divebook.questions.question import (
     Word,
 )
 
-# The words of the envelope: texts with a closed meaning, which compare equal to their plain form.
+# --- enumerations of the envelope's fields ----------------------------------------------------------------------------
 #
-# `read` keeps a text that no member has, so that a state written by another version stays readable.
+# Members compare equal to their strings. `read` keeps a string that is not a member, so that a state written by another
+# version of divebook stays readable.
 
 
 class ReasonClass(Word):
-    """Class of a terminal reason."""
+    """Category of a `TerminalReason`: completed, waiting for a person, stopped at a bound, or failed."""
 
     COMPLETED = "completed"
     WAITING = "waiting"
@@ -37,7 +38,7 @@ class ReasonClass(Word):
 
 
 class TerminalReason(Word):
-    """Reason why an envelope ended or must stop."""
+    """Reason why an envelope ended, or why no stage may run now."""
 
     COMPLETED_SUCCESSFULLY = "completed_successfully"
     COMPLETED = "completed"
@@ -64,17 +65,17 @@ class TerminalReason(Word):
 
     @property
     def classification(self) -> ReasonClass:
-        """True if the work was done, waits for a person, ran into a bound, or failed."""
+        """Category of the reason: completed, waiting for a person, stopped at a bound, or failed."""
         if self.value.startswith("max_"):
             return ReasonClass.BOUNDS_EXCEEDED
         if self.value.endswith("_required"):
             return ReasonClass.WAITING
-        done = (TerminalReason.COMPLETED_SUCCESSFULLY, TerminalReason.COMPLETED, TerminalReason.BREAK_REQUESTED)
-        return ReasonClass.COMPLETED if self in done else ReasonClass.FAILED
+        completed = (TerminalReason.COMPLETED_SUCCESSFULLY, TerminalReason.COMPLETED, TerminalReason.BREAK_REQUESTED)
+        return ReasonClass.COMPLETED if self in completed else ReasonClass.FAILED
 
 
 class RiskApproval(Word):
-    """Decision about a risky call."""
+    """Decision of a person about a risky tool call."""
 
     APPROVED = "approved"
     DENIED = "denied"
@@ -83,7 +84,7 @@ class RiskApproval(Word):
 
 
 class RiskLevel(Word):
-    """Level of harm that a call can do."""
+    """Level of harm that a tool call can do."""
 
     READ_ONLY = "read_only"
     WRITE = "write"
@@ -95,12 +96,12 @@ class RiskLevel(Word):
 
     @property
     def requires_confirmation(self) -> bool:
-        """True if a person is asked before."""
+        """True if a person must confirm a tool call of this level before the call runs."""
         return self in (RiskLevel.DESTRUCTIVE, RiskLevel.HIGH, RiskLevel.CRITICAL)
 
 
 class LoopVerdict(Word):
-    """Verdict of a reviewing stage. Routing rules determine its effect."""
+    """Verdict of a stage that reviews other outputs. The routing rules of the pipeline determine its effect."""
 
     PROCEED = "proceed"
     LOOP_BACK = "loop_back"
@@ -109,7 +110,7 @@ class LoopVerdict(Word):
 
 
 class ProcessingStatus(Word):
-    """Status of an agent's step. Other texts are kept unchanged."""
+    """Status of an agent's run in a stage. `read` keeps strings that are not members."""
 
     RUNNING = "running"
     SUCCESS = "success"
@@ -118,7 +119,7 @@ class ProcessingStatus(Word):
 
 
 class GoalStatus(Word):
-    """Status of a goal."""
+    """Status of one goal of an envelope."""
 
     PENDING = "pending"
     SATISFIED = "satisfied"
@@ -126,26 +127,28 @@ class GoalStatus(Word):
 
 @dataclass(slots=True)
 class InterruptResponse(EnvelopePart):
-    """An answer; None means not given, which neither an empty text nor a refusal is."""
+    """Answer to a question of an envelope. A part of the answer (text, approval, decision, data) that is None was not
+    given; an empty text and False count as given.
+    """
 
     text: str | None = field(default=None, metadata=SPARSE)
-    """To a clarification."""
+    """Text that answers a clarification."""
     approved: bool | None = field(default=None, metadata=SPARSE)
-    """To a confirmation; only True releases anything."""
+    """Decision about a confirmation. Only True is an approval."""
     decision: str | None = field(default=None, metadata=SPARSE)
-    """To a review: ``approve``, ``reject``, ``modify``, or whatever the asking stage understands."""
+    """Decision of a review: ``approve``, ``reject``, ``modify``, or another word that the asking stage understands."""
     data: dict[str, Any] | None = field(default=None, metadata=SPARSE)
     received_at: datetime | None = None
     """Set by the code that receives the answer."""
 
     @classmethod
     def read(cls, interrupt_id: str, given: InterruptResponse | Mapping[str, Any], now: datetime) -> InterruptResponse:
-        """Return a copy of an answer, received now.
+        """Check an answer to a question and return a copy of it, with `now` as the time of receipt.
 
         Raises
         ------
         InterruptError
-            An unknown part, or one of the wrong type.
+            The answer has an unknown part, or a part of the wrong type.
         """
         if isinstance(given, InterruptResponse):
             given = {part: getattr(given, part) for part in _PART_TYPES}
@@ -158,7 +161,9 @@ class InterruptResponse(EnvelopePart):
 
     @classmethod
     def of(cls, question: Question) -> InterruptResponse | None:
-        """Return the answer of a question; None if it is open or has expired without one."""
+        """Convert the answer to a question of an execution to an `InterruptResponse`; return None if the question is
+        open, or expired without an answer.
+        """
         if question.is_open or (question.status == EXPIRED and question.response is None):
             return None
         settled = to_datetime(question.settled_us or 0)
@@ -166,32 +171,32 @@ class InterruptResponse(EnvelopePart):
 
     @property
     def is_empty(self) -> bool:
-        """True if it says nothing; a refusal says something."""
+        """True if the answer has no text, no decision and no data. A refusal (`approved` is False) is not empty."""
         return self.approved is None and not ((self.text or "").strip() or (self.decision or "").strip() or self.data)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the given parts as plain data, and when it was received."""
+        """Return the time of receipt, and those parts of the answer that are not None, as plain data."""
         return plain_part(self, InterruptResponse, "response")
 
 
 @dataclass(slots=True)
 class FlowInterrupt(EnvelopePart):
-    """A question that stops the flow until it is answered or taken back."""
+    """Question of an envelope to a person. It stops the pipeline until it is answered or withdrawn."""
 
     kind: InterruptKind | str
     id: str
     created_at: datetime
     question: str = ""
-    """Of a clarification."""
+    """Text to show, if the question is a clarification."""
     message: str = ""
-    """Of a confirmation, and of all other kinds."""
+    """Text to show, if the question is of any other kind, such as a confirmation."""
     data: dict[str, Any] | None = None
     response: InterruptResponse | None = field(default=None, metadata=SPARSE)
     expires_at: datetime | None = field(default=None, metadata=SPARSE)
 
     @classmethod
     def of(cls, question: Question) -> FlowInterrupt:
-        """Return a question of an execution as one of its envelope."""
+        """Convert a question of an execution to a question of an envelope, with the answer if it has one."""
         return cls(
             kind=InterruptKind.read(question.kind),
             id=question.id,
@@ -204,34 +209,99 @@ class FlowInterrupt(EnvelopePart):
         )
 
     def clone(self) -> FlowInterrupt:
-        """Return an independent copy with the same id, data and response.
+        """Return an independent deep copy of the question, with the same id, data and answer.
 
         Raises
         ------
         UncopyableValueError
-            A value in its data cannot be copied.
+            The data contain a value that cannot be copied.
         """
-        twin: FlowInterrupt = copied(self, "interrupt")
-        return twin
+        copy: FlowInterrupt = copied(self, "interrupt")
+        return copy
 
     def is_expired(self, now: datetime) -> bool:
-        """Return True if the question has expired."""
+        """Return True if the question has an expiry time and that time has passed at `now`."""
         return self.expires_at is not None and self.expires_at <= now
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the question as plain data; without ``expires_at`` and ``response`` where there are none."""
+        """Return the question as plain data. The keys ``expires_at`` and ``response`` are left out if they are None."""
         return plain_part(self, FlowInterrupt, "interrupt")
 
 
+# --- questions in the registry of `divebook.pipeline.envelope.service` ------------------------------------------------
+
+
+class _RequestIds(Protocol):
+    """Protocol of objects, such as envelopes, that have the identifiers of a request, user, session and envelope."""
+
+    request_id: str
+    user_id: str
+    session_id: str
+    envelope_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Origin of a question: ids of the request, user, session, envelope and trace. All fields may be empty."""
+
+    request_id: str = ""
+    user_id: str = ""
+    """User who may answer."""
+    session_id: str = ""
+    envelope_id: str = ""
+    trace_id: str = ""
+    span_id: str = ""
+
+    @classmethod
+    def of(cls, envelope: _RequestIds) -> Origin:
+        """Return the origin that all questions of an envelope have: its ids of request, user, session and envelope."""
+        return cls(envelope.request_id, envelope.user_id, envelope.session_id, envelope.envelope_id)
+
+
+@dataclass(slots=True)
+class InterruptRecord(FlowInterrupt):
+    """Question in the registry `InterruptService`, with its origin and status. The registry updates the status and the
+    answer.
+    """
+
+    status: InterruptStatus = InterruptStatus.PENDING
+    resolved_at: datetime | None = None
+    request_id: str = ""
+    user_id: str = ""
+    session_id: str = ""
+    envelope_id: str = ""
+    trace_id: str = ""
+    span_id: str = ""
+
+    @property
+    def origin(self) -> Origin:
+        """Origin of the question: ids of the request, user, session, envelope and trace."""
+        return Origin(**{each.name: getattr(self, each.name) for each in fields(Origin)})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the question, its status and its origin as plain data."""
+        return plain_part(self, InterruptRecord, "interrupt")
+
+    def as_interrupt(self) -> FlowInterrupt:
+        """Return an independent copy of the question as a `FlowInterrupt`, which has no status and no origin."""
+        question = copied(self, "interrupt")
+        return FlowInterrupt(**{each.name: getattr(question, each.name) for each in fields(FlowInterrupt)})
+
+
+# --- conversion between questions of envelopes and of executions ------------------------------------------------------
+
+
 def seconds_from(now: datetime, seconds: float | timedelta | None) -> datetime | None:
-    """Return the moment that is so far from now; of None, no moment."""
+    """Return the time that is `seconds` (a number or a timedelta) after `now`; None if `seconds` is None."""
     if seconds is None:
         return None
     return now + (seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds))
 
 
 def as_question(interrupt: FlowInterrupt) -> Question:
-    """Return an envelope's question as executions ask it, so that answers to both are checked alike."""
+    """Convert a question of an envelope to a question of an execution, so that the same rules check the answers to
+    both.
+    """
     kind = str(interrupt.kind) if interrupt.kind in DEFINABLE else CLARIFICATION
     text = interrupt.question or interrupt.message or f"The pipeline has stopped: {interrupt.kind}"
     is_bound = "limit" in (interrupt.data or {})
@@ -246,7 +316,9 @@ def as_question(interrupt: FlowInterrupt) -> Question:
 
 
 def parts_of(answer: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what an execution keeps as an answer in the parts that an envelope knows."""
+    """Convert the answer that an execution has recorded to the parts of an `InterruptResponse`: text, approved,
+    decision, data.
+    """
     parts = {part: answer[part] for part in _PART_TYPES if part in answer} if answer else {}
     if answer and not parts:  # the answer about an unknown outcome has other parts
         parts = {"decision": str(answer.get("choice")), "data": dict(answer)}

@@ -1,6 +1,8 @@
-"""Plain data from what an envelope holds, and back; how, the types of the fields say.
+"""Conversion between the fields of an envelope and plain data: JSON values, and copies of objects of other types.
 
-What comes from outside may be wrong anywhere: what cannot be used is left out, and noted.
+The type annotations of the fields determine how each field is written and read. Data that are read may be wrong at any
+place: values that cannot be used are left out, and each is reported as a problem.
+
 """
 
 from __future__ import annotations
@@ -22,32 +24,33 @@ from divebook.events.values import MAX_DEPTH, normalize, untag
 from divebook.questions.bounds import Bounds
 
 SPARSE: Final = {"sparse": True}
-"""Metadata of a field that is left out of plain data where it is None."""
+"""Metadata of a field that is left out of plain data if its value is None."""
 
 UNREADABLE: Final[Any] = object()
-"""Stands for a value that cannot be used."""
+"""Result of reading a value that cannot be used."""
 
 _IMMUTABLE = (str, int, float, complex, bool, bytes, type(None), Decimal, date, time, timedelta, tzinfo)
 _DEPTH = 2
-"""How deep the entries of the deepest fields are nested, so that what was read can be written again."""
+"""Nesting depth at which the entries of the deepest fields begin. `_data` counts from this depth, so that a value that
+was read can also be written."""
 _SHOWN = 60
-"""Characters of a wrong text that a problem shows."""
+"""Number of characters of a wrong text that the report of a problem shows."""
 
 
 class EnvelopePart:
-    """Base of the dataclasses that an envelope's fields hold."""
+    """Base class of those dataclasses that occur as values in an envelope's fields, such as a question."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
 def to_text(moment: datetime) -> str:
-    """Return a moment as RFC 3339 text: UTC, microseconds, ``Z``; one without an offset counts as UTC."""
+    """Return a time as RFC 3339 text in UTC with microseconds and ``Z``. A time without a time zone counts as UTC."""
     return _in_utc(moment).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def to_moment(value: object) -> datetime | None:
-    """Return the moment, aware and in UTC, that a text or a datetime stands for, or None if it stands for none."""
+    """Convert a text or a datetime to a datetime in UTC; return None if the value is not a time with a time zone."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         return _in_utc(moment) if isinstance(moment, datetime) and moment.tzinfo else None
@@ -59,25 +62,25 @@ def _in_utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-# --- copies ----------------------------------------------------------------------------------------------------------
+# --- copies -----------------------------------------------------------------------------------------------------------
 
 
 def deep_copy(value: Any, path: str, depth: int = 0) -> Any:
-    """Return an independent copy.
+    """Return an independent deep copy of a value.
 
     Parameters
     ----------
     value
-        Anything; plain data is the rule.
+        Any object, usually plain data.
     path
-        Name of the value, for the error.
+        Name of the value, for the error message.
     depth
-        How deep it is nested already.
+        Nesting depth of the value in the object that is copied.
 
     Raises
     ------
     UncopyableValueError
-        With the path to the part that cannot be copied, or is nested deeper than 200 levels.
+        A part of the value cannot be copied, or is nested deeper than 200 levels. The error has the path of the part.
     """
     kind = type(value)
     if isinstance(value, _IMMUTABLE):
@@ -97,26 +100,28 @@ def deep_copy(value: Any, path: str, depth: int = 0) -> Any:
 
 
 def copied(part: Any, path: str, depth: int = 0) -> Any:
-    """Return an independent copy of a part."""
+    """Return an independent deep copy of an `EnvelopePart`, such as a question."""
     names = [each.name for each in fields(part)]
     return replace(part, **{name: deep_copy(getattr(part, name), f"{path}.{name}", depth) for name in names})
 
 
 def copied_map(value: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Return an independent copy of a mapping, as a dict."""
+    """Return an independent deep copy of a mapping, as a dict."""
     return {key: deep_copy(item, f"{path}.{key}", 1) for key, item in value.items()}
 
 
 def copied_maps(values: Sequence[Mapping[str, Any] | None], path: str) -> list[dict[str, Any] | None]:
-    """Return independent copies of a list's mappings; None stays None."""
+    """Return independent deep copies of the mappings in a list. Entries that are None stay None."""
     return [None if item is None else copied_map(item, f"{path}[{index}]") for index, item in enumerate(values)]
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def plain(value: Any, path: str) -> Any:
-    """Return the value of a field as plain data, which shares nothing with it; raises `UncopyableValueError`."""
+    """Convert the value of an envelope's field to plain data that shares no objects with it. Raise
+    `UncopyableValueError` if that is not possible.
+    """
     if isinstance(value, datetime):
         return to_text(value)
     if isinstance(value, str | Decimal):
@@ -136,7 +141,9 @@ def plain(value: Any, path: str) -> Any:
 
 
 def _is_json(value: Any, depth: int = 0) -> bool:
-    """Return whether a value is JSON as it is, and nothing in it could be taken for a tagged value."""
+    """Return True if a value has JSON types only and no dict in it could be mistaken for a tagged value, by which the
+    event log represents other objects.
+    """
     match value:
         case None | bool() | str() | int():
             return True
@@ -150,20 +157,28 @@ def _is_json(value: Any, depth: int = 0) -> bool:
 
 
 def plain_part(part: EnvelopePart, kind: type[EnvelopePart], path: str) -> dict[str, Any]:
-    """Return the fields of a part that are those of a class."""
-    written = {each.name: plain(getattr(part, each.name), f"{path}.{each.name}") for each in fields(kind)}
-    return {each.name: written[each.name] for each in fields(kind) if not _is_left_out(each, written[each.name])}
+    """Return the fields of an `EnvelopePart` as a dict of plain data.
+
+    Only the fields that the class `kind` declares are included: the part may be an instance of a subclass with more
+    fields.
+    """
+    values = {each.name: plain(getattr(part, each.name), f"{path}.{each.name}") for each in fields(kind)}
+    return {each.name: values[each.name] for each in fields(kind) if not _is_left_out(each, values[each.name])}
 
 
 def _is_left_out(each: Field[Any], value: Any) -> bool:
     return value is None and "sparse" in each.metadata
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 def _untagged(value: Any) -> Any:
-    """Return what `plain` has written tagged as the values themselves; what only looks so stays as it is."""
+    """Convert the tagged values in plain data (dicts by which the event log represents objects that JSON lacks) back to
+    the original objects.
+
+    A dict that only looks like a tagged value stays unchanged.
+    """
     if not _has_tag(value):
         return value
     try:
@@ -173,7 +188,9 @@ def _untagged(value: Any) -> Any:
 
 
 def _has_tag(value: Any, depth: int = 0) -> bool:
-    """Return whether a tagged value is somewhere in plain data."""
+    """Return True if plain data contain, at any depth, a tagged value: a dict by which the event log represents an
+    object that JSON lacks.
+    """
     if depth > MAX_DEPTH:
         return False
     match value:
@@ -185,25 +202,31 @@ def _has_tag(value: Any, depth: int = 0) -> bool:
 
 
 types_of: Callable[[type], dict[str, Any]] = functools.cache(get_type_hints)
-"""Gives the types of a class's fields."""
+"""Function that returns the resolved type annotations of a class."""
 
 
 @dataclass(slots=True)
 class PlainReading:
-    """One pass over plain data: returns what it stands for, and keeps a list of what it cannot use."""
+    """Reader of the saved state of one envelope. It converts plain values to the types of the envelope's fields, and
+    collects the problems.
+    """
 
     now: datetime
-    """Stands in for moments that cannot be read."""
+    """Time that replaces times that cannot be read."""
     problems: list[str] = field(default_factory=list)
 
     def refuse(self, path: str, value: Any, expected: str) -> Any:
-        """Note a value that is something else than wanted."""
+        """Add the problem that a value has the wrong type. Return `UNREADABLE`."""
         shown = repr(value[:_SHOWN]) if isinstance(value, str) else type(value).__name__
         self.problems.append(f"{path}: {expected} wanted, not {shown}")
         return UNREADABLE
 
     def read(self, kind: Any, value: Any, path: str) -> Any:
-        """Return what a value stands for in a field of a type; of alternatives the first is meant, or None."""
+        """Convert a plain value to the type of an envelope's field. If that fails, add a problem and return
+        `UNREADABLE`.
+
+        For a union, the value is read as the first type of the union, or as None if the union allows None.
+        """
         # Generic types come before `issubclass`, which raises TypeError for them. All other types read a string.
         origin = get_origin(kind)
         arguments = get_args(kind)
@@ -227,7 +250,7 @@ class PlainReading:
         return value if isinstance(value, bool) else self.refuse(path, value, "true or false")
 
     def _count(self, value: Any, path: str) -> Any:
-        """Return a whole number; fractions are cut off."""
+        """Convert a plain value to an integer. A fraction is cut off and added as a problem."""
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         if not isinstance(value, float) or not math.isfinite(value):
@@ -256,7 +279,7 @@ class PlainReading:
             return UNREADABLE
 
     def _bounds(self, value: Any, path: str) -> Any:
-        """Return bounds with those of their keys that can be read; what is absent is not bounded."""
+        """Convert a mapping to `Bounds`. A bound that is missing or cannot be read does not limit the envelope."""
         mapping = self._mapping(Any, value, path)
         if mapping is UNREADABLE:
             return UNREADABLE
@@ -271,7 +294,7 @@ class PlainReading:
         return True
 
     def _mapping(self, kind: Any, value: Any, path: str) -> Any:
-        """Return a mapping with the entries that can be read."""
+        """Convert the entries of a mapping, and return those that can be read."""
         if not isinstance(value, Mapping):
             return self.refuse(path, value, "a mapping")
         result = {}
@@ -283,10 +306,19 @@ class PlainReading:
         return result
 
     def _list(self, kind: Any, value: Any, path: str) -> Any:
-        """Return a list; texts that cannot be read become empty, what may be None becomes that, the rest is dropped."""
+        """Convert the entries of a list, and return those that can be read.
+
+        Strings that cannot be read are replaced by empty strings, and optional entries by None. All other unreadable
+        entries are dropped.
+        """
         if not isinstance(value, list | tuple):
             return self.refuse(path, value, "a list")
-        filler = "" if kind is str else None if NoneType in get_args(kind) else UNREADABLE
+        # Unreadable strings and optional entries are replaced, so that the other entries keep their positions.
+        filler: Any = UNREADABLE
+        if kind is str:
+            filler = ""
+        elif NoneType in get_args(kind):
+            filler = None
         items = [self.read(kind, item, f"{path}[{index}]") for index, item in enumerate(value)]
         filled = [filler if item is UNREADABLE else item for item in items]
         return [item for item in filled if item is not UNREADABLE]
@@ -298,7 +330,9 @@ class PlainReading:
         return kind(**{each.name: self._field(each, types[each.name], value, path) for each in fields(kind)})
 
     def _field(self, each: Field[Any], kind: Any, mapping: Mapping[str, Any], path: str) -> Any:
-        """Return one field of a part; a missing one is a problem as well, unless it may be left out."""
+        """Return the value of one field of an `EnvelopePart` from its plain data. A missing field is added as a
+        problem, unless the field may be left out.
+        """
         # Reading continues after a problem, so that all problems are reported at once. Until then a default stands for
         # the value.
         value = UNREADABLE
@@ -310,7 +344,9 @@ class PlainReading:
             return value
         if each.default is not MISSING:
             return each.default
-        return self.now if kind is datetime else 0 if kind is int else ""
+        if kind is datetime:
+            return self.now
+        return 0 if kind is int else ""
 
 
 _SCALARS: Final[Mapping[Any, Callable[[PlainReading, Any, str], Any]]] = {

@@ -1,28 +1,28 @@
-"""The register of questions: who asked whom, until when an answer counts, and which one did."""
+"""Registry of questions of many requests: origin, expiry and status of each question, and its one valid answer."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
-from datetime import datetime, timedelta
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from divebook.pipeline.envelope.envelope import Clock, Envelope, IdSource, random_id, utc_now
-from divebook.pipeline.envelope.interrupts import FlowInterrupt, InterruptResponse, seconds_from
-from divebook.pipeline.envelope.plain import copied, copied_map, plain_part
+from divebook.pipeline.envelope.interrupts import InterruptRecord, InterruptResponse, Origin, seconds_from
+from divebook.pipeline.envelope.plain import copied_map
 from divebook.questions.question import InterruptKind, InterruptStatus
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptPolicy:
-    """Rules for questions of one kind."""
+    """Rules about lifetime, expiry and empty answers for all questions of one kind."""
 
     ttl_seconds: float | None = 3600
-    """How long an answer counts, unless a question says otherwise; None for ever."""
+    """Seconds after which a question expires, unless the question has its own lifetime; None for never."""
     auto_expire: bool = True
-    """True if `expire_pending` ends those whose time has passed."""
+    """True if `expire_pending` ends questions of this kind whose lifetime has passed."""
     require_response: bool = True
-    """True if an answer that says nothing is refused."""
+    """True if an empty answer is refused (see `InterruptResponse.is_empty`)."""
 
 
 DEFAULT_POLICIES: Final[Mapping[str, InterruptPolicy]] = {
@@ -35,72 +35,26 @@ DEFAULT_POLICIES: Final[Mapping[str, InterruptPolicy]] = {
     InterruptKind.SYSTEM_ERROR: InterruptPolicy(3600, require_response=False),
 }
 OTHER_POLICY: Final = InterruptPolicy()
-"""Of a kind that has none of its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Origin of a question. All fields may be empty."""
-
-    request_id: str = ""
-    user_id: str = ""
-    """Who may answer."""
-    session_id: str = ""
-    envelope_id: str = ""
-    trace_id: str = ""
-    span_id: str = ""
-
-    @classmethod
-    def of(cls, envelope: Envelope) -> Origin:
-        """Return the origin of an envelope's questions."""
-        return cls(envelope.request_id, envelope.user_id, envelope.session_id, envelope.envelope_id)
+"""Policy of kinds that have no policy of their own."""
 
 
 NOWHERE: Final = Origin()
 
 
-@dataclass(slots=True)
-class InterruptRecord(FlowInterrupt):
-    """A question with its origin and its standing; the service changes it as things happen."""
-
-    status: InterruptStatus = InterruptStatus.PENDING
-    resolved_at: datetime | None = None
-    request_id: str = ""
-    user_id: str = ""
-    session_id: str = ""
-    envelope_id: str = ""
-    trace_id: str = ""
-    span_id: str = ""
-
-    @property
-    def origin(self) -> Origin:
-        """Where it comes from."""
-        return Origin(**{each.name: getattr(self, each.name) for each in fields(Origin)})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the question, its standing and its origin as plain data."""
-        return plain_part(self, InterruptRecord, "interrupt")
-
-    def as_interrupt(self) -> FlowInterrupt:
-        """Return the question alone, as an independent value."""
-        twin = copied(self, "interrupt")
-        return FlowInterrupt(**{each.name: getattr(twin, each.name) for each in fields(FlowInterrupt)})
-
-
 class InterruptService:
-    """Keeps questions of many requests and lets each be answered once.
+    """Registry of the questions of many requests. Each question can be answered once.
 
-    A question may be answered from several threads at the same time, and exactly one counts: the caller that takes the
-    question out of the pending ones has it alone, and a dict gives each of its entries away only once.
+    Several threads may answer the same question at the same time; exactly one answer is accepted. No lock is needed:
+    the first thread removes the question from the dict of pending questions, and `dict.pop` returns an entry only once.
 
     Parameters
     ----------
     policies
-        By kind; of the kinds that are left out, `OTHER_POLICY` holds.
+        The policy of each kind of question; `OTHER_POLICY` applies to all other kinds.
     clock
-        Returns the present, aware.
+        Function that returns the current time as a datetime with a time zone.
     new_id
-        Returns a new identifier for a prefix.
+        Function that returns a new identifier for a prefix.
 
     Examples
     --------
@@ -125,7 +79,7 @@ class InterruptService:
         self._pending: dict[str, InterruptRecord] = {}
 
     def config(self, kind: str) -> InterruptPolicy:
-        """Return how questions of a kind are treated."""
+        """Return the rules (`InterruptPolicy`) for questions of a kind."""
         return self._policies.get(kind, OTHER_POLICY)
 
     def create(
@@ -138,20 +92,21 @@ class InterruptService:
         ttl_seconds: float | None = None,
         origin: Origin = NOWHERE,
     ) -> InterruptRecord:
-        """Register a question.
+        """Register a new question; return its record.
 
         Parameters
         ----------
         kind
-            One of `InterruptKind`, or a text of your own.
+            An `InterruptKind`, or a string of your own.
         question, message
-            What is shown: the question of a clarification, the message of any other kind.
+            Text shown to the person: the question of a clarification, the message of any other kind.
         data
             Plain data for the person or program that answers.
         ttl_seconds
-            How long an answer counts; None, 0 and less leave it to the kind.
+            Seconds after which the question expires; with None or a number below or equal to 0, the policy of the kind
+            decides.
         origin
-            Where it comes from, and who may answer.
+            Origin of the question, with the user who may answer.
         """
         now = self._clock()
         lifetime = ttl_seconds if ttl_seconds is not None and ttl_seconds > 0 else self.config(kind).ttl_seconds
@@ -171,7 +126,7 @@ class InterruptService:
     def create_resource_exhausted(
         self, resource_type: str, retry_after_seconds: float | None = None, *, origin: Origin = NOWHERE
     ) -> InterruptRecord:
-        """Register that a resource is used up."""
+        """Register a question of the kind ``resource_exhausted``: a resource, such as a quota, is used up."""
         return self.create(
             InterruptKind.RESOURCE_EXHAUSTED,
             message=f"Resource exhausted: {resource_type}",
@@ -180,7 +135,7 @@ class InterruptService:
         )
 
     def ask(self, envelope: Envelope, kind: str, **details: Any) -> InterruptRecord:
-        """Register a question of an envelope, which keeps a copy as its present one; for details see `create`."""
+        """Register a new question and set a copy as the pending question of an envelope; arguments as in `create`."""
         record = self.create(kind, origin=Origin.of(envelope), **details)
         envelope.ask(record.as_interrupt())
         return record
@@ -188,7 +143,9 @@ class InterruptService:
     def answer(
         self, envelope: Envelope, response: InterruptResponse | Mapping[str, Any], user_id: str = ""
     ) -> InterruptRecord | None:
-        """Answer the present question of an envelope, which keeps the answer if it counts; see `resolve`."""
+        """Answer the pending question of an envelope, in this registry and in the envelope. Return the record of the
+        question; None if `resolve` does not accept the answer.
+        """
         pending = envelope.pending_interrupt
         record = None if pending is None else self.resolve(pending.id, response, user_id)
         if record is not None:
@@ -196,34 +153,38 @@ class InterruptService:
         return record
 
     def get(self, id: str) -> InterruptRecord | None:
-        """Return a question or None."""
+        """Return the record of a question by id; None if the id is unknown."""
         return self._records.get(id)
 
     def pending_for_request(self, request_id: str) -> InterruptRecord | None:
-        """Return the newest question of a request that can be answered now, or None."""
+        """Return the newest pending question of a request that has not expired; None if there is none."""
         records = [record for record in self._answerable() if record.request_id == request_id]
         return records[-1] if records else None
 
     def pending_for_session(self, session_id: str, kinds: Collection[str] | None = None) -> list[InterruptRecord]:
-        """Return the questions of a session that can be answered now, oldest first, of all kinds or of these."""
+        """Return the pending questions of a session that have not expired, oldest first; with `kinds`, only questions
+        of these kinds.
+        """
         records = [record for record in self._answerable() if record.session_id == session_id]
         return [record for record in records if not kinds or record.kind in kinds]
 
     def resolve(
         self, id: str, response: InterruptResponse | Mapping[str, Any], user_id: str = ""
     ) -> InterruptRecord | None:
-        """Answer a question.
+        """Store the answer to a pending question. Return None if the answer is not accepted, for example because the
+        question has expired.
 
         Returns
         -------
         InterruptRecord or None
-            None if the answer does not count: no such question, answered or taken back before, another user's, too late
-            (it is expired then), or empty where the kind requires an answer (it stays pending then).
+            The answered question. None if the answer is not accepted: the question does not exist, was answered or
+            withdrawn before, belongs to another user, has expired (its status is set), or the answer is empty although
+            the kind requires a response (the question stays pending).
 
         Raises
         ------
         InterruptError
-            The answer has an unknown part, or one of the wrong type; the question stays pending.
+            The answer has an unknown part, or a part of the wrong type. The question stays pending.
         """
         now = self._clock()
         record = self._pending.get(id)
@@ -235,7 +196,7 @@ class InterruptService:
         answer = InterruptResponse.read(id, response, now)
         if answer.is_empty and self.config(record.kind).require_response:
             return None
-        if self._pending.pop(id, None) is None:
+        if self._pending.pop(id, None) is None:  # another thread was faster: only one answer counts
             return None
         record.response = answer
         record.resolved_at = now
@@ -243,7 +204,7 @@ class InterruptService:
         return record
 
     def cancel(self, id: str, reason: str = "") -> InterruptRecord | None:
-        """Take a pending question back and note why in its data; None if it is not pending."""
+        """Withdraw a pending question and store the reason in its data; return None if the question is not pending."""
         record = self._pending.get(id)
         if record is None or not self._finish(record, InterruptStatus.CANCELLED):
             return None
@@ -251,7 +212,9 @@ class InterruptService:
         return record
 
     def expire_pending(self) -> int:
-        """End the pending questions whose time has passed, if their kind wants it; return how many there were."""
+        """Mark the pending questions that have expired as ended, if the policy of their kind has `auto_expire`. Return
+        their number.
+        """
         now = self._clock()
         due = [record for record in list(self._pending.values()) if record.is_expired(now)]
         return sum(
@@ -259,7 +222,11 @@ class InterruptService:
         )
 
     def cleanup(self, older_than: float | timedelta) -> int:
-        """Forget questions that are over and were asked longer ago than that, in seconds; return how many."""
+        """Delete the records of settled questions that were asked more than `older_than` ago. Return the number of
+        deleted records.
+
+        A number is an age in seconds.
+        """
         age = older_than if isinstance(older_than, timedelta) else timedelta(seconds=older_than)
         limit = self._clock() - age
         over = [
@@ -270,12 +237,12 @@ class InterruptService:
         return sum(self._records.pop(record.id, None) is not None for record in over)
 
     def stats(self) -> dict[str, int]:
-        """Return how many questions there are, and how many of each status."""
+        """Return the total number of questions, and the number of questions with each status."""
         statuses = [record.status for record in list(self._records.values())]
         return {"total": len(statuses)} | {str(status): statuses.count(status) for status in InterruptStatus}
 
     def _finish(self, record: InterruptRecord, status: InterruptStatus) -> bool:
-        """Set the final status of a pending question; return False if another caller did so first."""
+        """Set the final status of a pending question. Return False if another thread has settled the question first."""
         if self._pending.pop(record.id, None) is None:
             return False
         record.status = status

@@ -1,4 +1,5 @@
-"""Calls in other processes: their working directory, environment variables and modules, and how they are pickled.
+"""Calls that run in another process: its environment, changed modules, pickling of calls and results, and printed
+output.
 
 A worker process starts once for many calls. Each call runs with the working directory, variables and import path that
 its owner has at that time. A process that has imported a file which has changed since makes no more calls.
@@ -32,11 +33,11 @@ _INSTALLED = tuple(
 )
 """Folders of installed code, which users do not edit."""
 _NEVER = (0, -1)
-"""A stamp that no file has."""
+"""Time and size that no file has."""
 
 
 class ProcessEnvironment(NamedTuple):
-    """The parts of a process that calls can observe."""
+    """Working directory, environment variables and import path of a process, which calls can observe."""
 
     folder: str | None
     """Working directory; None if it was deleted."""
@@ -47,56 +48,58 @@ class ProcessEnvironment(NamedTuple):
 
     @classmethod
     def of_now(cls) -> ProcessEnvironment:
-        """Return the environment of this process. Other threads may change it meanwhile."""
+        """Return the present environment of this process. Other threads may change it meanwhile."""
         folder = None
         with suppress(OSError):
             folder = os.getcwd()  # noqa: PTH109 - runs twice per call
-        held = getattr(os.environ, "_data", os.environ)  # one copy takes a tenth of the time of decoding
-        return cls(folder, dict(held), [*map(str, sys.path)])
+        variables = getattr(os.environ, "_data", os.environ)  # one copy takes a tenth of the time of decoding
+        return cls(folder, dict(variables), [*map(str, sys.path)])
 
     def enter(self) -> None:
         """Apply the environment to this process. A deleted working directory is ignored.
 
         Only differences are applied, because most calls find an equal environment.
         """
-        here = self.of_now()
-        if self.folder is not None and here.folder != self.folder:
+        present = self.of_now()
+        if self.folder is not None and present.folder != self.folder:
             with suppress(OSError):
                 os.chdir(self.folder)
-        if here.variables != self.variables:
-            for name in here.variables.keys() - self.variables.keys():
+        if present.variables != self.variables:
+            for name in present.variables.keys() - self.variables.keys():
                 os.environ.pop(os.fsdecode(name), None)
             os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in self.variables.items()})
-        if here.imports != self.imports:
+        if present.imports != self.imports:
             sys.path[:] = self.imports
 
 
 class KnownModules:
-    """Files imported by this process with their times and sizes, except installed ones."""
+    """Files from which this process has imported modules, with their times and sizes. Installed packages are left
+    out.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, int]] = {}
-        """Time and size of each file."""
-        self._seen: set[str] = set()
+        self._stamps: dict[str, tuple[int, int]] = {}
+        """Time in nanoseconds and size in bytes of each file, by path."""
+        self._module_names: set[str] = set()
         self._began = time.time_ns()
         self.look()
 
     def have_changed(self) -> bool:
         """Return whether an imported file has changed since its import. Called before each call."""
         self._began = time.time_ns()
-        return any(_stamp(file, stamp) != stamp for file, stamp in self._known.items())
+        return any(_stamp(file, stamp) != stamp for file, stamp in self._stamps.items())
 
     def look(self) -> None:
-        """Add the files that a call has imported."""
-        for name in [name for name in list(sys.modules) if name not in self._seen]:
-            self._seen.add(name)
+        """Add the files of the modules that were imported since the last look."""
+        for name in [name for name in list(sys.modules) if name not in self._module_names]:
+            self._module_names.add(name)
             file = getattr(sys.modules.get(name), "__file__", None)
             if not isinstance(file, str) or name.partition(".")[0] == "divebook" or _is_installed(file):
                 continue
             stamp = _stamp(file, _NEVER)
             if stamp != _NEVER:
                 is_late = self._began <= stamp[0] <= time.time_ns()  # it may have changed after its import
-                self._known[file] = _NEVER if is_late else stamp
+                self._stamps[file] = _NEVER if is_late else stamp
 
 
 def _is_installed(file: str) -> bool:
@@ -105,12 +108,14 @@ def _is_installed(file: str) -> bool:
 
 
 def _stamp(file: str, otherwise: tuple[int, int]) -> tuple[int, int]:
-    """Return time and size of a file, or `otherwise` if there is none, for example for a module in an archive."""
+    """Return time and size of a file. Return `otherwise` if the file does not exist, for example for a module in an
+    archive.
+    """
     try:
-        about = os.stat(file)  # noqa: PTH116 - runs many times per call
+        status = os.stat(file)  # noqa: PTH116 - runs many times per call
     except OSError:
         return otherwise
-    return about.st_mtime_ns, about.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 # --- pickled calls ---------------------------------------------------------------------------------------------------
@@ -127,8 +132,8 @@ MOST_CAUSES = 20
 _HERE = 'or let it run in a thread: executor="thread"'
 
 
-class _Named(NamedTuple):
-    """Reference to a function below some decorators.
+class _FunctionRef(NamedTuple):
+    """Reference to a function by module and qualified name, if decorators wrap the function under this name.
 
     The plain name of a ``@step`` would lead to its recording wrapper.
     """
@@ -137,57 +142,57 @@ class _Named(NamedTuple):
     path: str
     depth: int
 
-    def found(self) -> Callable[..., Any]:
-        """Return the function, in any process."""
-        thing: Any = importlib.import_module(self.module)
+    def load(self) -> Callable[..., Any]:
+        """Import and return the function that is referenced."""
+        target: Any = importlib.import_module(self.module)
         for part in self.path.split("."):
-            thing = getattr(thing, part)
+            target = getattr(target, part)
         for _ in range(self.depth):
-            thing = thing.__wrapped__
-        function: Callable[..., Any] = thing
+            target = target.__wrapped__
+        function: Callable[..., Any] = target
         return function
 
 
 def ship(label: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-    """Return a pickled call.
+    """Serialize a call (function and arguments) with cloudpickle, for another process.
 
     Raises
     ------
     UnpicklableError
-        Its code or an argument cannot be pickled.
+        The code of the function or an argument cannot be pickled.
     """
-    code = _named(function) or function
+    code = _function_ref(function) or function
     try:
-        return _dumped((code, args, dict(kwargs)))
+        return _pickle((code, args, dict(kwargs)))
     except Exception as error:
-        raise _culprit(label, args, kwargs, error) from error
+        raise _unpicklable_error(label, args, kwargs, error) from error
 
 
 def make_shipped(call: bytes) -> bytes:
-    """Make a pickled call from another process, and return its pickled result or error."""
+    """Make a call that another process has pickled. Return its pickled result or error."""
     import cloudpickle
 
     label = "a call"
     try:
         code, args, kwargs = cloudpickle.loads(call)
-        function = code.found() if isinstance(code, _Named) else code
+        function = code.load() if isinstance(code, _FunctionRef) else code
         label = getattr(function, "__name__", label)
         result = function(*args, **kwargs)
     except BaseException as error:  # noqa: BLE001 - the exception belongs to the caller
-        return _dumped((None, _Raised.of(error)))
+        return _pickle((None, _PickledError.of(error)))
     try:
-        return _dumped((result, None))
+        return _pickle((result, None))
     except Exception as error:  # noqa: BLE001 - pickling of user classes may raise anything
         message = f"the result of {label} ({type(result).__name__}) cannot come back from its process: {error}. Return"
         from divebook.runtime.clock import mark_lost
 
         unpicklable = UnpicklableError(f"{message} plain data, frames or arrays, {_HERE}")
         mark_lost(unpicklable, result)
-        return _dumped((None, _Raised.of(unpicklable)))
+        return _pickle((None, _PickledError.of(unpicklable)))
 
 
 def unship(outcome: bytes) -> Any:
-    """Return the result of a call in another process, or raise its error."""
+    """Return the result of a call in another process from its pickled outcome, or raise its error."""
     import cloudpickle
 
     try:
@@ -202,8 +207,8 @@ def unship(outcome: bytes) -> Any:
     return result
 
 
-class _Raised(NamedTuple):
-    """An error in pickled form."""
+class _PickledError(NamedTuple):
+    """Pickled form of an error, for the way to another process."""
 
     whole: bytes | None
     """The pickled error, if it can be pickled and unpickled."""
@@ -212,23 +217,23 @@ class _Raised(NamedTuple):
     text: str
     names: tuple[str, ...]
     frames: Sequence[Frame]
-    cause: _Raised | None
+    cause: _PickledError | None
 
     @classmethod
-    def of(cls, error: BaseException, depth: int = 0) -> _Raised:
-        """Return the pickled form of an error that was raised here, including its causes."""
+    def of(cls, error: BaseException, depth: int = 0) -> _PickledError:
+        """Create the pickled form of an error that was raised here, including its causes."""
         from divebook.engine.retries import names_of  # a worker loads these engine modules only if needed
         from divebook.runtime.errors import clean_text, frames_of
 
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        behind = None if cause is None or depth >= MOST_CAUSES else cls.of(cause, depth + 1)
-        fields = {name: value for name, value in vars(error).items() if _travels(value)}
-        args = error.args if _travels(error.args) else (str(error),)
-        parts = _travels((type(error), args, fields)) or _travels((Exception, (clean_text(error),), {})) or b""
-        return cls(_travels(error), parts, clean_text(error), names_of(error), frames_of(error), behind)
+        pickled_cause = None if cause is None or depth >= MOST_CAUSES else cls.of(cause, depth + 1)
+        fields = {name: value for name, value in vars(error).items() if _try_pickle(value)}
+        args = error.args if _try_pickle(error.args) else (str(error),)
+        parts = _try_pickle((type(error), args, fields)) or _try_pickle((Exception, (clean_text(error),), {})) or b""
+        return cls(_try_pickle(error), parts, clean_text(error), names_of(error), frames_of(error), pickled_cause)
 
     def error(self) -> BaseException:
-        """Return the error with its frames and causes."""
+        """Create the error again, with its stack frames and causes."""
         from divebook.runtime.errors import ELSEWHERE
 
         error = self._new_error()
@@ -255,19 +260,19 @@ class _Raised(NamedTuple):
         return error
 
 
-def _travels(value: Any) -> bytes | None:
-    """Return a pickled value, or None if it cannot be pickled and unpickled."""
+def _try_pickle(value: Any) -> bytes | None:
+    """Return a value pickled, or None if it cannot be pickled and unpickled."""
     import cloudpickle
 
     try:
-        dumped = _dumped(value)
+        dumped = _pickle(value)
         cloudpickle.loads(dumped)
     except Exception:  # noqa: BLE001 - whatever its class raises, it cannot be pickled
         return None
     return dumped
 
 
-def _dumped(value: Any) -> bytes:
+def _pickle(value: Any) -> bytes:
     file = io.BytesIO()
     _pickler()(file).dump(value)
     return file.getvalue()
@@ -287,10 +292,10 @@ def _pickler() -> Any:
         def reducer_override(self, value: Any) -> Any:
             if isinstance(value, CodeType):
                 make, parts = self.dispatch_table[CodeType](value)
-                return _code, (value.co_filename, make, parts)
+                return _restored_code, (value.co_filename, make, parts)
             if _is_timestamp(value) and value.fold:
                 make, parts = value.__reduce__()[:2]
-                return _folded, (make, parts)
+                return _restored_timestamp, (make, parts)
             return super().reducer_override(value)
 
     return Pickler
@@ -302,19 +307,20 @@ def _is_timestamp(value: Any) -> bool:
     return kind.__name__ == "Timestamp" and kind.__module__.partition(".")[0] == "pandas"
 
 
-def _folded(make: Callable[..., Any], parts: tuple[Any, ...]) -> Any:
-    moment = make(*parts)
-    return moment if moment.fold else moment.replace(fold=1)
+def _restored_timestamp(make: Callable[..., Any], parts: tuple[Any, ...]) -> Any:
+    timestamp = make(*parts)
+    return timestamp if timestamp.fold else timestamp.replace(fold=1)
 
 
-def _code(filename: str, make: Callable[..., CodeType], parts: tuple[Any, ...]) -> CodeType:
+def _restored_code(filename: str, make: Callable[..., CodeType], parts: tuple[Any, ...]) -> CodeType:
     return make(*parts).replace(co_filename=filename)
 
 
-def _named(function: Callable[..., Any]) -> _Named | None:
-    """Return a reference to a function by name, if the name leads to a decorator around the function.
+def _function_ref(function: Callable[..., Any]) -> _FunctionRef | None:
+    """Return a reference by name to a function that decorators wrap under this name. Return None for any other
+    function.
 
-    Return None for any other function: cloudpickle then pickles it by name if that leads to it, else by value.
+    Cloudpickle pickles any other function by name if that leads to the function, else by value.
     """
     module = getattr(function, "__module__", None)
     path = getattr(function, "__qualname__", "<")
@@ -327,12 +333,12 @@ def _named(function: Callable[..., Any]) -> _Named | None:
     while target is not None and target is not function:
         target = getattr(target, "__wrapped__", None)
         depth = depth + 1
-    return _Named(module, path, depth) if depth and target is function else None
+    return _FunctionRef(module, path, depth) if depth and target is function else None
 
 
 @functools.lru_cache(maxsize=1024)
 def _is_importable(name: str) -> bool:
-    """Return whether another process can import a module. If not, register it to be pickled by value.
+    """Return whether another process can import a module. If it cannot, register the module to be pickled by value.
 
     That is the case for a notebook, a script, and a file that was passed to the CLI.
     """
@@ -353,22 +359,24 @@ def _finds(finder: Any, name: str) -> bool:
     return find is not None and find(name, None) is not None
 
 
-def _culprit(label: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception) -> UnpicklableError:
-    """Return an error that names the part that cannot be pickled."""
+def _unpicklable_error(
+    label: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
+) -> UnpicklableError:
+    """Return an error that names the argument or code of a call that cannot be pickled."""
     arguments = {str(place): value for place, value in enumerate(args, 1)} | dict(kwargs)
     for name, value in arguments.items():
-        if not _is_dumped(value):
-            what = f"its argument {name!r} ({type(value).__name__}) cannot be pickled: {error}"
+        if not _is_picklable(value):
+            reason = f"its argument {name!r} ({type(value).__name__}) cannot be pickled: {error}"
             way_on = "Give it what can be (plain data, a path, a URL) and open the rest inside the function"
-            return UnpicklableError(f"{label} cannot run in another process: {what}. {way_on}, {_HERE}")
-    what = f"its code, or something that it uses, cannot be pickled: {error}"
+            return UnpicklableError(f"{label} cannot run in another process: {reason}. {way_on}, {_HERE}")
+    reason = f"its code, or something that it uses, cannot be pickled: {error}"
     way_on = "Make what it uses inside the function, or in a module that it imports"
-    return UnpicklableError(f"{label} cannot run in another process: {what}. {way_on}, {_HERE}")
+    return UnpicklableError(f"{label} cannot run in another process: {reason}. {way_on}, {_HERE}")
 
 
-def _is_dumped(value: Any) -> bool:
+def _is_picklable(value: Any) -> bool:
     try:
-        _dumped(value)
+        _pickle(value)
     except Exception:  # noqa: BLE001 - whatever its class raises
         return False
     return True
@@ -379,8 +387,8 @@ def _is_dumped(value: Any) -> bool:
 # Streams in a worker process that pass printed text to its owner.
 
 
-class PrintedThere(io.RawIOBase):
-    """Lowest layer of an output stream, which passes on written bytes as text.
+class ForwardedOutput(io.RawIOBase):
+    """Raw output stream of a worker process, which sends written bytes as text to the owner process.
 
     Parameters
     ----------
@@ -397,22 +405,24 @@ class PrintedThere(io.RawIOBase):
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # bytes may end inside a character
 
     def writable(self) -> bool:
-        """Return True: the stream is writable."""
+        """Return True."""
         return True
 
     def fileno(self) -> int:
-        """Return the file descriptor for programs."""
+        """Return the file descriptor of the stream, for programs that write to it directly."""
         return self._number
 
     def write(self, data: Buffer, /) -> int:
-        """Pass on the complete characters."""
+        """Send the complete characters in the data to the owner. Keep incomplete characters for the next call."""
         raw = bytes(data)
         if text := self._decoder.decode(raw):
             self._hand_on((self._name, text))
         return len(raw)
 
 
-def stream_of(printed: PrintedThere) -> io.TextIOWrapper:
-    """Return a line-buffered stream like ``sys.stdout``. Unencodable characters (lone surrogates) are escaped."""
+def stream_of(printed: ForwardedOutput) -> io.TextIOWrapper:
+    """Wrap a raw stream in a line-buffered text stream like ``sys.stdout``. Unencodable characters (lone surrogates)
+    are escaped.
+    """
     buffer = io.BufferedWriter(printed)
     return io.TextIOWrapper(buffer, "utf-8", "backslashreplace", newline="\n", line_buffering=True)

@@ -31,129 +31,6 @@ if TYPE_CHECKING:
     from distributed.deploy import Cluster
 
 
-# --- dashboards ------------------------------------------------------------------------------------------------------
-#
-# Dashboards of the clusters to which this process sends calls of executions. They are not recorded in a log.
-
-
-MOST = 1_000
-"""Maximum number of executions with known dashboards: those that sent calls last."""
-
-
-class Dashboards:
-    """Dashboard addresses by execution. Callable from any thread.
-
-    Examples
-    --------
-    >>> dashboards = Dashboards()
-    >>> dashboards.note("exec_1", "http://localhost:8787/status")
-    >>> dashboards.of("exec_1"), dashboards.of("exec_2")
-    (['http://localhost:8787/status'], [])
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[str, ...]] = {}
-        self._lock = threading.Lock()
-
-    def note(self, execution_id: str, address: str) -> None:
-        """Note that calls of an execution go to the cluster with this dashboard."""
-        with self._lock:
-            addresses = self._known.pop(execution_id, ())  # moves the execution to the end
-            self._known[execution_id] = addresses if address in addresses else (*addresses, address)
-            if len(self._known) > MOST:
-                del self._known[next(iter(self._known))]
-
-    def forget(self, address: str) -> None:
-        """Forget a dashboard, because its cluster gets no more calls."""
-        with self._lock:
-            for execution_id, addresses in [*self._known.items()]:
-                remaining = tuple(other for other in addresses if other != address)
-                if remaining != addresses:
-                    self._known[execution_id] = remaining
-
-    def of(self, execution_id: str) -> list[str]:
-        """Return the dashboards of the clusters to which calls of an execution were sent."""
-        with self._lock:
-            return [*self._known.get(execution_id, ())]
-
-
-DASHBOARDS = Dashboards()
-
-
-# --- code that runs in the cluster -----------------------------------------------------------------------------------
-#
-# Workers make pickled calls, and the scheduler decides which task may start one.
-#
-# Dask starts a task again if it has lost its worker or its result. A call that is not repeatable therefore claims its
-# key from the scheduler first, which grants each key once (`tests/runtime/test_dask.py`).
-
-
-CLAIM = "divebook_claim"
-MOST_TAKEN = 10_000
-"""Number of granted keys after which keys without tasks are removed."""
-
-
-def begin(call: bytes, key: str | None = None) -> bytes | None:
-    """Make a pickled call, in a worker. With a key, return None without a call if the key is already claimed."""
-    return make_shipped(call) if key is None or _is_claimed(key) else None
-
-
-def _is_claimed(key: str) -> bool:
-    """Return whether the scheduler grants a key to the task of this thread."""
-    from distributed import get_worker
-
-    worker = get_worker()
-
-    async def claim() -> bool:
-        answer: bool = await getattr(worker.scheduler, CLAIM)(key=key)
-        return answer
-
-    return asyncio.run_coroutine_threadsafe(claim(), worker.loop.asyncio_loop).result()
-
-
-def install(dask_scheduler: Any) -> None:
-    """Install the claim handler in a scheduler, if it has none."""
-    dask_scheduler.handlers.setdefault(CLAIM, Claims(dask_scheduler).claim)
-
-
-class Claims:
-    """Grants each key of a task to the first request. The key of a task that is not wanted any more is not granted."""
-
-    def __init__(self, scheduler: Any) -> None:
-        self._scheduler = scheduler
-        self._granted = set[str]()
-
-    def claim(self, key: str) -> bool:
-        """Return whether the requesting task may start."""
-        if key in self._granted or key not in self._scheduler.tasks:
-            return False
-        if len(self._granted) >= MOST_TAKEN:
-            self._granted.intersection_update(self._scheduler.tasks)
-        self._granted.add(key)
-        return True
-
-
-WINDOW = 64
-"""Maximum number of repeatable calls in the cluster at a time, in addition to `WINDOW_OF_THREAD` for each thread."""
-WINDOW_OF_THREAD = 16
-CONNECT_SECONDS = 10
-LONG = 0.5
-"""Seconds after which a call is published in the scheduler, which costs two messages, so that it can be found again."""
-KEPT_SECONDS = 2.0
-"""Seconds for which a returned result stays in the cluster, until it is certainly in the log."""
-PUBLISHED = "divebook/"
-MOST_LOOKED = 10_000
-"""Maximum number of executions remembered as checked for calls left by another process."""
-LARGE = 1_000_000
-"""Bytes of a call above which Dask may warn about its size."""
-MUCH = 2**60
-SOONER = 0.5
-"""Additional priority of calls that must run as soon as they have started."""
-_ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://(\[[^\]\s]+\]|[^:/\s]+):\d+(/\S*)?|inproc://\S+")
-
-_log = logger(__name__)
-
-
 class DaskCluster:
     """Dask cluster on which functions run: ``executors={"gpu": DaskCluster(client, resources={"GPU": 1})}``.
 
@@ -214,14 +91,18 @@ class DaskCluster:
         return None if self._connection is None else self._connection.dashboard
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:
-        """Return the slot that a call must hold.
+        """Return the slot that a call must hold. Repeatable calls are limited by `WINDOW`, other calls by the free
+        threads.
+
+        A call with a time limit counts like a non-repeatable call.
 
         Non-repeatable and time-limited calls start only if a thread is free.
         """
         return (self._shared_slots if repeatable and not limited else self._exclusive_slots).slot()
 
     async def run(self, task: Task) -> Any:
-        """Run a task and return its result. A cancelled call is withdrawn if it has not started; otherwise it runs on.
+        """Run a task in the cluster and return its result. A cancelled call is withdrawn if it has not started;
+        otherwise it runs on.
 
         Raises
         ------
@@ -256,7 +137,7 @@ class DaskCluster:
         return outcome
 
     def close(self) -> None:
-        """Remove published results from the cluster, and close a connection that was opened here."""
+        """Remove published results from the cluster. Close the connection if this object has opened it."""
         with self._lock:
             connection = self._connection
             self._connection = None
@@ -298,12 +179,141 @@ class DaskCluster:
         self._exclusive_slots.resize(max(1, threads))
 
 
+# --- dashboards ------------------------------------------------------------------------------------------------------
+#
+# Dashboards of the clusters to which this process sends calls of executions. They are not recorded in a log.
+
+
+MOST = 1_000
+"""Maximum number of executions with known dashboards: those that sent calls last."""
+
+
+class Dashboards:
+    """Addresses of the dashboards of clusters, by the executions that sent calls there. Callable from any thread.
+
+    Examples
+    --------
+    >>> dashboards = Dashboards()
+    >>> dashboards.note("exec_1", "http://localhost:8787/status")
+    >>> dashboards.of("exec_1"), dashboards.of("exec_2")
+    (['http://localhost:8787/status'], [])
+    """
+
+    def __init__(self) -> None:
+        self._addresses: dict[str, tuple[str, ...]] = {}
+        self._lock = threading.Lock()
+
+    def note(self, execution_id: str, address: str) -> None:
+        """Note that calls of an execution go to the cluster with this dashboard."""
+        with self._lock:
+            addresses = self._addresses.pop(execution_id, ())  # moves the execution to the end
+            self._addresses[execution_id] = addresses if address in addresses else (*addresses, address)
+            if len(self._addresses) > MOST:
+                del self._addresses[next(iter(self._addresses))]
+
+    def forget(self, address: str) -> None:
+        """Forget the dashboard of a cluster that gets no more calls."""
+        with self._lock:
+            for execution_id, addresses in [*self._addresses.items()]:
+                remaining = tuple(other for other in addresses if other != address)
+                if remaining != addresses:
+                    self._addresses[execution_id] = remaining
+
+    def of(self, execution_id: str) -> list[str]:
+        """Return the dashboards of the clusters to which calls of an execution were sent."""
+        with self._lock:
+            return [*self._addresses.get(execution_id, ())]
+
+
+DASHBOARDS = Dashboards()
+
+
+# --- code that runs in the cluster -----------------------------------------------------------------------------------
+#
+# Workers make pickled calls, and the scheduler decides which task may start one.
+#
+# Dask starts a task again if it has lost its worker or its result. A call that is not repeatable therefore claims its
+# key from the scheduler first, which grants each key once (`tests/runtime/test_dask.py`).
+
+
+CLAIM = "divebook_claim"
+MOST_TAKEN = 10_000
+"""Number of granted keys after which keys without tasks are removed."""
+
+
+def begin(call: bytes, key: str | None = None) -> bytes | None:
+    """Make a pickled call in a Dask worker. With a key, first claim the key; return None if the key is claimed
+    already.
+    """
+    return make_shipped(call) if key is None or _is_claimed(key) else None
+
+
+def _is_claimed(key: str) -> bool:
+    """Claim a key from the scheduler for the task of this thread. Return whether the scheduler grants it."""
+    from distributed import get_worker
+
+    worker = get_worker()
+
+    async def claim() -> bool:
+        answer: bool = await getattr(worker.scheduler, CLAIM)(key=key)
+        return answer
+
+    return asyncio.run_coroutine_threadsafe(claim(), worker.loop.asyncio_loop).result()
+
+
+def install(dask_scheduler: Any) -> None:
+    """Install the handler for claims in a scheduler, if it has none."""
+    dask_scheduler.handlers.setdefault(CLAIM, Claims(dask_scheduler).claim)
+
+
+class Claims:
+    """Handler in the scheduler that grants each key to the first task that claims it, so that no call starts twice."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self._scheduler = scheduler
+        self._granted_keys = set[str]()
+
+    def claim(self, key: str) -> bool:
+        """Return whether the task with a key may start. The key of a task that is not wanted any more is not
+        granted.
+        """
+        if key in self._granted_keys or key not in self._scheduler.tasks:
+            return False
+        if len(self._granted_keys) >= MOST_TAKEN:
+            self._granted_keys.intersection_update(self._scheduler.tasks)
+        self._granted_keys.add(key)
+        return True
+
+
+WINDOW = 64
+"""Maximum number of repeatable calls in the cluster at a time, in addition to `WINDOW_OF_THREAD` for each thread."""
+WINDOW_OF_THREAD = 16
+CONNECT_SECONDS = 10
+LONG = 0.5
+"""Seconds after which a call is published in the scheduler, which costs two messages, so that it can be found again."""
+KEPT_SECONDS = 2.0
+"""Seconds for which a returned result stays in the cluster, until it is certainly in the log."""
+PUBLISHED = "divebook/"
+MOST_LOOKED = 10_000
+"""Maximum number of executions remembered in `_Connection._checked_executions`."""
+LARGE = 1_000_000
+"""Bytes of a call above which Dask may warn about its size."""
+MUCH = 2**60
+SOONER = 0.5
+"""Additional priority of calls that must run as soon as they have started."""
+_ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://(\[[^\]\s]+\]|[^:/\s]+):\d+(/\S*)?|inproc://\S+")
+
+_log = logger(__name__)
+
+
 class _LostError(Exception):
-    """The cluster has lost a call or its result."""
+    """Error: the cluster has lost a call or its result."""
 
 
 class _Connection:
-    """Connection to a cluster. Its methods run on the loop of the client, unless they state otherwise."""
+    """Connection to a Dask cluster. Its methods run on the event loop of the Dask client, unless they state
+    otherwise.
+    """
 
     def __init__(self, client: Client, *, keep: bool) -> None:
         self.client = client
@@ -314,13 +324,14 @@ class _Connection:
         self._scheduler: str | None = None
         """Id of the scheduler that has the claim handler."""
         self._setup_lock = asyncio.Lock()
-        self._abandoned: set[str] = set()
+        self._abandoned_names: set[str] = set()
         """Names under which another process has left calls or results in the cluster."""
-        self._checked: set[str] = set()
-        """Executions checked for such calls. Calls that another process leaves later belong to other executions, or are
-        resumed here."""
-        self._returned: list[str] = []
-        """Names of returned calls."""
+        self._checked_executions: set[str] = set()
+        """Ids of executions for which the cluster was searched for such calls. Calls that another process leaves later
+        belong to other executions, or are resumed here.
+        """
+        self._ended_names: list[str] = []
+        """Names of ended calls that are still published in the scheduler."""
 
     @property
     def is_lost(self) -> bool:
@@ -328,7 +339,7 @@ class _Connection:
         return self.client.status in {"closed", "closing"}
 
     def close(self) -> None:
-        """Withdraw returned calls from the scheduler. Call from another thread than the loop's."""
+        """Remove the published results of ended calls from the scheduler. Call from a thread other than the loop's."""
         if not self.is_lost:
             with suppress(OSError, TimeoutError):
                 asyncio.run_coroutine_threadsafe(self._unpublish(), self.loop).result(CONNECT_SECONDS)
@@ -377,10 +388,10 @@ class _Connection:
         return outcome
 
     async def _published(self, name: str | None) -> Future | None:
-        """Return the call that another process left under a name, or None."""
-        if name not in self._abandoned:
+        """Return the future of a call that another process has published under a name, or None."""
+        if name not in self._abandoned_names:
             return None
-        self._abandoned.discard(name)
+        self._abandoned_names.discard(name)
         return await self.client.get_dataset(name, default=None)
 
     def _submit(self, task: Task, call: bytes, options: Mapping[str, Any]) -> Future:
@@ -407,7 +418,7 @@ class _Connection:
     # --- before the first call ---------------------------------------------------------------------------------------
 
     async def _install_claims(self) -> None:
-        """Install the claim handler, once for each scheduler."""
+        """Install the handler for claims in the scheduler. Happens once for each scheduler."""
         async with self._setup_lock:
             while self.client.status == "connecting":  # noqa: ASYNC110 - calls submitted too early are lost silently
                 await asyncio.sleep(0.05)
@@ -416,22 +427,27 @@ class _Connection:
             if info["id"] == self._scheduler:
                 return
             await self.client.run_on_scheduler(install)
-            self._checked.clear()
+            self._checked_executions.clear()
             self._scheduler = info["id"]
 
     async def _find_abandoned(self, execution_id: str) -> None:
-        """Find calls that another process left in the cluster, before the first call of an execution here."""
+        """Find the calls of an execution that another process has published in the cluster. Happens before its first
+        call here.
+        """
         async with self._setup_lock:
-            if execution_id in self._checked:
+            if execution_id in self._checked_executions:
                 return
-            if len(self._checked) >= MOST_LOOKED:
-                self._checked.clear()
-            self._checked.add(execution_id)
+            if len(self._checked_executions) >= MOST_LOOKED:
+                self._checked_executions.clear()
+            self._checked_executions.add(execution_id)
             prefix = f"{PUBLISHED}{execution_id}/"
-            self._abandoned |= {name for name in await self.client.list_datasets() if str(name).startswith(prefix)}
+            self._abandoned_names |= {
+                name for name in await self.client.list_datasets() if str(name).startswith(prefix)
+            }
 
     async def _require(self, label: str, resources: Mapping[str, float]) -> None:
-        """Raise StepError if no worker has the required resources, because the call would wait for ever.
+        """Raise StepError if no worker of the cluster has the resources that a call needs, because the call would wait
+        for ever.
 
         A cluster without workers passes, because workers can join later.
         """
@@ -451,14 +467,16 @@ class _Connection:
     # --- after a call ------------------------------------------------------------------------------------------------
 
     def _end(self, name: str) -> None:
-        """Withdraw a call from the scheduler after a delay, together with others. Its result is in the log by then."""
-        self._returned.append(name)
-        if len(self._returned) == 1:
+        """Remove a published call from the scheduler after a delay, together with other calls. Its result is in the log
+        by then.
+        """
+        self._ended_names.append(name)
+        if len(self._ended_names) == 1:
             self.loop.call_later(KEPT_SECONDS, lambda: asyncio.ensure_future(self._unpublish()))
 
     async def _unpublish(self) -> None:
-        names = self._returned
-        self._returned = []
+        names = self._ended_names
+        self._ended_names = []
         if names:
             with suppress(OSError):  # a closed cluster keeps nothing
                 await self.client.unpublish_dataset(names)
@@ -466,12 +484,12 @@ class _Connection:
 
 async def _ends_soon(future: Future) -> bool:
     """Return whether a call ends within `LONG` seconds."""
-    ended: asyncio.Future[Any] = asyncio.ensure_future(future.exception())  # `exception()` raises nothing
+    end: asyncio.Future[Any] = asyncio.ensure_future(future.exception())  # `exception()` raises nothing
     try:
-        await asyncio.wait((ended,), timeout=LONG)
-        return ended.done()
+        await asyncio.wait((end,), timeout=LONG)
+        return end.done()
     finally:
-        ended.cancel()
+        end.cancel()
 
 
 def is_client(value: object) -> TypeGuard[Client]:
@@ -494,7 +512,7 @@ def is_address(value: object) -> bool:
 
 
 def _listed(resources: Mapping[str, float]) -> str:
-    """Return resources in the syntax of Dask.
+    """Return resources in the syntax of Dask's command line.
 
     >>> _listed({"GPU": 1.0, "MEM": 2.5}), _listed({})
     ('GPU=1,MEM=2.5', 'none')
@@ -513,34 +531,36 @@ _PLACE = re.compile(r"(https?://.*|[^\s/]+:\d+)")
 """Pattern of strings that look like an address."""
 
 
-Given = Executor | Callable[[], Executor]
+ExecutorSource = Executor | Callable[[], Executor]
 """An executor, or a function that creates one when needed."""
 
 
 class _WorkerSlots:
-    """Slots for the workers of an executor. A slot is free when its worker is, because some calls are not awaited."""
+    """Slots for the workers of an executor. The slot of a call that was given up stays occupied while the worker is
+    busy.
+    """
 
     def __init__(self, size: int) -> None:
         self._pool = SlotPool(size)
         self._unfinished = 0
-        """Number of slots to keep among those released next. It does not matter which ones."""
+        """Number of slots to keep occupied among the slots released next. It does not matter which."""
         self._kept_slots: list[LimitedSlot] = []
 
     def slot(self) -> LimitedSlot:
-        """Return a slot. Call on the event loop that waits for it."""
+        """Return a slot, which is acquired on entry. Call on the event loop that waits for it."""
         return LimitedSlot(self._pool.limiter(), self._must_keep)
 
     def resize(self, size: int) -> None:
-        """Change the number of slots. Call on their event loop."""
+        """Change the number of slots. Call on the event loop of the slots."""
         self._pool.resize(size)
 
     def keep_until(self, busy: asyncio.Future[Any]) -> None:
-        """Keep the slot of a call that is given up until the call has ended."""
+        """Keep the slot of a call that was given up occupied until the call has ended."""
         self._unfinished += 1
         busy.add_done_callback(self._on_end)
 
     def _must_keep(self, slot: LimitedSlot) -> bool:
-        """Return whether a released slot is kept, because its worker may still be busy."""
+        """Return whether a released slot stays occupied, because its worker may still be busy."""
         if self._unfinished:
             self._unfinished -= 1
             self._kept_slots.append(slot)
@@ -556,21 +576,21 @@ class _WorkerSlots:
 
 
 class Pool:
-    """Wrapper of any executor: threads, processes, loky, ``client.get_executor()`` of Dask.
+    """Adapter for any `concurrent.futures.Executor`: threads, processes, loky, ``client.get_executor()`` of Dask.
 
     An executor that a given function creates is created again after it broke, and is shut down by `close`. Only as many
     calls are submitted as the executor has workers, so that the others have not started. If the number of workers is
     unknown, all calls are submitted.
     """
 
-    def __init__(self, executor: Given) -> None:
+    def __init__(self, executor: ExecutorSource) -> None:
         self._make = None if isinstance(executor, Executor) else executor
         self._executor = executor if isinstance(executor, Executor) else None
         self._slots: _WorkerSlots | None = None
 
     @property
     def shares_memory(self) -> bool:
-        """True if code runs in this process."""
+        """True if the executor's calls run in this process."""
         return isinstance(self._present(), ThreadPoolExecutor)
 
     def _present(self) -> Executor:
@@ -580,7 +600,7 @@ class Pool:
         return self._executor
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot | None:  # noqa: ARG002 - the same for all calls
-        """Return the slot that a call must hold, one for each worker of the executor, or None if their number is
+        """Return the slot that a call must hold, one for each worker of the executor. None if the number of workers is
         unknown.
         """
         workers = getattr(self._present(), "_max_workers", None)
@@ -592,7 +612,7 @@ class Pool:
         return self._slots.slot()
 
     async def run(self, task: Task) -> Any:
-        """Run a task and return its result.
+        """Run a task in the executor and return its result.
 
         A call that is given up is withdrawn if not started, and not awaited otherwise.
 
@@ -662,7 +682,7 @@ class Pool:
         return self._present().submit(*args, **kwargs)
 
     def close(self) -> None:
-        """Shut down the executor if it was created here."""
+        """Shut down the executor if this object has created it."""
         if self._make is not None and self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._executor = None
@@ -673,7 +693,7 @@ def _error_text(error: BaseException) -> str:
 
 
 class Executors:
-    """The executors of an environment.
+    """Table of the executors of an environment, by name.
 
     Parameters
     ----------
@@ -689,25 +709,25 @@ class Executors:
         """By id of the given object: each executor has one pool."""
         self._clusters: dict[object, DaskCluster] = {}
         """By client or address."""
-        self._named: dict[str, Compute] = {}
+        self._by_name: dict[str, Compute] = {}
         for name, executor in (executors or {}).items():
             self.add(name, executor)
         self.default: Compute = THREADS if default is None else self.find(default)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names that a function or step may use."""
-        return (THREAD, PROCESS, *self._named)
+        """Names of executors that a function or step may use."""
+        return (THREAD, PROCESS, *self._by_name)
 
     def add(self, name: str, executor: object, *, replace: bool = False) -> None:
-        """Register an executor under a name. Registering the same one again has no effect."""
+        """Register an executor under a name. Registering the same executor again has no effect."""
         compute = self.find(executor)
-        if name in self.names and self._named.get(name) is not compute and not replace:
+        if name in self.names and self._by_name.get(name) is not compute and not replace:
             raise AlreadyRegisteredError("executor", name)
-        self._named[name] = compute
+        self._by_name[name] = compute
 
     def find(self, executor: object) -> Compute:
-        """Return an executor by its name, or wrap an object that can run tasks.
+        """Return the executor for a name, or wrap an object (pool, Dask client, address) as an executor.
 
         Raises
         ------
@@ -723,7 +743,7 @@ class Executors:
         if isinstance(executor, Compute):
             return executor
         if isinstance(executor, Executor) or callable(executor):
-            return self._pools.setdefault(id(executor), Pool(cast("Given", executor)))
+            return self._pools.setdefault(id(executor), Pool(cast("ExecutorSource", executor)))
         raise SetupError(
             f"an executor is a name ({', '.join(self.names)}), a concurrent.futures.Executor or a function that makes "
             f"one, or a Dask client, cluster or address, not {executor!r}"
@@ -735,7 +755,7 @@ class Executors:
         return self._clusters[cluster]
 
     def named(self, name: str) -> Compute:
-        """Return the executor of a name.
+        """Return the executor that is registered under a name.
 
         An address must have been registered, so that no definition can send code elsewhere.
 
@@ -752,20 +772,20 @@ class Executors:
             if self._processes is None:
                 self._processes = Processes()
             return self._processes
-        if name not in self._named:
+        if name not in self._by_name:
             if _PLACE.fullmatch(name):
                 raise SetupError(f"{name!r} is no executor: the address of a scheduler of Dask is tcp://HOST:PORT")
             raise NotFoundError("executor", name, self.names)
-        return self._named[name]
+        return self._by_name[name]
 
     def merge_from(self, other: Executors) -> None:
-        """Copy the named executors and the default of another environment."""
-        self._named |= other._named
+        """Copy the named executors and the default executor from the executors of another environment."""
+        self._by_name |= other._by_name
         if other.default is not THREADS:
             self.default = other.default
 
     def close(self) -> None:
-        """End the processes and executors that were created here. Given ones belong to their creators."""
+        """End the processes and executors that this object has created. Executors that a user passed in stay open."""
         if self._processes is not None:
             self._processes.close()
         for pool in self._pools.values():

@@ -34,7 +34,7 @@ from divebook.text.redaction import hand_on, logger
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-LOOK_SECONDS = 0.2
+END_CHECK_SECONDS = 0.2
 """Seconds between two checks of a silent process, if the system does not signal its end."""
 LEAVING_SECONDS = 0.5
 """Seconds that a process has to exit by itself after its pipes are closed."""
@@ -47,7 +47,7 @@ def processors() -> int:
 
 
 class Processes:
-    """A pool of processes: the executor named ``"process"``."""
+    """Process pool with one worker process for each processor: the executor named ``"process"``."""
 
     shares_memory = False
 
@@ -62,11 +62,11 @@ class Processes:
         self.close.atexit = False  # they end with this process, which waits for its last calls
 
     def slot(self, *, repeatable: bool, limited: bool) -> LimitedSlot:  # noqa: ARG002 - the same for all calls
-        """Return the slot that a call must hold: only as many calls start as there are processes."""
+        """Return the slot that a call must hold, so that at most as many calls start as there are processes."""
         return self._slots.slot()
 
     async def run(self, task: Task) -> Any:
-        """Run a task and return its result.
+        """Run a task in a worker process and return its result.
 
         If cancelled, it kills the process of a call that has a time limit, is repeatable, or belongs to a cancelled
         execution. It waits for any other call, so that its outcome is known.
@@ -79,10 +79,10 @@ class Processes:
             Its code or an argument cannot be pickled; nothing was called.
         """
         job = _Job(task)
-        return await await_task(task, asyncio.ensure_future(in_thread(functools.partial(self._make, job))), job.cut)
+        return await await_task(task, asyncio.ensure_future(in_thread(functools.partial(self._make, job))), job.give_up)
 
     def _make(self, job: _Job) -> Any:
-        """Make a call, in a thread that waits for it.
+        """Make a call in a worker process, and wait for it in this thread.
 
         If the process dies, a repeatable call is made once more in another process. Any other call, or one that was
         given up, raises OutcomeUnknownError.
@@ -92,7 +92,7 @@ class Processes:
         try:
             return unship(self._ask(job, call))
         except _DiedError as died:
-            if not task.repeatable or job.is_cut:
+            if not task.repeatable or job.is_given_up:
                 raise OutcomeUnknownError(str(died)) from died
         try:
             return unship(self._ask(job, call))
@@ -102,12 +102,14 @@ class Processes:
     def _ask(self, job: _Job, call: bytes) -> bytes:
         while True:
             worker = self._take()
-            outcome = self._asked(worker, job, call)
+            outcome = self._try_call(worker, job, call)
             if outcome is not None:
                 return outcome
 
-    def _asked(self, worker: _Worker, job: _Job, call: bytes) -> bytes | None:
-        """Return the outcome of a call. Return None if the process has old code, made no call, and was ended."""
+    def _try_call(self, worker: _Worker, job: _Job, call: bytes) -> bytes | None:
+        """Return the pickled outcome of a call by a worker. Return None if the worker had old code, refused the call,
+        and was ended.
+        """
         try:
             outcome = job.carry_out(worker, call)
         except (EOFError, OSError) as error:
@@ -127,7 +129,7 @@ class Processes:
         return outcome
 
     def _take(self) -> _Worker:
-        """Return a live idle process, or a new one."""
+        """Return an idle worker process that is alive, or start a new one."""
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()
@@ -142,7 +144,7 @@ class Processes:
 
 
 class _DiedError(Exception):
-    """A process ended during a call."""
+    """Error: a worker process ended during a call."""
 
 
 def _end(idle: list[_Worker], workers: set[_Worker], lock: threading.Lock) -> None:
@@ -157,18 +159,20 @@ def _end(idle: list[_Worker], workers: set[_Worker], lock: threading.Lock) -> No
 
 
 class _Job:
-    """A call, and the process that makes it."""
+    """One call, and the worker process that makes it at present."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.is_cut = False
+        self.is_given_up = False
         self._worker: _Worker | None = None
         self._lock = threading.Lock()
 
     def carry_out(self, worker: _Worker, call: bytes) -> bytes | None:
-        """Make the call in a process. Raises EOFError or OSError if the process ends early or the call was given up."""
+        """Make the call in a worker process. Raises EOFError or OSError if the process ends early or the call was given
+        up.
+        """
         with self._lock:
-            if self.is_cut:
+            if self.is_given_up:
                 raise EOFError("it was given up before it began")
             self._worker = worker
         try:
@@ -177,16 +181,16 @@ class _Job:
             with self._lock:  # the process may make another call from now on
                 self._worker = None
 
-    def cut(self) -> None:
-        """Give the call up: kill its process."""
+    def give_up(self) -> None:
+        """Give up the call: kill the worker process that makes it."""
         with self._lock:
-            self.is_cut = True
+            self.is_given_up = True
             if self._worker is not None:
                 self._worker.kill()
 
 
 class _Worker:
-    """A worker process in a session of its own, and the pipes to it."""
+    """Handle of a worker process, with the pipes to it. The process has a session of its own."""
 
     def __init__(self) -> None:
         environment = ProcessEnvironment.of_now()
@@ -204,21 +208,22 @@ class _Worker:
         self._is_over = False
 
     def lives(self) -> bool:
-        """Return whether the process is alive. Clean up if it is not."""
+        """Return whether the worker process is alive. Free its resources if it is not."""
         if not self._end_check.has_ended():
             return True
         self.end()
         return False
 
     def ask(self, call: bytes) -> bytes | None:
-        """Return the outcome of a call, or None if the process has old code and did not make it.
+        """Send a call to the worker process and return its pickled outcome. Return None if the process has old code and
+        refused the call.
 
         Raises EOFError or OSError if the process ends before.
         """
         with self._asking:
-            return self._asked(call)
+            return self._send_call(call)
 
-    def _asked(self, call: bytes) -> bytes | None:
+    def _send_call(self, call: bytes) -> bytes | None:
         environment = ProcessEnvironment.of_now()
         if environment != self._environment:
             self._wire.send(ENVIRONMENT, pickle.dumps(tuple(environment)))
@@ -231,7 +236,7 @@ class _Worker:
             _hand_on(kind, payload)
 
     def kill(self) -> None:
-        """Send SIGKILL to the process and everything it has started."""
+        """Send SIGKILL to the worker process and to all processes that it has started."""
         if self._is_over:  # another process may have its pid by now
             return
         if hasattr(os, "killpg"):
@@ -240,7 +245,7 @@ class _Worker:
         self._process.kill()
 
     def end(self) -> str:
-        """End the process if it is alive, and return a description of its end."""
+        """End the worker process if it is alive, and return a phrase about how it ended, for errors."""
         has_ended = self._end_check.has_ended(LEAVING_SECONDS)  # its pipes are closed, so it may be exiting
         self.kill()  # its children may still be alive
         code = self._process.wait()
@@ -255,7 +260,7 @@ class _Worker:
 
 
 class _EndCheck:
-    """Check for the end of a process without reaping it: until it is reaped, its process group id stays reserved."""
+    """Check whether a worker process has ended, without reaping it: until then, its process group id stays reserved."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
@@ -266,7 +271,7 @@ class _EndCheck:
                 self.descriptor = os.pidfd_open(process.pid)
 
     def has_ended(self, within: float = 0.0) -> bool:
-        """Return whether the process has ended, or ends `within` some seconds."""
+        """Return whether the process has ended. Wait for its end for at most `within` seconds."""
         if self.descriptor is not None:
             return bool(_ready(self.descriptor, seconds=within))
         until = time.monotonic() + within
@@ -277,14 +282,14 @@ class _EndCheck:
         return True
 
     def close(self) -> None:
-        """Close the descriptor."""
+        """Close the file descriptor of the process."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
 
 
 class _OutputUntilEnd(io.RawIOBase):
-    """Output of a process until it ends. Its children may keep the pipe open for longer."""
+    """Raw input stream of a worker's output, which ends with the process, even if its children keep the pipe open."""
 
     def __init__(self, descriptor: int, look: _EndCheck) -> None:
         self._descriptor = descriptor
@@ -298,14 +303,14 @@ class _OutputUntilEnd(io.RawIOBase):
         if ends is not None:
             is_there = self._descriptor in _ready(self._descriptor, ends)
         else:
-            while not (is_there := bool(_ready(self._descriptor, seconds=LOOK_SECONDS))):
+            while not (is_there := bool(_ready(self._descriptor, seconds=END_CHECK_SECONDS))):
                 if self._end_check.has_ended():
                     break
         return os.readv(self._descriptor, [buffer]) if is_there else 0
 
 
 def _ready(*descriptors: int, seconds: float | None = None) -> list[int]:
-    """Return the readable descriptors. Wait until one is readable, or for some seconds."""
+    """Return those of some file descriptors that are readable. Wait until one is, or for at most `seconds`."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
@@ -326,7 +331,7 @@ def _exit_text(code: int | None) -> str:
 
 
 def _hand_on(kind: bytes, payload: bytes) -> None:
-    """Print or log here the output or log record of a worker. Errors do not affect the call."""
+    """Print the output or log the record that a worker process has sent. Errors do not affect the call."""
     message = pickle.loads(payload)  # noqa: S301 - sent by our own process
     try:
         if kind == PRINTED:

@@ -1,4 +1,4 @@
-"""Thread pool for blocking calls of user code, and the interface of all executors.
+"""Thread pool for blocking calls of user code, and the interface of all executors (`Compute`).
 
 The pool has many threads, so that calls that wait for an execution do not keep others from starting. A thread makes one
 call after another and returns each result to the event loop of the caller. If the previous call returned at once, the
@@ -41,13 +41,74 @@ MOST_IDLE = 32
 QUICK_SECONDS = 0.0001
 """Maximum duration of a call that counts as immediate."""
 MOMENT_SECONDS = 0.0002
-"""Time that the loop blocks for the next call after an immediate one."""
+"""Seconds that the loop blocks at most for the next call after an immediate one."""
 TURNS_TO_COMMIT = 4
 """Turns of the loop from the return of a call to the commit of its result: future set, result recorded, written."""
 
 
+class ThreadCall:
+    """Blocking call that runs in a thread of the pool. Created on the loop, in the context of the caller."""
+
+    __slots__ = ("_returned", "context", "ended", "function", "handle", "outcome", "seconds")
+
+    def __init__(self, handle: LoopHandle, function: Callable[[], Any]) -> None:
+        self.handle = handle
+        self.function = function
+        self.context = contextvars.copy_context()
+        self.ended: asyncio.Future[None] | None = None
+        """Done on the loop once the call has returned; None if the loop blocks for it instead."""
+        self.outcome: Outcome | None = None
+        self.seconds = 0.0
+        """Duration of the call in seconds."""
+        self._returned = threading.Lock()
+        self._returned.acquire()
+
+    def make(self) -> None:
+        """Run the function in the present thread, and store its result or exception."""
+        started_at = time.perf_counter()
+        outcome: Outcome
+        try:
+            outcome = self.context.run(self.function), None
+        except BaseException as raised:  # noqa: BLE001 - the exception belongs to the caller
+            outcome = None, raised
+        self.seconds = time.perf_counter() - started_at
+        # The local reference would keep an exception, its traceback and this frame alive in a cycle.
+        self.outcome = outcome
+        del outcome
+
+    def hand_over(self) -> None:
+        """Make the outcome visible to the caller, and wake the caller if it waits. Called in the thread of the call.
+
+        The caller first creates the future and then checks the outcome. This thread first stores the outcome and then
+        checks the future. At least one of them therefore sees the other.
+        """
+        self._returned.release()
+        if self.ended is not None:
+            self.handle.queue_returned(self)
+
+    def at_once(self) -> Outcome | None:
+        """Return the outcome if the call returns within `MOMENT_SECONDS`, else None.
+
+        The loop waits only if the previous call was immediate.
+        """
+        return self.within(MOMENT_SECONDS) if self.handle.is_quick else self.outcome
+
+    def within(self, seconds: float) -> Outcome | None:
+        """Return the outcome if the call returns within some seconds, else None. The loop blocks meanwhile."""
+        self._returned.acquire(timeout=seconds)
+        return self.outcome
+
+    async def end(self) -> Outcome:
+        """Wait for the outcome and return it. The loop continues meanwhile."""
+        self.ended = self.handle.loop.create_future()
+        if self.outcome is None:
+            await self.ended
+        assert self.outcome is not None  # noqa: S101 - stored before the future was done
+        return self.outcome
+
+
 async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
-    """Run a blocking function in a thread, while the engine's loop continues.
+    """Run a blocking function in a thread and return its result, while the engine's event loop continues.
 
     A cancelled caller waits for the end of the function, unless it may be `abandoned`.
 
@@ -83,7 +144,7 @@ async def in_thread(function: Callable[[], T], *, abandoned: bool = False) -> T:
 
 
 async def open_to_libraries() -> None:
-    """Raise the thread limit of anyio on this loop from 40 to ours, for calls that libraries make in threads.
+    """Raise the limit of threads that libraries may use through anyio on this loop, from 40 to `MOST_THREADS`.
 
     For example, pydantic-ai itself calls the plain functions among the tools of one of its own agents.
     """
@@ -91,21 +152,21 @@ async def open_to_libraries() -> None:
 
 
 async def run_engine_call(function: Callable[[], None]) -> None:
-    """Make a quick call of the engine in a thread, however many calls block."""
+    """Run a quick function of the engine in a thread. It starts at once, however many calls of user code block."""
     _, error = await start_engine_call(function).end()
     if error is not None:
         raise error
 
 
 def start_engine_call(function: Callable[[], Any]) -> ThreadCall:
-    """Start a call of the engine in a thread. The running loop gets its outcome."""
+    """Start a function of the engine in a thread. Return a handle with which the running loop waits for the outcome."""
     call = ThreadCall(handle_of_loop(), function)
     _THREAD_POOL.make(call)
     return call
 
 
 async def _wait_for_end(call: ThreadCall) -> Outcome:
-    """Return the outcome of a call, even if the scope of the caller is cancelled meanwhile.
+    """Wait for the outcome of a call, even if the scope of the caller is cancelled meanwhile.
 
     A shield around each call would cost as much as all other Python code here.
     """
@@ -120,7 +181,9 @@ async def _wait_for_end(call: ThreadCall) -> Outcome:
 
 
 class LoopHandle:
-    """An event loop that makes blocking calls: limit of calls, and queue of returned calls. Created on the loop."""
+    """Handle of an event loop that makes blocking calls: limits their number, and receives their outcomes. Created on
+    the loop.
+    """
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -131,7 +194,7 @@ class LoopHandle:
         self._is_woken = False
 
     def queue_returned(self, call: ThreadCall) -> None:
-        """Queue a returned call, in its thread, if the loop awaits it."""
+        """Queue a call that has returned, so that the loop wakes its caller. Called in the thread of the call."""
         self._returned.append(call)
         if not self._is_woken:  # `_settle` clears the flag before it reads the queue, so nothing is missed
             self._is_woken = True
@@ -139,12 +202,12 @@ class LoopHandle:
                 self.loop.call_soon_threadsafe(self._settle)
 
     def turn(self, times: int) -> None:
-        """Wait, in another thread, until the loop has run `times` turns."""
+        """Wait in another thread until the loop has run `times` turns."""
         for _ in range(times):
-            turned = threading.Event()
+            turn_event = threading.Event()
             with suppress(RuntimeError):  # the loop is closed
-                self.loop.call_soon_threadsafe(turned.set)
-                if not turned.wait(1):
+                self.loop.call_soon_threadsafe(turn_event.set)
+                if not turn_event.wait(1):
                     return
 
     def _settle(self) -> None:
@@ -155,68 +218,11 @@ class LoopHandle:
                 call.ended.set_result(None)
 
 
-class ThreadCall:
-    """A blocking call. Created on the loop, in the context of the caller."""
-
-    __slots__ = ("_returned", "context", "ended", "function", "handle", "outcome", "seconds")
-
-    def __init__(self, handle: LoopHandle, function: Callable[[], Any]) -> None:
-        self.handle = handle
-        self.function = function
-        self.context = contextvars.copy_context()
-        self.ended: asyncio.Future[None] | None = None
-        """Done on the loop once the call has returned; None if the loop blocks for it instead."""
-        self.outcome: Outcome | None = None
-        self.seconds = 0.0
-        """Duration."""
-        self._returned = threading.Lock()
-        self._returned.acquire()
-
-    def make(self) -> None:
-        """Run the function in this thread, and store its outcome."""
-        started_at = time.perf_counter()
-        outcome: Outcome
-        try:
-            outcome = self.context.run(self.function), None
-        except BaseException as raised:  # noqa: BLE001 - the exception belongs to the caller
-            outcome = None, raised
-        self.seconds = time.perf_counter() - started_at
-        # The local reference would keep an exception, its traceback and this frame alive in a cycle.
-        self.outcome = outcome
-        del outcome
-
-    def hand_over(self) -> None:
-        """Release the outcome to the caller, in the thread of the call.
-
-        The caller first creates the future and then checks the outcome. This thread first stores the outcome and then
-        checks the future. At least one of them therefore sees the other.
-        """
-        self._returned.release()
-        if self.ended is not None:
-            self.handle.queue_returned(self)
-
-    def at_once(self) -> Outcome | None:
-        """Return the outcome if the call returns within a moment, which is tried only if the previous call was
-        immediate.
-        """
-        return self.within(MOMENT_SECONDS) if self.handle.is_quick else self.outcome
-
-    def within(self, seconds: float) -> Outcome | None:
-        """Return the outcome, or None if the call takes longer. The loop blocks meanwhile."""
-        self._returned.acquire(timeout=seconds)
-        return self.outcome
-
-    async def end(self) -> Outcome:
-        """Return the outcome, while the loop continues."""
-        self.ended = self.handle.loop.create_future()
-        if self.outcome is None:
-            await self.ended
-        assert self.outcome is not None  # noqa: S101 - stored before the future was done
-        return self.outcome
-
-
 class _WorkerThread(threading.Thread):
-    """A thread that makes calls. It is a daemon: `_ThreadPool.leave` decides for which calls the process must wait."""
+    """Thread of the pool, which makes one call after another.
+
+    It is a daemon: `_ThreadPool.leave` decides for which calls the process must wait.
+    """
 
     def __init__(self, pool: _ThreadPool) -> None:
         super().__init__(name="divebook-call", daemon=True)
@@ -225,7 +231,7 @@ class _WorkerThread(threading.Thread):
         self._pool = pool
 
     def run(self) -> None:
-        """Run queued calls until the pool stops this thread."""
+        """Make the queued calls until the pool ends this thread."""
         is_kept = True
         while is_kept and (call := self.calls.get()) is not None:
             _present.handle = call.handle
@@ -239,7 +245,7 @@ class _WorkerThread(threading.Thread):
 
 
 class _ThreadPool:
-    """The threads of this process."""
+    """Pool of the threads of this process that make blocking calls."""
 
     def __init__(self) -> None:
         self._forget()
@@ -251,10 +257,10 @@ class _ThreadPool:
         self._idle: list[_WorkerThread] = []
         self._busy: set[_WorkerThread] = set()
         self.handles: weakref.WeakSet[LoopHandle] = weakref.WeakSet()
-        self._has_begun = self._is_leaving = False
+        self._is_registered = self._is_leaving = False
 
     def make(self, call: ThreadCall) -> None:
-        """Make a call in an idle thread, or in a new one."""
+        """Make a call in an idle thread, or in a new thread if none is idle."""
         # Popping is atomic, so loops in several threads need no lock.
         try:
             thread = self._idle.pop()
@@ -265,15 +271,15 @@ class _ThreadPool:
         thread.calls.put(call)
 
     def _new_thread(self) -> _WorkerThread:
-        if not self._has_begun:
-            self._has_begun = True
+        if not self._is_registered:
+            self._is_registered = True
             atexit.register(self.leave)  # runs before earlier registrations, such as the engine's own
         thread = _WorkerThread(self)
         thread.start()
         return thread
 
     def put_back(self, thread: _WorkerThread) -> bool:
-        """Return a thread to the pool after its call. Return whether it may get more calls."""
+        """Return a thread to the idle threads after its call. Return False if the thread must end instead."""
         self._busy.discard(thread)
         if self._is_leaving or len(self._idle) >= MOST_IDLE:
             return False
@@ -281,17 +287,17 @@ class _ThreadPool:
         return True
 
     def rest(self) -> None:
-        """End the idle threads, and wait until they are gone."""
-        ended: list[_WorkerThread] = []
+        """End the idle threads and wait until they have ended."""
+        idle_threads: list[_WorkerThread] = []
         with suppress(IndexError):
             while True:
-                ended.append(self._idle.pop())
-                ended[-1].calls.put(None)
-        for thread in ended:
+                idle_threads.append(self._idle.pop())
+                idle_threads[-1].calls.put(None)
+        for thread in idle_threads:
             thread.join()  # immediate, because it is idle (test_unloading_leaves_no_thread_file_or_socket)
 
     def leave(self) -> None:
-        """Wait at exit for awaited calls, and for the commit of their results.
+        """Wait at exit for the calls that a caller awaits, and for the commit of their results.
 
         Such a call may be in the middle of a payment. A call that was given up may never end, so it is not awaited.
         """
@@ -306,7 +312,7 @@ class _ThreadPool:
 
 
 class _Present(threading.local):
-    """Loop handles of a thread."""
+    """Thread-local references to loop handles."""
 
     handle: LoopHandle | None = None
     """Loop on whose limit the present call of this thread counts."""
@@ -321,7 +327,7 @@ _handle: RunVar[LoopHandle] = RunVar("divebook blocking calls")
 
 
 def handle_of_loop() -> LoopHandle:
-    """Return the handle of the running loop."""
+    """Return the handle of the running event loop. Create it when first needed."""
     latest = _present.latest
     if latest is not None and latest.loop is asyncio.get_running_loop():
         return latest
@@ -337,7 +343,7 @@ def handle_of_loop() -> LoopHandle:
 
 @contextmanager
 def lend_slot() -> Iterator[None]:
-    """Release the place of this thread for another call, while the block waits for an execution.
+    """Release this thread's place among the blocking calls while the `with` block waits for an execution.
 
     Otherwise steps that wait for executions could take all places, and those executions would wait for a place for
     ever.
@@ -368,7 +374,7 @@ def _add_places(limiter: anyio.CapacityLimiter, count: int) -> None:
 
 
 class Task(NamedTuple):
-    """One blocking call of user code."""
+    """One blocking call of user code, for an executor."""
 
     key: str
     """Key of the call within its execution; the same in every process."""
@@ -386,7 +392,7 @@ class Task(NamedTuple):
 
 
 class LimitedSlot:
-    """One slot of a limited number of concurrent calls.
+    """Slot that one of a limited number of concurrent calls holds while it runs.
 
     Parameters
     ----------
@@ -410,30 +416,30 @@ class LimitedSlot:
         self.release()
 
     def release(self) -> None:
-        """Release the slot for the next call, unless it must be kept. Idempotent."""
+        """Release the slot for the next call, unless `must_keep` says that it stays occupied. Idempotent."""
         if self._is_held:
             self._is_held = False
             if not self._must_keep(self):
                 self.free()
 
     def free(self) -> None:
-        """Release a kept slot for the next call."""
+        """Release a slot that `release` has kept occupied."""
         self._limiter.release_on_behalf_of(self)
 
 
 class SlotPool:
-    """A limited number of slots, on any event loop."""
+    """Limited number of slots for concurrent calls. Works on any event loop."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._limiter: tuple[asyncio.AbstractEventLoop, anyio.CapacityLimiter] | None = None
 
     def slot(self) -> LimitedSlot:
-        """Return a slot. Call on the event loop that waits for it."""
+        """Return a slot, which is acquired on entry. Call on the event loop that waits for it."""
         return LimitedSlot(self.limiter())
 
     def limiter(self) -> anyio.CapacityLimiter:
-        """Return the limiter of the running loop."""
+        """Return the capacity limiter of the running event loop."""
         loop = asyncio.get_running_loop()
         # A limiter works on one loop only. After the engine's loop was replaced, it starts with all slots free.
         if self._limiter is None or self._limiter[0] is not loop:
@@ -441,14 +447,14 @@ class SlotPool:
         return self._limiter[1]
 
     def resize(self, size: int) -> None:
-        """Change the number of slots. Call on their event loop."""
+        """Change the number of slots. Call on the event loop of the slots."""
         self._size = size
         if self._limiter is not None:
             self._limiter[1].total_tokens = size
 
 
 class Slots:
-    """Several slots, held together."""
+    """Several slots that one call acquires and releases together."""
 
     def __init__(self, slots: Sequence[Slot]) -> None:
         self._slots = slots
@@ -466,32 +472,33 @@ class Slots:
         self.release()
 
     def release(self) -> None:
-        """Release the slots for the next call."""
+        """Release all slots for other calls."""
         for slot in self._slots:
             slot.release()
 
 
 @runtime_checkable
 class Compute(Protocol):
-    """Protocol of executors."""
+    """Protocol of executors, which run the blocking calls of user code: in threads, processes or a cluster."""
 
     @property
     def shares_memory(self) -> bool:
-        """True if code runs in this process."""
+        """True if the calls run in this process."""
 
     def slot(self, *, repeatable: bool, limited: bool) -> Slot | None:
-        """Return the slot that a call must hold, or None if calls are unlimited. Call on the engine's loop.
+        """Return the slot that a call must acquire before it starts, or None if calls are unlimited. Call on the
+        engine's loop.
 
         A call that is not repeatable should start only when it can really run: if this process dies, a person is asked
         about each started call. The same holds for a call with a time limit, which must not be spent waiting.
         """
 
     async def run(self, task: Task) -> Any:
-        """Run a task and return its result. Cancelling the await gives the task up."""
+        """Run a task and return its result. If the await is cancelled, the task is given up."""
 
 
 async def await_task(task: Task, future: asyncio.Future[Any], give_up: Callable[[], object]) -> Any:
-    """Await a task that another thread or process runs, and return its result.
+    """Await a task that runs in another thread or process, and return its result. `give_up` aborts the task.
 
     If cancelled, it calls `give_up` if the task has a time limit, is repeatable, or belongs to a cancelled execution.
     It waits for any other task, so that its outcome is known.
@@ -515,7 +522,7 @@ async def await_task(task: Task, future: asyncio.Future[Any], give_up: Callable[
 
 
 class Threads:
-    """Executor that runs each task in a thread of this process; the default."""
+    """Executor that runs each task in a thread of this process. It is the default."""
 
     shares_memory = True
 
@@ -523,7 +530,9 @@ class Threads:
         """Return None: calls start at once, because there are enough threads."""
 
     async def run(self, task: Task) -> Any:
-        """Run a task and return its result. A started task is awaited even if cancelled, unless it has a time limit."""
+        """Run a task in a thread and return its result. A cancelled caller waits for its end, unless the task has a
+        time limit.
+        """
         call = functools.partial(task.function, *task.args, **task.kwargs)
         return await in_thread(call, abandoned=task.is_limited)
 

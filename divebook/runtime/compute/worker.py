@@ -1,4 +1,7 @@
-"""Worker process that makes calls for its owner, one after another; started by `divebook.runtime.compute.processes`.
+"""Program of a worker process, which makes the calls that its owner process sends, one after another.
+
+`divebook.runtime.compute.processes` starts it. The two are separate modules, because a worker must start fast: it
+imports neither asyncio nor the rest of the engine.
 
 Requests and replies are frames on its stdin and stdout: one letter, a length, and that many bytes. The worker imports
 nothing of the owner's program, so a script needs no ``if __name__ == "__main__"``. When the owner ends for any reason,
@@ -21,7 +24,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, TextIO
 
-from divebook.runtime.compute.around import KnownModules, PrintedThere, ProcessEnvironment, make_shipped, stream_of
+from divebook.runtime.compute.around import ForwardedOutput, KnownModules, ProcessEnvironment, make_shipped, stream_of
 
 # --- kinds of frames ---
 
@@ -45,7 +48,7 @@ START = (
 
 
 class Wire:
-    """One end of the pipes between a worker and its owner."""
+    """One end of the two pipes between a worker process and its owner. Sends and receives frames."""
 
     def __init__(self, reads: IO[bytes], writes: IO[bytes]) -> None:
         self._reads = reads
@@ -55,7 +58,7 @@ class Wire:
         """True in a process that was forked from the one that uses the pipes."""
 
     def send(self, kind: bytes, payload: bytes) -> None:
-        """Send a frame. Raises OSError if the other side is gone."""
+        """Send a frame: kind and payload. Raises OSError if the process at the other end is gone."""
         if self.is_detached:
             return
         with self._lock:
@@ -64,7 +67,9 @@ class Wire:
             self._writes.flush()
 
     def receive(self) -> tuple[bytes, bytes]:
-        """Return the next frame. Raises EOFError if the other side is gone."""
+        """Wait for the next frame and return its kind and payload. Raises EOFError if the process at the other end is
+        gone.
+        """
         kind, length = _HEAD.unpack(self._read(_HEAD.size))
         return kind, self._read(length)
 
@@ -75,7 +80,8 @@ class Wire:
         return data
 
     def detach(self) -> None:
-        """Close the pipes of a forked process, so that the other side notices the end of the original process.
+        """Replace the pipes of a forked process by the null device, so that the owner notices the end of the original
+        worker.
 
         The descriptors stay open on the null device, because open file objects still use their numbers.
         """
@@ -87,7 +93,7 @@ class Wire:
 
 
 def serve(level: int) -> None:
-    """Make calls until the owner closes the pipes or is gone."""
+    """Run a worker process: make calls until the owner closes the pipes or ends."""
     wire = Wire(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
@@ -106,11 +112,13 @@ def serve(level: int) -> None:
 
 
 def _printed(wire: Wire, name: str, number: int) -> TextIO:
-    return stream_of(PrintedThere(name, number, lambda text: wire.send(PRINTED, pickle.dumps(text))))
+    return stream_of(ForwardedOutput(name, number, lambda text: wire.send(PRINTED, pickle.dumps(text))))
 
 
 def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], streams: tuple[TextIO, ...]) -> None:
-    """Make calls in the owner's present environment. Refuse calls once an imported file has changed."""
+    """Make the received calls, each in the owner's present environment. Refuse calls once an imported file has
+    changed.
+    """
     environment = ProcessEnvironment.of_now()
     modules = KnownModules()
     while True:
@@ -133,7 +141,7 @@ def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], streams: tuple[Te
 
 
 def _receive(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]]) -> None:
-    """Receive calls. End the process, even during a call, when the owner is gone."""
+    """Receive frames in a thread and queue them. End the process, even during a call, when the owner is gone."""
     try:
         while True:
             calls.put(wire.receive())
@@ -150,7 +158,7 @@ _BEFORE_FORKING: list[TextIO] = []
 
 
 def _begin_as_child(wire: Wire) -> None:
-    """Make a process that was forked from a worker print and log by itself."""
+    """Make a process that was forked from a worker write output and log records directly to its stdout and stderr."""
     wire.detach()
     _BEFORE_FORKING.extend(stream for stream in (sys.stdout, sys.stderr) if stream is not None)
     sys.stdout, sys.stderr = (
@@ -159,7 +167,7 @@ def _begin_as_child(wire: Wire) -> None:
 
 
 class _Logged(logging.Handler):
-    """Logging handler that passes records to the owner."""
+    """Logging handler of a worker that sends log records to the owner process."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()

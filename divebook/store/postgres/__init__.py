@@ -1,4 +1,4 @@
-"""Events in a Postgres database that machines share; the one door to psycopg."""
+"""Event store in a Postgres database that several machines share. Only this package imports psycopg."""
 
 from divebook.store.postgres.store import PostgresStore
 

@@ -1,4 +1,4 @@
-"""Connections of a process to its server: one that writes, and a few that read, opened when they are needed.
+"""Connections of this process to a Postgres server: one that writes, and a few that read, opened when needed.
 
 This file also has the meaning of URLs (`DatabaseAddress`), the store's errors for those of Postgres (`translate`), and
 the forms in which arrays and strings are sent.
@@ -46,11 +46,11 @@ _SETTINGS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-"""Defaults for parameters that the URL lacks, so that a server which is gone is detected."""
+"""Defaults for libpq parameters that the URL lacks. With them, this process detects that a server is gone."""
 _ALWAYS = {"client_encoding": "UTF8"}
-"""Parameters that a URL cannot change: arrays are encoded in UTF-8."""
+"""libpq parameters that a URL cannot change, because arrays are encoded in UTF-8."""
 _opened_addresses: dict[str, DatabaseAddress] = {}
-"""Location without password -> address with password, of the stores that this process has opened."""
+"""Address with password of each store that this process has opened, by location without password."""
 # Numbers of the server's built-in types.
 BOOLEAN = 16
 BYTEA = 17
@@ -91,7 +91,7 @@ _REFUSED: tuple[tuple[str, str], ...] = (
     (r"\bSSL\b", "{0} and this process do not agree about TLS: {1}. Say in the URL what the server has: sslmode=..."),
     (r"invalid .*(value|number|option)|bad value|unrecognized|unsupported", "{0}: {1}. Correct that in the URL"),
 )
-"""Messages of a server, or of libpq, for connections that it will always refuse, each with the text of our error.
+"""Patterns of connection errors that waiting cannot help, each with the text of divebook's error.
 
 These messages have no code. In another language than English they are not recognized, and the error states that the
 server is out of reach.
@@ -104,43 +104,44 @@ Link: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 Rows: TypeAlias = list[tuple[Any, ...]]
 Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
 _BINARY = [1]
-"""Code of the binary format for parameters and results."""
+"""Code for the binary format of parameters and results."""
 _BOOLEANS = (b"\0", b"\1")
-"""False and True in the binary format."""
+"""False and True in Postgres's binary format."""
 READERS = 4
-"""Maximum number of connections that read at a time. A server has about a hundred for all processes."""
+"""Maximum number of reading connections at the same time. A server has about a hundred for all processes."""
 IDLE_SECONDS = 60.0
-"""Seconds without use after which a reading connection is closed, at the next activity of this process."""
+"""Seconds without use after which a reading connection is closed when this process next uses the server."""
 _poll = getattr(select, "poll", None)
-"""Not `select`, which refuses high descriptors, as of a process with a thousand open files; on Windows it has no limit.
-"""
+"""`select.poll` if the system has it, because `select.select` refuses the high descriptors of processes with a thousand
+open files."""
 _ESCAPED = re.compile(r"\\([0\\])")
 
 
 class Connections:
-    """Connections that this process has open.
+    """Connections of one store to its Postgres server.
 
-    They prepare no statements and change no settings beyond a transaction, since a pool such as PgBouncer may give each
-    transaction another session of the server.
+    The connections prepare no statements and change no settings beyond a transaction, since a pool such as PgBouncer
+    may give each transaction another session of the server.
     """
 
     def __init__(self, address: DatabaseAddress) -> None:
         self.address = address
         self._reader_slots = threading.Semaphore(READERS)
         self._idle_readers: dict[Link, float] = {}
-        """Idle reading connections, each with the monotonic time since when it is idle."""
+        """Monotonic time of the last use of each reading connection that is not in use."""
         self._was_open = False
-        """True if a connection has succeeded before."""
+        """True if a connection to this server has succeeded before."""
         self.may_write = False
-        """True if this user could write to the server before. A refusal after that is an outage."""
+        """True if this user could write to the server before. A later refusal is then treated as an outage."""
         self._writer: Link | None = None
         self.unanswered: Callable[[], None] | None = None
-        """Function that waits for the answer to a sent statement and processes it, or None."""
+        """Function that waits for the answer to a sent statement and processes the answer; None without such a
+        statement."""
         self._lock = threading.Lock()
         self._closed = False
 
     def open(self) -> Link:
-        """Return a new connection."""
+        """Open a new connection to the server."""
         import psycopg
 
         with translated(self.address.location):
@@ -158,18 +159,20 @@ class Connections:
 
     @contextmanager
     def opened(self) -> Iterator[Link]:
-        """Open a connection for the block, and raise the store's errors for those of Postgres."""
+        """Open a connection for the block, and close it after the block. Errors of Postgres are raised as errors of
+        divebook.
+        """
         with translated(self.address.location), self.open() as link:
             yield link
 
     def statement(self, text: str) -> str:
-        """Return a statement with the names of this store's tables."""
+        """Return an SQL statement with the schema of this store in place of the default schema ``divebook``."""
         return named(text, self.address.schema)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, statement: str, values: Values = ()) -> Rows:
-        """Return the rows of a statement on a reading connection; retry once if the connection was lost."""
+        """Execute a statement on a reading connection and return its rows; retry once after a lost connection."""
         try:
             with self._reader() as link:
                 return self._execute(link, statement, values)
@@ -205,7 +208,9 @@ class Connections:
         self.close_idle()
 
     def close_idle(self) -> None:
-        """Close reading connections that were not used for `IDLE_SECONDS`: other processes may need the sessions."""
+        """Close the reading connections that were not used for `IDLE_SECONDS`. Other processes may need these database
+        sessions.
+        """
         with self._lock:
             until = time.monotonic() - IDLE_SECONDS
             idle = [link for link, since in self._idle_readers.items() if since < until]
@@ -224,7 +229,9 @@ class Connections:
     # --- writing. The caller holds the store's lock ------------------------------------------------------------------
 
     def send(self, statement: str, values: Sequence[BinaryArray | bool]) -> SentStatement:
-        """Send a statement with the parameters ``$1``, ``$2``, and so on, without waiting for the answer."""
+        """Send a statement that writes, with the values of its parameters ``$1``, ``$2``, and so on. Do not wait for
+        the answer.
+        """
         contents = [value.content if isinstance(value, BinaryArray) else _BOOLEANS[value] for value in values]
         with self._writing() as link, translated(self.address.location):
             link.pgconn.send_query_params(
@@ -236,16 +243,18 @@ class Connections:
         return SentStatement(link, self)
 
     def settle(self) -> None:
-        """Wait for the answer to a sent statement, if one is outstanding, and process it. Call this before a write."""
+        """Wait for the answer to the statement that `send` has sent, if it has not been processed, and process it. Call
+        this before a write.
+        """
         if self.unanswered is not None:
             self.unanswered()
 
     def can_send(self) -> bool:
-        """Return True if a statement can be sent at once: the writing connection is open and idle."""
+        """Return True if a statement can be sent without waiting: the writing connection is open and idle."""
         return self.unanswered is None and self._writer is not None and _is_idle(self._writer)
 
     def write(self, statement: str, values: Values = ()) -> Rows:
-        """Execute one statement that writes, in a transaction of its own; return its rows."""
+        """Execute one writing statement in a transaction of its own; return its rows."""
         with self._writing() as link:
             rows = self._execute(link, statement, values)
         self.may_write = True
@@ -253,7 +262,7 @@ class Connections:
 
     @contextmanager
     def transaction(self, *, writes: bool = True) -> Iterator[SendStatement]:
-        """Execute the statements of the block in one transaction.
+        """Run the block in one transaction. Yield the function with which the block executes statements.
 
         Raises
         ------
@@ -270,7 +279,9 @@ class Connections:
         self.may_write = True
 
     def refused_format(self) -> NewerStoreError:
-        """Return the error for a statement that ends with `IN_KNOWN_FORMAT` and returned no row."""
+        """Return the error for a statement that wrote nothing, because a newer divebook has migrated the tables of the
+        store meanwhile.
+        """
         ((version,),) = self.read(PRESENT_FORMAT)
         return raised_format(self.address.location, version)
 
@@ -285,7 +296,9 @@ class Connections:
 
     @contextmanager
     def connection_errors_handled(self) -> Iterator[None]:
-        """Close connections when a write fails because the connection, or the server, can no longer be used."""
+        """Close the affected connections if the block fails because the connection was lost or the server became
+        read-only. The error is raised.
+        """
         try:
             yield
         except ConnectionLostError:
@@ -319,14 +332,17 @@ class Connections:
 
 
 class SentStatement:
-    """A statement that was sent on the writing connection. Callers hold the store's lock."""
+    """Statement that was sent to the server on the writing connection, and whose answer has not been processed.
+
+    The methods need the store's lock.
+    """
 
     def __init__(self, link: Link, connections: Connections) -> None:
         self._link = link
         self._connections = connections
 
     def has_answer(self, seconds: float | None = None) -> bool:
-        """Wait for the answer for at most `seconds`, or without limit; return True if it has arrived."""
+        """Wait for the answer for at most `seconds` (None: without limit). Return True if the answer has arrived."""
         connection = self._link.pgconn
         deadline = None if seconds is None else time.monotonic() + seconds
         with self._connections.connection_errors_handled(), translated(self._connections.address.location):
@@ -342,7 +358,7 @@ class SentStatement:
                 connection.consume_input()
 
     def numbers(self) -> list[int]:
-        """Wait for the answer, and return the array of numbers that it consists of."""
+        """Wait for the answer to the statement, and return the integers of the array in the answer's only row."""
         from psycopg import errors, pq
 
         self.has_answer()
@@ -363,17 +379,19 @@ class SentStatement:
 
 
 class SendStatement(Protocol):
-    """Function that sends a statement in one round trip and returns its rows."""
+    """Interface of a function that executes a statement in one round trip and returns its rows."""
 
     def __call__(self, statement: str, values: Values = ()) -> Rows:
-        """Return the rows of a statement."""
+        """Execute a statement and return its rows, in one round trip."""
         ...
 
 
 def ready(
     sources: Sequence[socket.socket | Link], seconds: float | None, *, writable: bool = False
 ) -> list[socket.socket | Link]:
-    """Wait until a source can be read (or written, if `writable`), for at most `seconds`; return those that can."""
+    """Wait until one of several sockets or connections is readable (or writable, if `writable`), at most `seconds`.
+    Return those that are.
+    """
     if _poll is None:
         readable, can_write, _ = select.select(sources, sources if writable else [], [], seconds)
         return [source for source in sources if source in readable or source in can_write]
@@ -385,13 +403,19 @@ def ready(
 
 
 def _is_idle(link: Link) -> bool:
-    """Return True if a statement can be sent. An idle connection that is readable was closed by the server."""
+    """Return True if a connection is open and can execute a statement at once: it runs no other statement or
+    transaction.
+
+    An idle connection that is readable was closed by the server.
+    """
     return not (link.closed or link.info.transaction_status or ready([link], 0))
 
 
 @functools.cache
 def _array_dumper() -> type[Dumper]:
-    """Return the class with which psycopg sends a `BinaryArray` unchanged. The statement's cast gives the type."""
+    """Return the psycopg adapter that sends a `BinaryArray` unchanged. The type of the array is stated by a cast in the
+    SQL statement.
+    """
     from psycopg.adapt import Dumper
     from psycopg.pq import Format
 
@@ -409,17 +433,19 @@ def _array_dumper() -> type[Dumper]:
 
 @dataclass(frozen=True, slots=True)
 class DatabaseAddress:
-    """Address of a store: database and schema."""
+    """Database and schema of a store, and how libpq connects to them."""
 
     location: str
-    """The URL without its password."""
+    """URL of the store without its password."""
     schema: str
     conninfo: str = field(repr=False)
     """Connection string for libpq, with the password."""
 
     @classmethod
     def of(cls, url: str) -> Self | DatabaseAddress:
-        """Return the address in a URL. A location without a password that this process has opened gets its password.
+        """Parse the URL of a database and return its address.
+
+        A location without a password that this process has opened before gets its password.
 
         In another process libpq reads the password from ``PGPASSWORD`` or ``~/.pgpass``.
 
@@ -451,7 +477,10 @@ class DatabaseAddress:
         return cls(shown, schema, make_conninfo("", **conninfo))
 
     def remember(self) -> None:
-        """Store the address, so that its location opens it again in this process. Call this after a connection.
+        """Remember this address with its password for this process, so that the location of the store can be opened
+        again without it.
+
+        Call this after a successful connection.
 
         (test_a_password_that_was_mistyped_does_not_take_the_place_of_the_right_one)
         """
@@ -459,7 +488,9 @@ class DatabaseAddress:
 
 
 def _parse_with_libpq(url: str, rest: str) -> dict[str, Any]:
-    """Return libpq's parameters in a URL; `rest` is the URL without divebook's parameters."""
+    """Return the connection parameters in the URL of a database, as libpq reads them; `rest` is the URL without
+    divebook's own parameters.
+    """
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
@@ -481,7 +512,9 @@ def _parse_with_libpq(url: str, rest: str) -> dict[str, Any]:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Raise the store's errors for those that Postgres and the decoders raise inside the block."""
+    """Raise an error of divebook in place of each error that Postgres, or the decoding of its data, raises in the
+    block.
+    """
     import psycopg
 
     try:
@@ -496,7 +529,7 @@ def translated(location: str) -> Iterator[None]:
 
 
 def translate(error: psycopg.Error, location: str) -> StoreError:
-    """Return the store's error for one of Postgres's."""
+    """Return the error of divebook (a `StoreError`) that corresponds to an error of Postgres."""
     import psycopg
 
     code = error.sqlstate or ""
@@ -514,7 +547,10 @@ def translate(error: psycopg.Error, location: str) -> StoreError:
 
 
 def refusal(error: psycopg.Error, location: str) -> StoreError:
-    """Return the store's error for a first connection that failed: not a lost connection if waiting cannot help."""
+    """Return the error of divebook for the failure of the first connection to a database.
+
+    The error is not a ConnectionLostError if waiting cannot help, as after a wrong password.
+    """
     message = _message_of(error)
     if not error.sqlstate and not _TEMPORARY.search(message):
         for pattern, text in _REFUSED:
@@ -524,7 +560,7 @@ def refusal(error: psycopg.Error, location: str) -> StoreError:
 
 
 def outage(error: ReadOnlyStoreError, location: str) -> StoreBusyError | None:
-    """Return the error for a server that became read-only, as the standby of another one is.
+    """Return the error for a server that can no longer be written to, such as the standby of another server.
 
     Return None if the server is writable, and only this user may not write.
     """
@@ -541,7 +577,7 @@ def outage(error: ReadOnlyStoreError, location: str) -> StoreBusyError | None:
 
 
 def _message_of(error: psycopg.Error) -> str:
-    """Return the message of a server, or of libpq, on one line and without the statement."""
+    """Return the message of an error of Postgres or libpq as one line, without the text of the failed statement."""
     parts = [error.diag.message_primary or str(error), error.diag.message_detail or ""]
     return " ".join(" ".join(parts).split())
 
@@ -553,7 +589,7 @@ def _message_of(error: psycopg.Error) -> str:
 
 
 class BinaryArray:
-    """Array of one dimension in the binary form in which it is sent."""
+    """One-dimensional array in Postgres's binary format, ready to be sent as the parameter of a statement."""
 
     __slots__ = ("content",)
 
@@ -562,7 +598,7 @@ class BinaryArray:
 
 
 def array_of(kind: int, column: Sequence[Any]) -> BinaryArray:
-    """Return the array of a column whose values have one type, by the number of that type."""
+    """Convert a column of values to a binary array; `kind` is the number of the type of the values in Postgres."""
     if not column:
         return BinaryArray(_EMPTY.pack(0, 0, kind))
     if kind == TEXT:
@@ -571,7 +607,9 @@ def array_of(kind: int, column: Sequence[Any]) -> BinaryArray:
 
 
 def numbers_in(content: bytes | None) -> list[int]:
-    """Return the numbers in a binary array of bigint without NULL elements; an empty list for NULL."""
+    """Return the integers in a binary Postgres array of bigint, which contains no NULL; an empty list if the array
+    itself is NULL (None).
+    """
     if content is None or len(content) == _EMPTY.size:
         return []
     (length,) = struct.unpack_from(">i", content, _EMPTY.size)
@@ -595,7 +633,9 @@ def _contents(kind: int, column: Sequence[bytes]) -> BinaryArray:
 
 @functools.lru_cache(maxsize=256)
 def _layout(kind: int, count: int) -> struct.Struct:
-    """Return the layout of an array: dimensions, no NULL, type, length, first index; then widths and numbers."""
+    """Return the format for packing an array of `count` numbers of a Postgres type, with the array's header, into
+    binary form.
+    """
     return struct.Struct(">iiIii" + f"i{_WIDTHS[kind][1]}" * count)
 
 
@@ -609,7 +649,7 @@ def escaped(text: str) -> str: ...
 @overload
 def escaped(text: None) -> None: ...
 def escaped(text: str | None) -> str | None:
-    r"""Return a string in which NUL and the backslash are escaped.
+    r"""Return a string in which NUL, which Postgres does not accept, and the backslash are escaped; None for None.
 
     Examples
     --------
@@ -626,7 +666,7 @@ def unescaped(text: str) -> str: ...
 @overload
 def unescaped(text: None) -> None: ...
 def unescaped(text: str | None) -> str | None:
-    """Undo `escaped`."""
+    """Return the original of a string that `escaped` returned; None for None."""
     if text is None or "\\" not in text:
         return text
     return _ESCAPED.sub(lambda match: "\0" if match[1] == "0" else "\\", text)

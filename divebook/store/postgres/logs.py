@@ -1,4 +1,4 @@
-"""Logs in the tables of a Postgres database: writing of batches in one round trip, and reading.
+"""Writing and reading of logs in a Postgres database; batches are written in one round trip.
 
 `LogWriter` caches the ends of the logs that this process writes. It prepares a batch from the cached end of its log,
 and sends that end along. A function of the server (`divebook.store.postgres.schema`) writes the batch only if the
@@ -40,13 +40,13 @@ from divebook.store.append import (
     PreparedBatch,
     Refusal,
     first_line,
+    fork_point_error,
     line_after,
-    no_place_to_fork,
     record_of,
 )
 from divebook.store.base import StoredRecord
-from divebook.store.codec import Sealing
 from divebook.store.encoding import Fetch, Packed, pack_blob, pack_id, unpack_blob, unpack_id, width_of
+from divebook.store.encryption import Sealing
 from divebook.store.leases import Lease
 from divebook.store.postgres.connections import (
     BIGINT,
@@ -72,15 +72,16 @@ RECORD = f"SELECT {COLUMNS} FROM divebook.executions"  # noqa: S608 - our own te
 _TAGS = Line._fields.index("tags")
 _OTHER_FORM = b"\xff"
 MOST = 0xFFFF_FFFF
-"""The highest number that an event can have."""
+"""Highest possible sequence number of an event."""
 MAX_CACHED_LOGS = 1000
-"""Maximum number of cached logs. Others, which are mostly waiting, are read again when they continue."""
+"""Maximum number of cached logs. Logs beyond that, mostly of waiting executions, are read again when needed."""
 MAX_SENT_BYTES = 1 << 16
-"""Maximum size of a batch that is sent while the engine's event loop waits."""
+"""Maximum payload size of a batch that is sent while the engine's event loop waits."""
 MAX_ATTEMPTS = 8
-"""Maximum number of rounds in which no batch is written or refused, since other processes change the logs first."""
+"""Maximum number of consecutive rounds in which other processes changed the logs first, so that no batch
+was settled."""
 Notify: TypeAlias = Callable[[Sequence[PreparedBatch], Sequence[Refusal | None]], None]
-"""Function that notifies listeners of the outcome of batches."""
+"""Function that notifies listeners of the batches that were written."""
 Row: TypeAlias = tuple[Any, ...]
 _READ = "SELECT * FROM divebook.read_log(%s, %s, %s)"
 _IDS = "SELECT id, type FROM divebook.read_log(%s, 0, %s) WHERE sequence > 0"
@@ -105,7 +106,8 @@ SELECT divebook.commit_batches_carrying_on(
 _LOG = (BIGINT, BIGINT, BIGINT, BIGINT, TEXT, BIGINT, BIGINT, BIGINT, BIGINT, BIGINT)
 _ROW = (INTEGER, BIGINT, BIGINT, INTEGER, BYTEA, TEXT, TEXT, BYTEA, BIGINT)
 _USE = (INTEGER, BYTEA, BOOLEAN, BYTEA)
-"""Types of the columns that are sent as arrays: of extended logs (`_LOG`), records, and references to large values."""
+"""Types of the columns that are sent as arrays: of extended logs (`_LOG`), of records (`_ROW`), of uses of large
+values."""
 _LOAD = f"""
 SELECT {COLUMNS}, executions.key, token, executions.checksum, forked_at, latest.id, latest.type,
   ARRAY(SELECT digest FROM divebook.blob_uses AS used WHERE used.key = executions.key)
@@ -122,7 +124,10 @@ _HOLDER = "SELECT id FROM divebook.executions WHERE start_key = %s"
 
 
 class LogWriter:
-    """Writes batches to logs, and caches the logs that this process writes. Callers hold the store's lock."""
+    """Writer of batches to logs in Postgres, with a cache of the logs that this process writes.
+
+    The methods need the store's lock.
+    """
 
     def __init__(
         self,
@@ -138,7 +143,7 @@ class LogWriter:
         self._logs: dict[str, CachedLog] = {}
 
     def write(self, batches: Sequence[PreparedBatch], durability: Durability) -> list[Refusal | None]:
-        """Write batches; return, for each, why it was refused, or None.
+        """Write batches. Return for each batch the error with which it was refused, or None if it was written.
 
         Each round sends at most one batch for each execution. Batches that the server did not accept, and later batches
         of the same execution, remain for the next round.
@@ -174,10 +179,9 @@ class LogWriter:
         return answers
 
     def begin(self, batches: Sequence[PreparedBatch], durability: Durability, notify: Notify) -> SentBatches | None:
-        """Send batches without waiting for the answer; return None if that is not possible.
+        """Send batches without waiting for the answer. Return None, and send nothing, if a batch needs a query first.
 
-        It is possible for batches that only extend cached logs, so that no query is necessary before. The answer is
-        processed by `outcome`, or by the next write.
+        Batches that only extend cached logs need no query. The answer is processed by `outcome`, or by the next write.
         """
         is_one_each = len({batch.execution_id for batch in batches}) == len(batches)
         if not (is_one_each and self._connections.can_send() and all(map(self._can_send_at_once, batches))):
@@ -197,13 +201,19 @@ class LogWriter:
         return sent
 
     def _can_send_at_once(self, batch: PreparedBatch) -> bool:
-        """Return True if a batch is small, and can be sent without a query before."""
+        """Return True if a batch needs no query before it is sent: it is small, and its log and the types of its
+        records are cached.
+        """
         log = self._logs.get(batch.execution_id)
         is_cached = log is not None and log.ids.are_below(batch.ids) and self._types.are_known(batch.types)
         return batch.beginning is None and is_cached and batch.size <= MAX_SENT_BYTES
 
     def outcome(self, sent: SentBatches) -> list[Refusal | None]:
-        """Wait for the answer to sent batches; return why each was refused, or None. Raises as `write` does."""
+        """Wait for the answer to batches that `begin` has sent. Return for each batch the error with which it was
+        refused, or None if it was written.
+
+        Raises the errors of `write`.
+        """
         if sent.answers is None and sent.error is None:
             self._connections.settle()
         if sent.answers is None:
@@ -212,7 +222,9 @@ class LogWriter:
         return sent.answers
 
     def _settle(self, sent: SentBatches) -> None:
-        """Wait for the answer to sent batches, and store the outcome in `sent`. An interrupted call can be repeated."""
+        """Wait for the answer to batches that `begin` has sent, and store their outcome in `sent`. If the wait is
+        interrupted, it can be repeated.
+        """
         try:
             entered = sent.statement.numbers()
             # Reset before refused batches are written again: that write would otherwise wait for this answer.
@@ -226,7 +238,9 @@ class LogWriter:
             sent.notify(sent.batches, sent.answers)
 
     def _finish_sent(self, sent: SentBatches, entered: Collection[int]) -> list[Refusal | None]:
-        """Return the outcome of sent batches; write those again that the server did not accept."""
+        """Return the outcome of batches that `begin` has sent: for each the error, or None. Batches that the server did
+        not accept are first written again with `write`.
+        """
         answers: list[Refusal | None] = [None] * len(sent.batches)
         refused = self._update_cache(sent.batches, sent.drafts, _keys(sent.drafts, entered))
         if refused:
@@ -241,7 +255,7 @@ class LogWriter:
         return answers
 
     def forget(self, execution_ids: Iterable[str]) -> None:
-        """Remove logs from the cache, so that the next write reads them again."""
+        """Remove the logs of executions from the cache, so that the next write reads their state from the database."""
         for execution_id in execution_ids:
             self._logs.pop(execution_id, None)
 
@@ -254,7 +268,8 @@ class LogWriter:
         *,
         is_first: bool,
     ) -> list[int]:
-        """Send the first pending batch of each execution; return the indices of batches that are still pending.
+        """Send the first batch of each execution that has pending batches. Return the indices of the batches that are
+        still pending; `write` repeats this until none is left.
 
         In the first round, a batch that begins a log is sent without a query: it is almost always new. A fork waits for
         the next round if its source is written in this one. A batch that does not fit a cached log stays pending, since
@@ -292,7 +307,9 @@ class LogWriter:
         return sorted(remaining)
 
     def _load_uncached(self, batches: Iterable[PreparedBatch]) -> Collection[str]:
-        """Load the logs of batches that are not cached; return their ids, whether or not the logs exist."""
+        """Load the logs that the given batches extend into the cache, if they are not cached. Return the execution ids
+        that were looked up.
+        """
         uncached = [batch.execution_id for batch in batches if batch.execution_id not in self._logs]
         if not uncached:
             return ()
@@ -303,7 +320,11 @@ class LogWriter:
         return uncached
 
     def _ids(self, forked_at: int | None, latest: bytes | None, number: int | None) -> KnownIds:
-        """Return the ids of a log from its highest one. It is not sufficient for a fork, or ids of another form."""
+        """Return the event ids of a log for the detection of duplicates. They are represented by the highest id if that
+        is sufficient.
+
+        The highest id is not sufficient for a fork, or for ids that divebook did not create.
+        """
         if forked_at is not None or latest is None or number is None or has_other_form(latest):
             return KnownIds(None)
         try:
@@ -312,7 +333,9 @@ class LogWriter:
             return KnownIds(None)
 
     def _draft(self, batch: PreparedBatch, durability: Durability, *, is_first: bool) -> DraftBatch:
-        """Return a batch as it is sent; raise StoreError or InvalidEventError if it does not fit the cached log."""
+        """Prepare a batch for sending, based on the cached state of its log. Raise StoreError or InvalidEventError if
+        the batch does not fit this state.
+        """
         log = self._logs.get(batch.execution_id)
         if batch.beginning is not None:
             if log is not None:
@@ -323,7 +346,7 @@ class LogWriter:
         # The token is checked before the number: a process that lost its lease learns that, and not that another was
         # faster.
         if log.token != batch.token:
-            raise batch.fenced(log.token)
+            raise batch.fenced_error(log.token)
         if log.line.last_sequence != batch.expected_sequence:
             raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.line.last_sequence)
         batch.check_may_follow(log.line.status)
@@ -344,12 +367,12 @@ class LogWriter:
     def _begin(
         self, batch: PreparedBatch, beginning: Beginning, durability: Durability, *, is_first: bool
     ) -> DraftBatch:
-        """Return the first batch of a log as it is sent.
+        """Prepare the batch that begins a new log for sending. Raise StoreError if the batch may not begin a log.
 
         The server refuses it if the log or the start key exists. The next round finds out which of them it was.
         """
         if batch.token:
-            raise batch.fenced(0)
+            raise batch.fenced_error(0)
         if beginning.key is not None and not is_first:
             self._refuse_used_start_key(beginning.key)
         before, shared = (0, {}) if batch.source is None else self._fork_point(batch, batch.source)
@@ -368,14 +391,16 @@ class LogWriter:
             raise StartKeyTakenError(key, unescaped(holder))
 
     def _fork_point(self, batch: PreparedBatch, source: str) -> tuple[int, dict[str, Any]]:
-        """Return the checksum of the last event that a fork shares with its source, and the position of its row."""
+        """Return the checksum of the last event that a new fork shares with its source, and the columns with which the
+        fork refers to this event's row.
+        """
         sequence = batch.expected_sequence
         log = self._reader.find(source, sequence - 1, sequence)
         if log is None:
             raise self._unknown(source)
         records = list(self._reader.records(log, min(sequence, log.last_sequence)))
         if not records or records[-1].last_sequence != sequence:
-            raise no_place_to_fork(batch)
+            raise fork_point_error(batch)
         owner_key = log.rows[-1][0]
         source_place = owner_key << 32 | records[-1].sequence
         return records[-1].checksum or 0, {"source_key": owner_key, "forked_at": sequence, "source_place": source_place}
@@ -383,7 +408,9 @@ class LogWriter:
     def _send(
         self, batches: Sequence[PreparedBatch], drafts: dict[int, DraftBatch], durability: Durability
     ) -> list[int]:
-        """Send drafts in one transaction; return the indices of batches that the server did not accept."""
+        """Send draft batches in one transaction and wait for the answer. Return the indices of the batches that the
+        server did not accept.
+        """
         rows, uses = self._rows(batches, drafts)
         is_relaxed = _is_relaxed(batches, drafts, durability)
         # The usual case needs no JSON and can be sent without waiting.
@@ -401,12 +428,14 @@ class LogWriter:
     def _send_extensions(
         self, drafts: Mapping[int, DraftBatch], rows: Sequence[Row], *, is_relaxed: bool
     ) -> SentStatement:
-        """Send drafts that only extend logs, without waiting for the answer."""
+        """Send draft batches that only add events to cached logs, and do not wait for the answer."""
         logs = [draft.row() for draft in drafts.values()]
         return self._connections.send(_EXTEND_LOGS, (is_relaxed, *_arrays(_LOG, logs), *_arrays(_ROW, rows)))
 
     def _rows(self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch]) -> tuple[list[Row], list[Row]]:
-        """Return the rows of the records in drafts, and those of the references to large values."""
+        """Return the database rows that draft batches insert: the rows of their records, and the rows of large values
+        that their executions did not use before.
+        """
         rows: list[Row] = []
         uses: list[Row] = []
         for number, (index, draft) in enumerate(drafts.items(), 1):
@@ -429,7 +458,9 @@ class LogWriter:
     def _update_cache(
         self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch], keys: Sequence[int]
     ) -> list[int]:
-        """Add the logs of accepted drafts, whose keys are not 0, to the cache; return the indices of the others."""
+        """Store the logs of the accepted draft batches, whose key is not 0, in the cache. Return the indices of the
+        other batches.
+        """
         refused = []
         for (index, draft), key in zip(drafts.items(), keys, strict=True):
             self._logs.pop(batches[index].execution_id, None)  # the log that was written last is the last key
@@ -444,43 +475,47 @@ class LogWriter:
 
 @dataclass(slots=True)
 class CachedLog:
-    """Cached end of a log that this process writes, and the ids in it."""
+    """Cached state of a log that this process writes: the execution's row, the end of the log, and its event ids."""
 
     key: int
     token: int
     """Token of the execution's latest lease."""
     line: Line
-    """The execution's row."""
+    """Row of the execution as it is in the database."""
     checksum: int
-    """Checksum of the last record."""
+    """Checksum of the last record of the log."""
     ids: KnownIds = field(default_factory=KnownIds)
     digests: set[bytes] = field(default_factory=set)
-    """Digests of the large values that are recorded as referenced by the execution."""
+    """Digests of the large values that the database lists as used by the execution."""
 
 
 @dataclass(slots=True)
 class DraftBatch:
-    """A batch as it is sent, and the end of its log after the batch."""
+    """Batch in the form in which it is sent to the server, with the state of its log before and after the batch."""
 
     before: CachedLog | None
-    """End of the log before the batch; None if the batch begins the log."""
+    """Log before the batch; None if the batch begins the log."""
     head_of_new_log: dict[str, Any]
-    """Columns that only the first batch of a log has."""
+    """Columns that only the first batch of a log sends, such as its lease."""
     checksums: list[int]
-    """Checksums of the records."""
+    """Checksum of each record."""
     log: CachedLog
-    """End of the log after the batch."""
+    """Log after the batch."""
     new_blobs: dict[bytes, bytes]
-    """Large values that the execution did not refer to before."""
+    """Contents of the large values that the execution did not use before, by digest."""
 
     def only_extends_log(self, batch: PreparedBatch) -> bool:
-        """Return True if the batch extends a log, and changes nothing else. Such a batch needs no JSON."""
-        has_turn = batch.turn is not None or batch.wake_at is not None
+        """Return True if the batch only appends events to an existing log, and changes no status, question, queue, tags
+        or large values.
+        """
+        has_status_change = batch.status_change is not None or batch.wake_at is not None
         has_more = batch.questions or batch.annotations or batch.enqueued is not None or batch.withheld is not None
-        return self.before is not None and not (has_turn or has_more or self.new_blobs)
+        return self.before is not None and not (has_status_change or has_more or self.new_blobs)
 
     def row(self) -> tuple[Any, ...]:
-        """Return the columns that the server compares with the row of an extended log, and the new columns."""
+        """Return what is sent to update the execution's row for a batch that only appends events: the columns that the
+        server compares first, and the new values.
+        """
         before = self.before
         after = self.log
         assert before is not None  # noqa: S101 - the batch extends a log
@@ -489,7 +524,9 @@ class DraftBatch:
         return (*compared, line.status, line.last_sequence, line.size, line.taken, line.seal(), after.checksum)
 
     def head(self, batch: PreparedBatch) -> dict[str, Any]:
-        """Return the columns that the server compares with the execution's row, and the new columns, as JSON data."""
+        """Return what is sent to write or update the execution's row, as JSON data: the columns that the server
+        compares first, and the new values.
+        """
         before = self.before
         compared = self.head_of_new_log
         if before is not None:
@@ -500,7 +537,9 @@ class DraftBatch:
 
 @dataclass(slots=True)
 class SentBatches:
-    """Batches that were sent, each of which only extends a log, and their outcome."""
+    """Batches that were sent to the server without waiting, and their outcome. Each batch only adds events to a cached
+    log.
+    """
 
     batches: Sequence[PreparedBatch]
     drafts: dict[int, DraftBatch]
@@ -508,12 +547,14 @@ class SentBatches:
     durability: Durability
     notify: Notify
     answers: list[Refusal | None] | None = None
-    """Why each batch was refused, or None; set when the answer was processed."""
+    """For each batch the error that refused it, or None; None instead of the list until the answer was processed."""
     error: Exception | None = None
-    """Error that ended the statement. Unless the connection was lost, no batch was written."""
+    """Error of the statement as a whole, or None. Unless the connection was lost, no batch was written."""
 
     def is_answered(self, seconds: float) -> bool:
-        """Wait for at most `seconds`; return True if the server has answered, or the connection was lost."""
+        """Wait for at most `seconds`. Return True if the server has answered or the connection was lost, so that
+        `outcome` does not block.
+        """
         try:
             return self.statement.has_answer(seconds)
         except StoreError:  # `outcome` raises it
@@ -533,7 +574,9 @@ def _head(batch: PreparedBatch, after: CachedLog) -> dict[str, Any]:
 
 
 def lease_columns(lease: Lease) -> dict[str, Any]:
-    """Return the columns of a lease that is sent with the first batch of a log."""
+    """Return a lease as database columns by name. The first batch of a log contains them if the new execution is
+    leased.
+    """
     owner = lease.owner
     strings = {"host": owner.host, "owner": owner.name, "boot": owner.boot}
     columns = {name: escaped(text) for name, text in strings.items()}
@@ -545,7 +588,9 @@ def _is_relaxed(batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatc
 
 
 def _keys(drafts: Mapping[int, DraftBatch], entered: Collection[int]) -> list[int]:
-    """Return the key of each draft's log if the server accepted it, or else 0."""
+    """Return the database key of the log of each draft batch, or 0 for a draft that the server did not accept;
+    `entered` has the accepted keys.
+    """
     keys = [draft.log.key for draft in drafts.values()]
     return [key if key in entered else 0 for key in keys]
 
@@ -559,14 +604,16 @@ def _arrays(kinds: Sequence[int], rows: Sequence[tuple[Any, ...]]) -> list[Binar
 
 
 class LogReader:
-    """Reads logs and verifies their checksums."""
+    """Reader of logs in Postgres, which verifies their checksums."""
 
     def __init__(self, connections: Connections, types: TypeNumbers) -> None:
         self._connections = connections
         self._types = types
 
     def find(self, execution_id: str, after: int, last: int) -> LogRows | None:
-        """Return the rows with the events above `after` up to `last`; None if the log does not exist."""
+        """Read the rows of a log that contain the events above `after` up to `last`. Return None for an unknown
+        execution.
+        """
         values = (escaped(execution_id), min(after, MOST), min(last, MOST))
         rows = self._connections.read(_READ, values)
         if not rows:
@@ -575,7 +622,7 @@ class LogReader:
         return LogRows(execution_id, key, length, checksum, rows[1:])
 
     def records(self, log: LogRows, last: int) -> Iterator[StoredRecord]:
-        """Yield the requested records of a log, each after a check of its checksum.
+        """Yield the records in `log`, the rows that a query returned, up to event `last`. Their checksums are verified.
 
         Raises
         ------
@@ -603,12 +650,17 @@ class LogReader:
             )
 
     def decoded_records(self, log: LogRows, last: int, sealing: Sealing) -> list[Record]:
-        """Return the decoded records of a log; raises as `records` does."""
+        """Return the records in the rows that a query returned, with decoded payloads. Their checksums are verified.
+
+        Raises the errors of `records`.
+        """
         fetch = self.fetcher(sealing)
         return [_decoded(record, sealing, fetch, log) for record in self.records(log, last)]
 
     def around(self, execution_id: str, sequences: Sequence[int]) -> list[LogRows]:
-        """Return, for each event, the rows around the record that holds it; an empty list if the log does not exist."""
+        """Read single events of a log. Return for each the row of its record, and the rows before that are needed to
+        verify it; an empty list for an unknown execution.
+        """
         rows = self._connections.read(_AROUND, (list(sequences), escaped(execution_id)))
         logs: list[LogRows] = []
         for row in rows:
@@ -619,17 +671,21 @@ class LogReader:
         return logs
 
     def ids(self, execution_id: str) -> list[Ids]:
-        """Return the ids of the records of a log."""
+        """Return the event ids of each record of a log, as pairs of the first id and the number of events."""
         rows = self._connections.read(_IDS, (escaped(execution_id), MOST))
         return [(unpack_event_id(event_id), width_of(self._types.name(number))) for event_id, number in rows]
 
     def blob(self, digest: bytes) -> bytes | None:
-        """Return a large value, still encrypted; None if missing, CorruptStoreError if it cannot be decompressed."""
+        """Return the content of a large value, still encrypted; None if it is missing. Raise CorruptStoreError if it is
+        damaged.
+        """
         rows = self._connections.read(_BLOB, (digest,))
         return unpack_blob(Packed(*rows[0])) if rows else None
 
     def fetcher(self, sealing: Sealing) -> Fetch:
-        """Return a function that loads, decrypts and verifies each large value once."""
+        """Return a function that returns a large value by its hash: it loads, decrypts and verifies the value, and
+        caches it.
+        """
         loaded: dict[bytes, bytes | None] = {}
 
         def fetch(digest: bytes) -> bytes | None:
@@ -641,16 +697,16 @@ class LogReader:
 
 
 class LogRows(NamedTuple):
-    """Rows of a log that one query returned."""
+    """Rows of the table of events that a query returned for one log."""
 
     execution_id: str
     key: int
     last_sequence: int
     checksum: int
-    """Checksum of the last record, from the execution's row."""
+    """Checksum of the last record of the log, as the execution's row states it."""
     rows: list[tuple[Any, ...]]
-    """The requested records, after one or two preceding ones. The first column is the key of the execution that has the
-    row."""
+    """Rows of the requested records, after one or two rows before them. The first column is the key of the execution
+    that has the row."""
 
 
 def _damaged(log: LogRows, record: StoredRecord, reason: object) -> CorruptStoreError:
@@ -677,7 +733,9 @@ def _decoded(record: StoredRecord, sealing: Sealing, fetch: Fetch, log: LogRows)
 
 
 def line_of(row: tuple[Any, ...]) -> tuple[Line, int]:
-    """Return the row in the columns of `RECORD`, and the checksum that it was written with."""
+    """Convert a row that the query `RECORD` returned to a `Line` (row of an execution), and return it with the checksum
+    that is stored in the row.
+    """
     columns: list[Any]
     *columns, seal = [unescaped(value) if isinstance(value, str) else value for value in row]
     columns[_TAGS] = encode([unescaped(tag) for tag in columns[_TAGS]]).decode()
@@ -685,7 +743,7 @@ def line_of(row: tuple[Any, ...]) -> tuple[Line, int]:
 
 
 def load_line(row: tuple[Any, ...]) -> Line:
-    """Return the row in the columns of `RECORD` after a check of its checksum.
+    """Convert a row that the query `RECORD` returned to a `Line` (row of an execution), after a check of its checksum.
 
     Raises
     ------
@@ -702,34 +760,44 @@ def load_line(row: tuple[Any, ...]) -> Line:
 
 
 def load_record(row: tuple[Any, ...]) -> ExecutionRecord:
-    """Return the record of an execution from the columns of `RECORD`; CorruptStoreError if the row was changed."""
+    """Convert a row that the query `RECORD` returned to an `ExecutionRecord`. Raise CorruptStoreError if its checksum
+    does not match.
+    """
     return record_of(load_line(row))
 
 
 def columns_of(line: Line) -> dict[str, Any]:
-    """Return the columns of a row by name, as they are sent."""
+    """Return the columns of an execution's row (`line`) by name, converted as Postgres needs them."""
     columns = {name: escaped(value) if isinstance(value, str) else value for name, value in line._asdict().items()}
     return {**columns, "tags": [escaped(tag) for tag in decode(line.tags)], "seal": line.seal()}
 
 
 def pack_event_id(event_id: str) -> bytes:
-    """Return an id as the table stores it, in a column of one type: 16 bytes, or FF and the text of another id."""
+    """Return an event id as bytes: 16 bytes for an id in divebook's own format, else ``FF`` and the id in UTF-8."""
     packed = pack_id(event_id)
     return packed if isinstance(packed, bytes) and packed[:1] != _OTHER_FORM else _OTHER_FORM + event_id.encode()
 
 
 def unpack_event_id(packed: bytes) -> str:
-    """Undo `pack_event_id`; a damaged id becomes a text that no event has."""
+    """Return the event id for bytes that `pack_event_id` returned. For damaged bytes, return a string that is not the
+    id of any event.
+    """
     return packed[1:].decode("utf-8", "replace") if has_other_form(packed) else unpack_id(packed)
 
 
 def has_other_form(packed: bytes) -> bool:
-    """Return True if a packed id does not have divebook's form, whose packed ids sort as their texts do."""
+    """Return True if bytes from `pack_event_id` are those of an event id in another format than divebook's own.
+
+    Packed ids of divebook's form sort as their strings do.
+    """
     return packed[:1] == _OTHER_FORM
 
 
 class TypeNumbers:
-    """Numbers that the database gives to types of records. Another process may have added some."""
+    """Cache of the numbers by which the database refers to record types instead of their names.
+
+    Another process may have added types.
+    """
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -737,19 +805,19 @@ class TypeNumbers:
         self._numbers: dict[str, int] = {}
 
     def load(self) -> None:
-        """Read the table."""
+        """Read the numbers and names of all record types from the database into the cache."""
         rows = self._connections.read("SELECT number, name FROM divebook.event_types")
         self.names = dict(rows)
         self._numbers = {name: number for number, name in rows}
 
     def number(self, name: str) -> int:
-        """Return the number of a type; the first call in a new store adds a number for each event type."""
+        """Return the number of a record type; if the database has no number for it, add it."""
         if name not in self._numbers:
             self._add({name, *PAYLOADS} - self._numbers.keys())
         return self._numbers[name]
 
     def are_known(self, names: Iterable[str]) -> bool:
-        """Return True if the numbers of types are cached, so that no query is necessary."""
+        """Return True if the numbers of all given record types are cached, so that no query is necessary."""
         return all(name in self._numbers for name in names)
 
     def _add(self, names: Collection[str]) -> None:
@@ -758,13 +826,17 @@ class TypeNumbers:
         self.load()
 
     def name(self, number: int) -> str:
-        """Return the name of a type number, ``type 7`` if it has none; read the table again if it is new."""
+        """Return the name of the record type that has a number, or ``type 7`` if number 7 is unknown. If the number is
+        not cached, read all numbers again.
+        """
         if number not in self.names:
             self.load()
         return self.names.get(number, f"type {number}")
 
     def stored(self, row: tuple[Any, ...]) -> StoredRecord:
-        """Return a record from a row of `divebook.read_log`."""
+        """Convert a row that the database function `divebook.read_log` returned to a record whose payload is not
+        decoded.
+        """
         _, sequence, recorded_at, number, event_id, path, step, data, checksum = row
         name = self.names.get(number) or self.name(number)
         return StoredRecord(

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 PATIENCE: Final = """set_config('lock_timeout', '2s', true)"""
-"""Maximum wait for a row that another session has locked, such as a person with an SQL shell.
+"""SQL expression that limits the wait for a locked row, such as one that a person has locked in an SQL shell.
 
 Other writes of this process wait for so long as well. After that, the blocked executions report the reason, and try
 again (test_who_locks_a_row_holds_executions_up_and_these_say_so).
 """
-KEEPING: Final = 0x64697666
-"""Key of the lock on references to large values: shared by commits, exclusive for the deletion of unused values."""
+BLOB_USES_LOCK: Final = 0x64697666
+"""Key of the advisory lock on uses of large values: shared by commits, exclusive for deleting unused values."""
 
 # A batch is written if its execution's row has the checksums and the token that the writer has cached. Otherwise the
 # item of the batch in the answer is 0, and the writer reads the log again. The rows of all records are inserted at the
@@ -54,7 +54,7 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
   END IF;
   IF cardinality(_digests) > 0 THEN
-    PERFORM pg_advisory_xact_lock_shared({KEEPING});
+    PERFORM pg_advisory_xact_lock_shared({BLOB_USES_LOCK});
   END IF;
   FOR head IN SELECT * FROM json_to_recordset(_heads) AS given(
     key bigint, known_seal bigint, known_token bigint, before bigint,
@@ -288,9 +288,9 @@ $$
 Migration: TypeAlias = tuple[str, ...]
 
 SCHEMA = "divebook"
-"""The schema in the statements of this package; a store may have another one."""
+"""Name of the schema in the statements of this package. A store in another schema replaces the name (`named`)."""
 _LOCK = 0x64697665
-"""Key of the lock under which one process migrates."""
+"""Key of the advisory lock that a process holds while it migrates."""
 
 _FIRST: Migration = (
     """
@@ -481,16 +481,17 @@ _FOURTH: Migration = ("CREATE TABLE divebook.schedules (id text PRIMARY KEY, see
 MIGRATIONS: tuple[Migration, ...] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "followers", "queued")
-"""What belongs to executions, beside their events."""
+"""Tables with rows that belong to an execution, except the table of events."""
 
 
 PRESENT_FORMAT = "SELECT number FROM divebook.format"
 IN_KNOWN_FORMAT = f"FROM divebook.format WHERE number <= {len(MIGRATIONS)}"
-"""End of a statement that writes: it does nothing, and answers with no row, once a newer divebook raised the format."""
+"""End of a writing statement, which then has no effect and returns no row once a newer divebook has migrated the
+tables."""
 
 
 def raised_format(location: str, version: int) -> NewerStoreError:
-    """Return the error for a store whose format a newer divebook raised while it was open here."""
+    """Return the error for a store whose tables a newer divebook has migrated while this process had it open."""
     return NewerStoreError(
         f"a newer divebook has raised {location} to format {version} while it was open here, and this version knows up "
         f"to {len(MIGRATIONS)}: nothing more is written. End this process, upgrade divebook, and resume what had not "
@@ -499,17 +500,20 @@ def raised_format(location: str, version: int) -> NewerStoreError:
 
 
 def named(statement: str, schema: str) -> str:
-    """Return a statement with the name of the schema before the names of tables."""
+    """Return an SQL statement in which the given schema takes the place of the default schema ``divebook``."""
     return statement if schema == SCHEMA else statement.replace("divebook.", f'"{schema}".')
 
 
 def may_write(connection: psycopg.Connection[Any]) -> bool:
-    """Return True if this user can write to this server: it is not a standby, and not set to read-only."""
+    """Return True if this connection may write: the server is not a standby of another one, and is not set to
+    read-only.
+    """
     return connection.execute("SHOW transaction_read_only").fetchall() == [("off",)]
 
 
 def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> None:
-    """Run the missing migrations of a schema in one transaction; raise NewerStoreError if it has unknown ones.
+    """Run the migrations that a schema lacks, in one transaction. Raise NewerStoreError if a newer version has migrated
+    it.
 
     Raises
     ------
@@ -533,13 +537,15 @@ def migrate(connection: psycopg.Connection[Any], schema: str, location: str) -> 
 
 
 def _make_schema(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Create a schema, unless an administrator has created it for a user that may not."""
+    """Create a schema if it does not exist. If it exists, no right to create schemas is needed: an administrator may
+    have created it.
+    """
     if not connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,)).fetchall():
         connection.execute(f'CREATE SCHEMA "{schema}"'.encode())
 
 
 def _version(connection: psycopg.Connection[Any], schema: str, location: str) -> int:
-    """Return the number of the last migration; 0 for a database without a store."""
+    """Return the number of the last migration of a schema; 0 if it contains no store."""
     tables = connection.execute(
         "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY 1", (schema,)
     ).fetchall()

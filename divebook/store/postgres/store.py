@@ -1,4 +1,4 @@
-"""Event store in a Postgres database: one connection that writes, with a lock, and a few that read.
+"""Event store in a Postgres database, with one connection that writes and a few connections that read.
 
 The statements are in `divebook.store.postgres.tables` (rows beside the logs) and `logs`. `ServerNews` reports appends
 and messages of other processes.
@@ -41,9 +41,9 @@ from divebook.store.append import (
     load_sound_records,
 )
 from divebook.store.base import EventStore, StoredBlob, StoredLog, StoredSummary, check_reached
-from divebook.store.embedded import close_when_dropped, weakly
+from divebook.store.embedded import close_when_dropped, weak_method
 from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
-from divebook.store.notifications import Arrivals, NewsListener
+from divebook.store.listeners import NewsCounter, NewsListener
 from divebook.store.postgres import tables
 from divebook.store.postgres.connections import (
     Connections,
@@ -71,17 +71,17 @@ from divebook.text.redaction import logger
 _log = logger(__name__)
 CHANNEL = "divebook"
 FOLLOW_SECONDS = 60
-"""Seconds for which the server notifies this process of appends to a followed log."""
+"""Seconds for which a row in the table of followers makes the server notify this process of appends to a log."""
 FOLLOW_RENEWAL = 20.0
-"""Seconds after which the row for that is renewed."""
+"""Seconds after which this process renews its rows in the table of followers."""
 PROBE_SECONDS = 2.0
-"""Seconds within which the notification of a probe must arrive."""
+"""Seconds within which a test notification must arrive. Otherwise the connection receives no notifications."""
 MIN_POLL_PAUSE = 0.02
-"""Seconds between two polls at first, where no notifications arrive."""
+"""Seconds between the first two polls, used where no notifications arrive."""
 MAX_POLL_PAUSE = 0.2
-"""Maximum seconds between two polls, after some time without changes."""
+"""Maximum seconds between two polls, reached after some time without changes."""
 RECONNECT_PAUSE = 1.0
-"""Seconds before a new connection after one was lost."""
+"""Seconds to wait after a lost connection before the next connection is opened."""
 _FOLLOW = """
 INSERT INTO divebook.followers (key, follower, until)
 SELECT key, %s, clock_timestamp() + make_interval(secs => %s) FROM divebook.executions WHERE id = ANY(%s)
@@ -132,8 +132,8 @@ class PostgresStore(EventStore):
         self._prepare(address)
         self._types = TypeNumbers(self._connections)
         self._reader = LogReader(self._connections, self._types)
-        self._logs = LogWriter(self._connections, self._types, self._reader, weakly(self._unknown))
-        self._server_news = ServerNews(self._connections, self._arrivals)
+        self._logs = LogWriter(self._connections, self._types, self._reader, weak_method(self._unknown))
+        self._server_news = ServerNews(self._connections, self._news_counter)
         for part in (self._connections, self._server_news):
             close_when_dropped(self, part)
 
@@ -160,7 +160,9 @@ class PostgresStore(EventStore):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_all(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append as in `EventStore.append_all`, and settle commits whose outcome a lost connection left unknown."""
+        """Append batches as `EventStore.append_all` does. Repeat refused batches if an earlier attempt to write them
+        ended with a lost connection.
+        """
         answers = super().append_all(batches)
         # The server may have made the commit in doubt only now, after this process read the log
         # (test_a_commit_that_the_server_makes_after_all_is_not_made_twice).
@@ -175,7 +177,9 @@ class PostgresStore(EventStore):
         return answers
 
     def append_in_a_moment(self, batches: Sequence[Batch], seconds: float) -> Appending:
-        """Append as in `EventStore.append_in_a_moment`: send batches at once that only extend cached logs."""
+        """Append as `EventStore.append_in_a_moment` does. Batches that only add events to cached logs are sent at once;
+        all others are left to `finish`.
+        """
         self._check_open()
         # A check of the key, and a look for records of a lost commit, wait for the server.
         can_skip_keys = all(not batch.expected_sequence or self._is_readable(batch.execution_id) for batch in batches)
@@ -205,24 +209,26 @@ class PostgresStore(EventStore):
         return self._logs.write(batches, self.durability)
 
     def _delete(self, execution_id: str) -> None:
-        with self._connections.transaction() as ask:
-            changed_ids = tables.delete_execution(ask, execution_id, self.sealing)
+        with self._connections.transaction() as execute:
+            changed_ids = tables.delete_execution(execute, execution_id, self.sealing)
         if not changed_ids:
             raise self._unknown(execution_id)
         self._logs.forget(changed_ids)
 
     def _cleanup(self, before: int) -> list[str]:
-        with self._connections.transaction() as ask:
-            ended = tables.ended_before(ask, before)
-            changed_ids = self._delete_all(ask, ended)
+        with self._connections.transaction() as execute:
+            ended = tables.ended_before(execute, before)
+            changed_ids = self._delete_all(execute, ended)
         self._logs.forget(changed_ids)
         return ended
 
-    def _delete_all(self, ask: SendStatement, execution_ids: Sequence[str]) -> list[str]:
-        """Delete executions; return the ids of all executions whose rows change."""
+    def _delete_all(self, execute: SendStatement, execution_ids: Sequence[str]) -> list[str]:
+        """Delete executions. Return their ids and the ids of the forks that have taken over events that they shared
+        with a deleted execution.
+        """
         changed_ids: list[str] = []
         for execution_id in execution_ids:
-            changed_ids += tables.delete_execution(ask, execution_id, self.sealing)
+            changed_ids += tables.delete_execution(execute, execution_id, self.sealing)
         return changed_ids
 
     # --- leases and checkpoints --------------------------------------------------------------------------------------
@@ -231,15 +237,15 @@ class PostgresStore(EventStore):
         self, execution_id: str, owner: Owner, moment: Moment, until: Moment, instead_of: Lease | None
     ) -> Lease:
         try:
-            with self._connections.transaction() as ask:
-                tables.lock_execution(ask, execution_id)
-                row = tables.load_lease(ask, execution_id)
+            with self._connections.transaction() as execute:
+                tables.lock_execution(execute, execution_id)
+                row = tables.load_lease(execute, execution_id)
                 if row is not None:
                     (lease,) = row
                     if lease is not None and lease.keeps_out(moment, instead_of):
                         raise lease.held_error()
                     self._logs.forget((execution_id,))  # its token changes
-                    return tables.write_next_lease(ask, execution_id, owner, until)
+                    return tables.write_next_lease(execute, execution_id, owner, until)
         except ConnectionLostError:
             (written_lease,) = tables.load_lease(self._connections.read, execution_id) or (None,)
             if written_lease is None or (written_lease.owner, written_lease.expires_at) != (owner, until.wall):
@@ -260,13 +266,13 @@ class PostgresStore(EventStore):
         return self._required(execution_id, tables.load_lease(self._connections.read, execution_id))[0]
 
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
-        with self._connections.transaction() as ask:
-            tables.lock_execution(ask, execution_id)
-            rows = ask("SELECT key, last_sequence FROM divebook.executions WHERE id = %s", (escaped(execution_id),))
+        with self._connections.transaction() as execute:
+            tables.lock_execution(execute, execution_id)
+            rows = execute("SELECT key, last_sequence FROM divebook.executions WHERE id = %s", (escaped(execution_id),))
             if rows:
                 ((key, last),) = rows
                 check_reached(execution_id, sequence, last)
-                tables.write_checkpoint(ask, key, execution_id, sequence, data)
+                tables.write_checkpoint(execute, key, execution_id, sequence, data)
                 return
         raise self._unknown(execution_id)
 
@@ -294,9 +300,9 @@ class PostgresStore(EventStore):
         return stored or replace(message, payload=decode(self.sealing.open(payload)), number=number)
 
     def _bring(self, messages: Sequence[tuple[Message, bytes]]) -> None:
-        with self._connections.transaction() as ask:
+        with self._connections.transaction() as execute:
             for message, payload in messages:
-                if not tables.insert_message(ask, message, payload):
+                if not tables.insert_message(execute, message, payload):
                     raise self._unknown(message.execution_id)
 
     def _inbox(self, execution_id: str, after: int) -> list[Message]:
@@ -307,7 +313,9 @@ class PostgresStore(EventStore):
         return tables.load_new_messages(self._connections.read, self.sealing, after)
 
     def on_news(self, listener: NewsListener, execution_id: str | None = None) -> Callable[[], None]:
-        """Call ``listener()`` at news, as in `EventStore.on_news`."""
+        """Call ``listener()`` when a message arrives or another process has appended events, as `EventStore.on_news`
+        does.
+        """
         removers = [super().on_news(listener)]
         if execution_id is not None:
             removers.append(self._server_news.follow(execution_id))
@@ -339,8 +347,8 @@ class PostgresStore(EventStore):
     # --- queues ------------------------------------------------------------------------------------------------------
 
     def _claim(self, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
-        with self._connections.transaction() as ask:
-            leases = tables.claim_executions(ask, claim, owner, moment, until)
+        with self._connections.transaction() as execute:
+            leases = tables.claim_executions(execute, claim, owner, moment, until)
         self._logs.forget([lease.execution_id for lease in leases])  # their tokens change
         return leases
 
@@ -408,9 +416,9 @@ class PostgresStore(EventStore):
         return [unescaped(name) for (name,) in self._connections.read(tables.IDS)]
 
     def _stored_log(self, execution_id: str) -> StoredLog:
-        with self._lock, self._connections.transaction(writes=False) as ask:
-            ask("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            stored = tables.load_stored(ask, self._types, execution_id)
+        with self._lock, self._connections.transaction(writes=False) as execute:
+            execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            stored = tables.load_stored(execute, self._types, execution_id)
         return self._required(execution_id, stored)
 
     def _blobs(self, without: Collection[str]) -> list[StoredBlob]:
@@ -423,15 +431,15 @@ class PostgresStore(EventStore):
         return tables.find_faults(self._connections.read)
 
     def _discard(self, execution_ids: Sequence[str], moment: Moment) -> list[str]:
-        with self._connections.transaction() as ask:
-            discarded = [name for name in execution_ids if tables.is_over(ask, name, moment)]
-            changed_ids = self._delete_all(ask, discarded)
+        with self._connections.transaction() as execute:
+            discarded = [name for name in execution_ids if tables.is_over(execute, name, moment)]
+            changed_ids = self._delete_all(execute, discarded)
         self._logs.forget(changed_ids)
         return discarded
 
     def _drop_blobs(self) -> int:
-        with self._connections.transaction() as ask:
-            return tables.drop_unused(ask)
+        with self._connections.transaction() as execute:
+            return tables.drop_unused(execute)
 
     def _close(self) -> None:
         self._server_news.close()
@@ -477,15 +485,18 @@ class PostgresStore(EventStore):
 
 
 class ServerNews:
-    """Thread that receives notifications of the server. It starts with the first wait for news."""
+    """Thread that receives notifications from the database server about new messages and appends of other processes.
 
-    def __init__(self, connections: Connections, arrivals: Arrivals) -> None:
+    The thread starts with the first wait for news.
+    """
+
+    def __init__(self, connections: Connections, news_counter: NewsCounter) -> None:
         self._connections = connections
-        self._arrivals = arrivals
+        self._news_counter = news_counter
         self._follower = secrets.token_bytes(16)
-        """Id of this process in the table of followers."""
+        """Id of this store object in the table of followers."""
         self._followed: Counter[str] = Counter()
-        """Followed logs, each with the number of listeners."""
+        """Number of listeners for each followed execution id."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closing = False
@@ -494,14 +505,14 @@ class ServerNews:
         self._wake_writer.settimeout(0)
 
     def start(self) -> None:
-        """Start the thread, unless it runs or the store is closed."""
+        """Start the thread that receives notifications. Do nothing if it runs already or if the store is closed."""
         with self._lock:
             if self._thread is None and not self._is_closing:
                 self._thread = threading.Thread(target=self._run, name="divebook-postgres-news", daemon=True)
                 self._thread.start()
 
     def follow(self, execution_id: str) -> Callable[[], None]:
-        """Receive notifications of appends to a log; return a function that stops it."""
+        """Request notifications of appends to the log of an execution. Return a function that ends the request."""
         with self._lock:
             self._followed[execution_id] += 1
         self._wake()
@@ -514,7 +525,7 @@ class ServerNews:
         return unfollow
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread that receives notifications, and close the sockets that wake it."""
         with self._lock:
             self._is_closing = True
             thread = self._thread
@@ -542,7 +553,7 @@ class ServerNews:
         try:
             with translated(location):
                 link.execute(f"LISTEN {CHANNEL}".encode())
-                self._arrivals.add()  # earlier changes caused no notification
+                self._news_counter.add()  # earlier changes caused no notification
                 if self._receives_notifications(link):
                     self._listen(link)
                 else:
@@ -574,14 +585,15 @@ class ServerNews:
             self._connections.close_idle()
             announced, renew_at = self._announce_followed(link, announced, renew_at)
             if self._has_notification(link):
-                self._arrivals.add()
+                self._news_counter.add()
             else:
                 self._wait(link, max(0.0, renew_at - time.monotonic()))
 
     def _announce_followed(
         self, link: Link, announced: frozenset[str], renew_at: float
     ) -> tuple[frozenset[str], float]:
-        """Write the followed logs into the table of followers, if they have changed or the rows expire soon.
+        """Write rows into the table of followers, so that other processes send notifications of appends to the followed
+        logs. Do so if logs were added, or if the earlier rows expire soon.
 
         Return the followed logs, and the monotonic time at which to renew the rows.
         """
@@ -592,7 +604,7 @@ class ServerNews:
         if followed:
             ids = [escaped(name) for name in followed]
             link.execute(self._connections.statement(_FOLLOW).encode(), (self._follower, FOLLOW_SECONDS, ids))
-        self._arrivals.add()  # earlier appends to these logs caused no notification
+        self._news_counter.add()  # earlier appends to these logs caused no notification
         return followed, time.monotonic() + FOLLOW_RENEWAL
 
     def _poll(self, link: Link, deadline: float = math.inf) -> None:
@@ -604,12 +616,12 @@ class ServerNews:
             if written != last_written:
                 last_written = written
                 pause = MIN_POLL_PAUSE
-                self._arrivals.add()
+                self._news_counter.add()
             self._wait(None, pause)
             pause = min(MAX_POLL_PAUSE, pause * 1.5)
 
     def _has_notification(self, link: Link) -> bool:
-        """Return True if a notification has arrived since the last call; do not wait."""
+        """Return True if the server has sent a notification since the previous check. Do not wait for one."""
         return bool(list(link.notifies(timeout=0)))
 
     def _wait(self, link: Link | None, seconds: float) -> None:

@@ -1,6 +1,6 @@
-"""Tables of a Postgres database beside the logs: leases, messages, queues, lists, large values and checkpoints.
+"""SQL statements for the tables of a Postgres store except the logs: leases, messages, queues, large values, caches.
 
-The functions contain the SQL statements. `ask` sends a statement on a reading connection, or in the caller's
+Each function runs one or a few statements. `execute` sends a statement on a reading connection, or in the caller's
 transaction.
 """
 
@@ -20,8 +20,8 @@ from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING
 from divebook.events.codec import decode, encode
 from divebook.store.append import RecordFilter, record_of
 from divebook.store.base import MAX_CANDIDATES, StoredBlob, StoredLog, StoredSummary
-from divebook.store.codec import Sealing
 from divebook.store.encoding import Fetch, Packed, of_row, reached, unpack_blob
+from divebook.store.encryption import Sealing
 from divebook.store.leases import (
     Claim,
     Lease,
@@ -35,7 +35,7 @@ from divebook.store.leases import (
 from divebook.store.postgres.connections import Connections, Rows, SendStatement, escaped, unescaped
 from divebook.store.postgres.logs import COLUMNS as ROWS_COLUMNS
 from divebook.store.postgres.logs import MOST, RECORD, TypeNumbers, line_of, load_line
-from divebook.store.postgres.schema import IN_KNOWN_FORMAT, KEEPING, PATIENCE, TABLES
+from divebook.store.postgres.schema import BLOB_USES_LOCK, IN_KNOWN_FORMAT, PATIENCE, TABLES
 from divebook.text.redaction import logger
 
 # --- leases ---
@@ -47,7 +47,7 @@ COLUMNS = "token, host, pid, started, name, boot, expires_at"
 _ALL = f"SELECT id, {COLUMNS} FROM divebook.leases JOIN divebook.executions USING (key)"  # noqa: S608 - our own text
 _OF_ONE = f"SELECT id, {COLUMNS} FROM divebook.executions LEFT JOIN divebook.leases USING (key) WHERE id = %s"  # noqa: S608
 WITH_PATIENCE = f"WITH patience AS MATERIALIZED (SELECT {PATIENCE})"
-"""Beginning of a statement that locks rows of tables joined with ``patience``: limits the wait, also in the rest of the
+"""Beginning of a statement that joins tables with ``patience`` and locks rows: limits the wait, also in the rest of the
 transaction."""
 _LOCK = f"{WITH_PATIENCE} SELECT FROM divebook.executions, patience WHERE id = %s FOR UPDATE OF executions"
 _NEXT = """
@@ -73,20 +73,22 @@ WHERE leases.key = executions.key AND id = %s AND token = %s
 NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 
-def load_leases(ask: SendStatement) -> list[Lease]:
-    """Return all leases."""
-    leases = [lease_from_columns(row[0], row[1:]) for row in ask(_ALL)]
+def load_leases(execute: SendStatement) -> list[Lease]:
+    """Return the leases of all executions, live or expired."""
+    leases = [lease_from_columns(row[0], row[1:]) for row in execute(_ALL)]
     return [lease for lease in leases if lease is not None]
 
 
-def load_lease(ask: SendStatement, execution_id: str) -> tuple[Lease | None] | None:
-    """Return the lease of one execution in a tuple, ``(None,)`` if it has none; None if it does not exist."""
-    rows = ask(_OF_ONE, (escaped(execution_id),))
+def load_lease(execute: SendStatement, execution_id: str) -> tuple[Lease | None] | None:
+    """Return a tuple with the lease of one execution, or ``(None,)`` if it has no lease. Return None for an unknown
+    execution.
+    """
+    rows = execute(_OF_ONE, (escaped(execution_id),))
     return (lease_from_columns(rows[0][0], rows[0][1:]),) if rows else None
 
 
 def lease_from_columns(execution_id: str, columns: Sequence[Any]) -> Lease | None:
-    """Return the lease in `COLUMNS`; None if they are NULL."""
+    """Return the lease in the columns of a row that `COLUMNS` names; None if they are NULL."""
     token, host, pid, started, name, boot, expires_at = columns
     if host is None:
         return None
@@ -94,28 +96,30 @@ def lease_from_columns(execution_id: str, columns: Sequence[Any]) -> Lease | Non
     return Lease(unescaped(execution_id), token, owner, expires_at)
 
 
-def lock_execution(ask: SendStatement, execution_id: str) -> None:
+def lock_execution(execute: SendStatement, execution_id: str) -> None:
     """Lock an execution's row against changes and deletion until the end of the transaction."""
-    ask(_LOCK, (escaped(execution_id),))
+    execute(_LOCK, (escaped(execution_id),))
 
 
-def write_next_lease(ask: SendStatement, execution_id: str, owner: Owner, until: Moment) -> Lease:
-    """Write a lease with the next token in place of an older lease."""
+def write_next_lease(execute: SendStatement, execution_id: str, owner: Owner, until: Moment) -> Lease:
+    """Increase the lease token of an execution by one, and write a lease with it in place of an earlier lease."""
     columns = (escaped(owner.host), owner.pid, owner.started, escaped(owner.name), escaped(owner.boot), until.wall)
-    ((token, was_left),) = ask(_NEXT, (escaped(execution_id), *columns))
+    ((token, was_left),) = execute(_NEXT, (escaped(execution_id), *columns))
     return Lease(execution_id, token, owner, until.wall, was_left=was_left)
 
 
-def renew_leases(ask: SendStatement, leases: Sequence[Lease], until: Moment) -> list[bool]:
-    """Renew leases; return, for each, False if the execution has a newer one, or none."""
+def renew_leases(execute: SendStatement, leases: Sequence[Lease], until: Moment) -> list[bool]:
+    """Set a new expiry for leases. Return for each lease True, or False if it was released or replaced by a newer
+    lease.
+    """
     columns = ([escaped(lease.execution_id) for lease in leases], [lease.token for lease in leases])
-    renewed = {unescaped(name) for (name,) in ask(_RENEW, (until.wall, *columns))}
+    renewed = {unescaped(name) for (name,) in execute(_RENEW, (until.wall, *columns))}
     return [lease.execution_id in renewed for lease in leases]
 
 
-def release_lease(ask: SendStatement, lease: Lease) -> None:
-    """Delete a lease unless the execution has a newer one."""
-    ask(_RELEASE, (escaped(lease.execution_id), lease.token))
+def release_lease(execute: SendStatement, lease: Lease) -> None:
+    """Delete a lease. If the execution has a newer lease, do nothing."""
+    execute(_RELEASE, (escaped(lease.execution_id), lease.token))
 
 
 # --- messages ---
@@ -160,9 +164,10 @@ def _place(kind: str, key: str) -> bytes:
 
 
 def post_message(connections: Connections, message: Message, payload: bytes) -> int | None:
-    """Write a message unless there is one with this execution, kind and key; return the number of the stored one.
+    """Write a message and return its number. If its execution already has a message of the same kind and key, return
+    the number of that one.
 
-    Return None if it does not exist.
+    Return None if the execution does not exist.
     """
     row = (message.kind, message.key, payload, message.source, message.posted_at)
     checksum = of_row((message.execution_id, *row))
@@ -176,64 +181,71 @@ def post_message(connections: Connections, message: Message, payload: bytes) -> 
     return None if number is None else int(number)
 
 
-def insert_message(ask: SendStatement, message: Message, payload: bytes) -> bool:
-    """Write a message with its number; return False if the execution does not exist."""
+def insert_message(execute: SendStatement, message: Message, payload: bytes) -> bool:
+    """Write a message under the number that it already has, as from another store. Return False if its execution does
+    not exist.
+    """
     row = (message.kind, message.key, payload, message.source, message.posted_at)
     checksum = of_row((message.execution_id, *row))
     strings = (escaped(message.key), payload, escaped(message.source))
     columns = (message.number, message.number, _place(message.kind, message.key), message.kind, *strings)
-    return bool(ask(_BRING, (*columns, message.posted_at, checksum, escaped(message.execution_id))))
+    return bool(execute(_BRING, (*columns, message.posted_at, checksum, escaped(message.execution_id))))
 
 
-def load_message(ask: SendStatement, sealing: Sealing, number: int) -> Message | None:
-    """Return the message with a number; None if it was deleted."""
-    rows = ask(_ONE, (number,))
+def load_message(execute: SendStatement, sealing: Sealing, number: int) -> Message | None:
+    """Return the message that has a number; None if the message was deleted."""
+    rows = execute(_ONE, (number,))
     return _message(rows[0], sealing) if rows else None
 
 
-def load_inbox(ask: SendStatement, sealing: Sealing, execution_id: str, after: int) -> list[Message] | None:
-    """Return the messages of one execution with numbers above `after`; None if it does not exist."""
-    rows = ask(_MESSAGES_OF_ONE, (after, escaped(execution_id)))
+def load_inbox(execute: SendStatement, sealing: Sealing, execution_id: str, after: int) -> list[Message] | None:
+    """Return the messages of one execution with numbers above `after`; None if the execution does not exist."""
+    rows = execute(_MESSAGES_OF_ONE, (after, escaped(execution_id)))
     return [_message(row, sealing) for row in rows if row[1] is not None] if rows else None
 
 
-def load_new_messages(ask: SendStatement, sealing: Sealing, after: int) -> list[Message]:
-    """Return the messages of all executions with numbers above `after`; omit damaged and undecryptable ones.
+def load_new_messages(execute: SendStatement, sealing: Sealing, after: int) -> list[Message]:
+    """Return the messages of all executions with numbers above `after`, without those that are damaged or cannot be
+    decrypted.
 
     A damaged message affects only its own execution, and reading that inbox raises an error.
     """
     messages = []
-    for row in ask(_OF_ALL, (after,)):
+    for row in execute(_OF_ALL, (after,)):
         with suppress(CorruptStoreError, DecryptionError):
             messages.append(_message(row, sealing))
     return messages
 
 
-def find_message_faults(ask: SendStatement) -> list[str]:
-    """Return descriptions of damaged messages."""
-    return [_damage(row) for row in _plain(ask(_OF_ALL, (0,))) if not _is_sound(row)]
+def find_message_faults(execute: SendStatement) -> list[str]:
+    """Return descriptions of messages that do not match their checksums."""
+    return [_damage(row) for row in _plain(execute(_OF_ALL, (0,))) if not _is_sound(row)]
 
 
-def last_message_number(ask: SendStatement) -> int:
-    """Return the highest number that a message ever had."""
-    ((number,),) = ask(_LAST)
+def last_message_number(execute: SendStatement) -> int:
+    """Return the highest number that a message in this store ever had, even if that message was deleted."""
+    ((number,),) = execute(_LAST)
     return int(number)
 
 
-def untaken(ask: SendStatement) -> set[str]:
-    """Return the executions that have not ended and have messages that are not in their logs."""
-    return {unescaped(execution_id) for (execution_id,) in ask(_UNTAKEN)}
+def untaken(execute: SendStatement) -> set[str]:
+    """Return the ids of the executions that have not ended and have messages which are not in their logs yet."""
+    return {unescaped(execution_id) for (execution_id,) in execute(_UNTAKEN)}
 
 
-def has_untaken(ask: SendStatement, execution_id: str) -> bool | None:
-    """Return True if an execution has not ended and has messages that are not in its log; None if it does not exist."""
-    rows = ask(_HAS_UNTAKEN, (escaped(execution_id),))
+def has_untaken(execute: SendStatement, execution_id: str) -> bool | None:
+    """Return True if an execution has not ended and has messages that are not in its log; None for an unknown
+    execution.
+    """
+    rows = execute(_HAS_UNTAKEN, (escaped(execution_id),))
     return bool(rows[0][0]) if rows else None
 
 
-def last_addressee(ask: SendStatement, kind: str, key: str) -> str | None:
-    """Return the execution that got the latest message of a kind and key, or None."""
-    rows = ask(_LAST_ADDRESSEE, (_place(kind, key),))
+def last_addressee(execute: SendStatement, kind: str, key: str) -> str | None:
+    """Return the id of the execution that received the latest message with a kind and a key; None if none has received
+    one.
+    """
+    rows = execute(_LAST_ADDRESSEE, (_place(kind, key),))
     return unescaped(rows[0][0]) if rows else None
 
 
@@ -308,9 +320,11 @@ ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, data = excluded
 _RETIRE = "DELETE FROM divebook.workers WHERE id = %s"
 
 
-def claim_executions(ask: SendStatement, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
-    """Acquire the leases of executions that fit a claim, can continue and have no live lease. Call in a transaction."""
-    rows = ask(_HELD_HERE, (escaped(owner.host), moment.wall))
+def claim_executions(execute: SendStatement, claim: Claim, owner: Owner, moment: Moment, until: Moment) -> list[Lease]:
+    """Acquire the leases of queued executions that a worker may claim, and return the leases. Call this in a
+    transaction.
+    """
+    rows = execute(_HELD_HERE, (escaped(owner.host), moment.wall))
     held_here = [(name, lease_from_columns(name, columns)) for name, *columns in rows]
     parameters: dict[str, Any] = {
         "names": [escaped(name) for name in claim.workflows],
@@ -322,21 +336,25 @@ def claim_executions(ask: SendStatement, claim: Claim, owner: Owner, moment: Mom
     leases: list[Lease] = []
     for queue in claim.queues:
         if len(leases) < claim.limit:
-            rows = ask(_TO_DO, {**parameters, "queue": escaped(queue), "limit": claim.limit - len(leases)})
-            leases += [write_next_lease(ask, unescaped(name), owner, until) for (name,) in rows]
+            rows = execute(_TO_DO, {**parameters, "queue": escaped(queue), "limit": claim.limit - len(leases)})
+            leases += [write_next_lease(execute, unescaped(name), owner, until) for (name,) in rows]
     return leases
 
 
-def load_queued(ask: SendStatement, *, withheld: bool) -> list[QueuedExecution]:
-    """Return the queued executions, or those that workers skip."""
+def load_queued(execute: SendStatement, *, withheld: bool) -> list[QueuedExecution]:
+    """Return the queue entries of executions that have not ended: with `withheld` the entries that workers skip,
+    otherwise the entries that they may claim.
+    """
     return [
         QueuedExecution(unescaped(name), unescaped(queue), priority, unescaped(workflow), unescaped(fingerprint))
-        for name, queue, priority, workflow, fingerprint in ask(_ALL_QUEUES.format(_WHICH[withheld]))
+        for name, queue, priority, workflow, fingerprint in execute(_ALL_QUEUES.format(_WHICH[withheld]))
     ]
 
 
 def load_schedule(read: SendStatement, write: SendStatement, schedule: str, moment: int) -> int:
-    """Return up to when the due times of a schedule have been handled; a new schedule starts at `moment`."""
+    """Return the time up to which the due times of a schedule have been handled. For a new schedule, store `moment` as
+    this time.
+    """
     name = escaped(schedule)
     rows = read(_SEEN, (name,))
     if not rows:
@@ -346,29 +364,31 @@ def load_schedule(read: SendStatement, write: SendStatement, schedule: str, mome
 
 
 def advance_schedule(write: SendStatement, schedule: str, moment: int) -> None:
-    """Record that the due times of a schedule up to a moment have been handled. An earlier moment has no effect."""
+    """Record that the due times of a schedule up to a moment have been handled; an earlier moment has no effect."""
     write(_SEE, (escaped(schedule), moment))
 
 
-def withhold_execution(ask: SendStatement, execution_id: str) -> None:
-    """Make workers skip an execution; has no effect if it is not in a queue."""
-    ask(_WITHHOLD, (escaped(execution_id),))
+def withhold_execution(execute: SendStatement, execution_id: str) -> None:
+    """Mark an execution so that workers skip it. If the execution is not in a queue, do nothing."""
+    execute(_WITHHOLD, (escaped(execution_id),))
 
 
-def write_worker(ask: SendStatement, worker: WorkerRecord, until: int, delete_before: int) -> None:
-    """Write the record of a worker; delete the records that expired before a moment."""
+def write_worker(execute: SendStatement, worker: WorkerRecord, until: int, delete_before: int) -> None:
+    """Write the record of a running worker, valid up to `until`. Delete the records of workers that expired before
+    `delete_before`.
+    """
     name = escaped(worker.id)
-    ask(_ANNOUNCE, (delete_before, name, name, until, escaped(encode(worker_to_data(worker)).decode())))
+    execute(_ANNOUNCE, (delete_before, name, name, until, escaped(encode(worker_to_data(worker)).decode())))
 
 
-def delete_worker(ask: SendStatement, worker_id: str) -> None:
+def delete_worker(execute: SendStatement, worker_id: str) -> None:
     """Delete the record of a worker."""
-    ask(_RETIRE, (escaped(worker_id),))
+    execute(_RETIRE, (escaped(worker_id),))
 
 
-def load_workers(ask: SendStatement) -> list[WorkerRecord]:
+def load_workers(execute: SendStatement) -> list[WorkerRecord]:
     """Return the records of all workers, including expired ones."""
-    rows = ask("SELECT id, expires_at, data FROM divebook.workers")
+    rows = execute("SELECT id, expires_at, data FROM divebook.workers")
     return [_worker(unescaped(name), expires_at, unescaped(data)) for name, expires_at, data in rows]
 
 
@@ -434,7 +454,9 @@ SELECT id, sequence, summaries.checksum, data FROM divebook.summaries JOIN diveb
 
 
 def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
-    """Return the statement that lists the matching executions, newest first, and its parameters."""
+    """Return the SQL statement that lists the executions that match a filter, newest first, and the statement's
+    parameters.
+    """
     filters = {name: value for name, value in asdict(record_filter).items() if value is not None}
     conditions = [] if filters.pop("with_books") else [f"origin <> '{BOOK}'"]
     conditions += [_CONDITIONS[name] for name in filters]
@@ -447,25 +469,28 @@ def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tupl
     }
 
 
-def candidates(ask: SendStatement, prefix: str) -> list[str]:
-    """Return ids that begin with `prefix`, sorted, at most one more than `MAX_CANDIDATES`."""
-    return [unescaped(name) for (name,) in ask(_CANDIDATES, (escaped(prefix), MAX_CANDIDATES + 1))]
+def candidates(execute: SendStatement, prefix: str) -> list[str]:
+    """Return the ids of executions that begin with `prefix`, sorted, at most ``MAX_CANDIDATES + 1`` ids."""
+    return [unescaped(name) for (name,) in execute(_CANDIDATES, (escaped(prefix), MAX_CANDIDATES + 1))]
 
 
 def descendants(read: SendStatement, execution_id: str) -> int:
-    """Return the number of direct and indirect child executions."""
+    """Return the number of direct and indirect child executions of an execution."""
     ((count,),) = read(_DESCENDANTS, {"parent": escaped(execution_id)})
     return int(count)
 
 
-def load_open_questions(ask: SendStatement, question_id: str | None) -> list[tuple[str, str]]:
-    """Return pairs of execution id and question id of executions that have not ended: all, or those of one id."""
+def load_open_questions(execute: SendStatement, question_id: str | None) -> list[tuple[str, str]]:
+    """Return the open questions of unended executions as pairs of execution id and question id.
+
+    With `question_id`, only the questions with that id.
+    """
     escaped_id = escaped(question_id)
-    return [(unescaped(name), unescaped(question)) for name, question in ask(_ASKING, (escaped_id, escaped_id))]
+    return [(unescaped(name), unescaped(question)) for name, question in execute(_ASKING, (escaped_id, escaped_id))]
 
 
 def write_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]) -> None:
-    """Write summaries in place of older ones."""
+    """Write cached summaries of executions in place of older ones."""
     rows = [
         (escaped(execution_id), summary.sequence, _checksum(execution_id, *summary), summary.data)
         for execution_id, summary in summaries.items()
@@ -474,9 +499,9 @@ def write_summaries(write: SendStatement, summaries: Mapping[str, StoredSummary]
         write(_PUT, [list(column) for column in zip(*rows, strict=True)])
 
 
-def load_summaries(ask: SendStatement, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-    """Return the summaries of some executions that match their checksums."""
-    rows = ask(f"{_SUMMARIES} WHERE id = ANY(%s)", ([escaped(name) for name in execution_ids],))
+def load_summaries(execute: SendStatement, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
+    """Return the cached summaries of the given executions, without those that do not match their checksums."""
+    rows = execute(f"{_SUMMARIES} WHERE id = ANY(%s)", ([escaped(name) for name in execution_ids],))
     return {
         unescaped(name): StoredSummary(sequence, data)
         for name, sequence, checksum, data in rows
@@ -484,12 +509,12 @@ def load_summaries(ask: SendStatement, execution_ids: Sequence[str]) -> dict[str
     }
 
 
-def find_list_faults(ask: SendStatement) -> list[str]:
-    """Return descriptions of damaged summaries."""
+def find_list_faults(execute: SendStatement) -> list[str]:
+    """Return descriptions of cached summaries of executions that do not match their checksums."""
     return [
         f"the summary of execution {unescaped(name)} is damaged. It is not used, and nothing is lost: it is made again "
         "when the execution is listed"
-        for name, sequence, checksum, data in ask(_SUMMARIES)
+        for name, sequence, checksum, data in execute(_SUMMARIES)
         if _checksum(unescaped(name), sequence, data) != checksum
     ]
 
@@ -556,108 +581,119 @@ _STRAY = (
 # --- deleting --------------------------------------------------------------------------------------------------------
 
 
-def delete_execution(ask: SendStatement, execution_id: str, sealing: Sealing) -> list[str]:
-    """Delete an execution; return the ids of all executions whose rows change, none if it does not exist.
+def delete_execution(execute: SendStatement, execution_id: str, sealing: Sealing) -> list[str]:
+    """Delete an execution and its log. Return its id and the ids of forks that have taken over shared events, or an
+    empty list if it is unknown.
 
     Events that forks share with it move to the fork that shares most of them, the heir, and the other forks then refer
     to the heir (`divebook.store.sqlite.tables.delete_execution` has an example).
     """
-    rows = ask(_FIND, (escaped(execution_id),))
+    rows = execute(_FIND, (escaped(execution_id),))
     if not rows:
         return []
     key, source, after = rows[0]
-    ask(_SHARE, (KEEPING,))
-    changed_ids = [execution_id, *_move_shared_events(ask, key, source, after or 0, sealing)]
-    ask("DELETE FROM divebook.events WHERE place BETWEEN %s AND %s", (key << 32, key << 32 | MOST))
+    execute(_SHARE, (BLOB_USES_LOCK,))
+    changed_ids = [execution_id, *_move_shared_events(execute, key, source, after or 0, sealing)]
+    execute("DELETE FROM divebook.events WHERE place BETWEEN %s AND %s", (key << 32, key << 32 | MOST))
     for table in ("executions", *TABLES):
-        ask(f"DELETE FROM divebook.{table} WHERE key = %s", (key,))  # noqa: S608 - one of our own tables
+        execute(f"DELETE FROM divebook.{table} WHERE key = %s", (key,))  # noqa: S608 - one of our own tables
     return changed_ids
 
 
-def _move_shared_events(ask: SendStatement, key: int, source: int | None, after: int, sealing: Sealing) -> list[str]:
-    """Move the events that forks share with a log to its heir; return the heir's id, in a list."""
-    forks = ask(_HEIRS, (key,))
+def _move_shared_events(
+    execute: SendStatement, key: int, source: int | None, after: int, sealing: Sealing
+) -> list[str]:
+    """Move the events of a deleted log that forks share to the fork that shares most of them. Return a list with this
+    fork's id, or an empty list if there are no forks.
+    """
+    forks = execute(_HEIRS, (key,))
     if not forks:
         return []
     heir, heir_id, upto = forks[0]
-    sizes = ask(_MOVE, ((heir - key) << 32, key << 32 | after + 1, key << 32 | upto))
-    ask(_INHERIT, (source, after or None, heir))
-    ask(_FOLLOW, (heir, key))
-    reached_digests = _digests_reached(ask, heir << 32, heir << 32 | upto, sealing)
-    digests = [digest for (digest,) in ask(_USED, (key,)) if reached_digests is None or digest in reached_digests]
-    inherited = ask(_TAKE_OVER, (heir, digests)) if digests else []
-    grown = sum(size for (size,) in sizes) + sum(len(_content(ask, digest) or b"") for (digest,) in inherited)
+    sizes = execute(_MOVE, ((heir - key) << 32, key << 32 | after + 1, key << 32 | upto))
+    execute(_INHERIT, (source, after or None, heir))
+    execute(_FOLLOW, (heir, key))
+    reached_digests = _digests_reached(execute, heir << 32, heir << 32 | upto, sealing)
+    digests = [digest for (digest,) in execute(_USED, (key,)) if reached_digests is None or digest in reached_digests]
+    inherited = execute(_TAKE_OVER, (heir, digests)) if digests else []
+    grown = sum(size for (size,) in sizes) + sum(len(_content(execute, digest) or b"") for (digest,) in inherited)
     with suppress(CorruptStoreError):  # a damaged row stays damaged, and `divebook check` reports it
-        line = load_line(ask(f"{RECORD} WHERE key = %s", (heir,))[0])
+        line = load_line(execute(f"{RECORD} WHERE key = %s", (heir,))[0])
         line = line._replace(size=line.size + grown)
-        ask(_GROW, (line.size, line.seal(), heir))
+        execute(_GROW, (line.size, line.seal(), heir))
     return [unescaped(heir_id)]
 
 
-def _digests_reached(ask: SendStatement, first: int, last: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the digests of the large values that some records refer to; None (all) if these cannot be read."""
+def _digests_reached(execute: SendStatement, first: int, last: int, sealing: Sealing) -> frozenset[bytes] | None:
+    """Return the hashes of the large values that a range of records refers to. Return None, which stands for all
+    values, if the records cannot be read.
+    """
 
     def fetch(digest: bytes) -> bytes | None:
-        return sealing.open_content(digest, _content(ask, digest))
+        return sealing.open_content(digest, _content(execute, digest))
 
     look: Fetch = fetch
-    rows = ask(_PAYLOADS, (first, last))
+    rows = execute(_PAYLOADS, (first, last))
     try:
         return frozenset(digest for (data,) in rows for digest in reached(sealing.open_packed(data), look))
     except (CorruptStoreError, DecryptionError):
         return None
 
 
-def _content(ask: SendStatement, digest: bytes) -> bytes | None:
-    rows = ask(_BLOB, (digest,))
+def _content(execute: SendStatement, digest: bytes) -> bytes | None:
+    rows = execute(_BLOB, (digest,))
     return unpack_blob(Packed(*rows[0])) if rows else None
 
 
-def ended_before(ask: SendStatement, before: int) -> list[str]:
-    """Return the executions that ended before a moment, in microseconds since 1970."""
-    return [unescaped(name) for (name,) in ask(_ENDED, (before,))]
+def ended_before(execute: SendStatement, before: int) -> list[str]:
+    """Return the ids of the executions that ended before a moment, in microseconds since 1970."""
+    return [unescaped(name) for (name,) in execute(_ENDED, (before,))]
 
 
-def is_over(ask: SendStatement, execution_id: str, moment: Moment) -> bool:
+def is_over(execute: SendStatement, execution_id: str, moment: Moment) -> bool:
     """Return True if an execution has ended and no process is resuming it."""
-    lock_execution(ask, execution_id)
-    rows = ask(f"{RECORD} WHERE id = %s", (escaped(execution_id),))
+    lock_execution(execute, execution_id)
+    rows = execute(f"{RECORD} WHERE id = %s", (escaped(execution_id),))
     if not rows or load_line(rows[0]).status not in TERMINAL:
         return False
-    (lease,) = load_lease(ask, execution_id) or (None,)
+    (lease,) = load_lease(execute, execution_id) or (None,)
     return lease is None or not lease.keeps_out(moment)
 
 
 # --- large values ----------------------------------------------------------------------------------------------------
 
 
-def list_blobs(ask: SendStatement, without: Collection[str]) -> list[StoredBlob]:
-    """Return the large values; `used` ignores references from the executions in `without`."""
-    return [StoredBlob(*row) for row in ask(_BLOBS, ([escaped(name) for name in without],))]
+def list_blobs(execute: SendStatement, without: Collection[str]) -> list[StoredBlob]:
+    """Return the size of each large value, and whether an execution uses it. Executions whose ids are in `without` do
+    not count.
+    """
+    return [StoredBlob(*row) for row in execute(_BLOBS, ([escaped(name) for name in without],))]
 
 
-def drop_unused(ask: SendStatement) -> int:
-    """Delete the large values that no execution refers to; return how many.
+def drop_unused(execute: SendStatement) -> int:
+    """Delete the large values that no execution uses; return the number of deleted values.
 
     A commit that refers to one of them in the meantime waits for the lock, and then writes the value again.
     """
-    ask("SELECT pg_advisory_xact_lock(%s)", (KEEPING,))
-    return len(ask(_DROP_BLOBS))
+    execute("SELECT pg_advisory_xact_lock(%s)", (BLOB_USES_LOCK,))
+    return len(execute(_DROP_BLOBS))
 
 
 # --- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-def write_checkpoint(ask: SendStatement, key: int, execution_id: str, sequence: int, data: bytes) -> None:
-    """Write a checkpoint in place of an older one, but never of a newer one."""
-    rows = ask(_CHAIN, (escaped(execution_id), sequence - 1, sequence))
-    ask(_PUT_CHECKPOINT, (key, sequence, _checkpoint_checksum(execution_id, sequence, rows[-1][-1], data), data))
+def write_checkpoint(execute: SendStatement, key: int, execution_id: str, sequence: int, data: bytes) -> None:
+    """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
+    rows = execute(_CHAIN, (escaped(execution_id), sequence - 1, sequence))
+    execute(_PUT_CHECKPOINT, (key, sequence, _checkpoint_checksum(execution_id, sequence, rows[-1][-1], data), data))
 
 
-def load_checkpoint(ask: SendStatement, execution_id: str) -> tuple[int, bytes] | None:
-    """Return sequence number and data of an execution's checkpoint; None if missing, damaged or of another log."""
+def load_checkpoint(execute: SendStatement, execution_id: str) -> tuple[int, bytes] | None:
+    """Return the checkpoint of an execution as sequence number and data. Return None if it is missing, is damaged, or
+    was made for a log with other events.
+    """
     name = escaped(execution_id)
-    for sequence, checksum, data, chain in ask(_CHECKPOINT, (name, name)):
+    for sequence, checksum, data, chain in execute(_CHECKPOINT, (name, name)):
         if _checkpoint_checksum(execution_id, sequence, chain, data) == checksum:
             return sequence, data
     return None
@@ -671,45 +707,47 @@ def _checkpoint_checksum(execution_id: str, sequence: int, chain: int | None, da
 # --- as it is stored -------------------------------------------------------------------------------------------------
 
 
-def load_stored(ask: SendStatement, types: TypeNumbers, execution_id: str) -> StoredLog | None:
-    """Return a log undecoded, row and events as of one moment of the transaction; None if it does not exist."""
+def load_stored(execute: SendStatement, types: TypeNumbers, execution_id: str) -> StoredLog | None:
+    """Return the row of an execution and the records of its log, not decoded, all read at one moment; None for an
+    unknown execution.
+    """
     escaped_id = escaped(execution_id)
-    rows = ask(f"{RECORD} WHERE id = %s", (escaped_id,))
-    log_rows = ask("SELECT * FROM divebook.read_log(%s, 0, %s)", (escaped_id, MOST))
+    rows = execute(f"{RECORD} WHERE id = %s", (escaped_id,))
+    log_rows = execute("SELECT * FROM divebook.read_log(%s, 0, %s)", (escaped_id, MOST))
     if not rows or not log_rows:
         return None
     line, seal = line_of(rows[0])
     key, *_, checksum = log_rows[0]
     owners = {row[0] for row in log_rows[1:]} - {key}
-    question_rows = ask("SELECT id FROM divebook.questions WHERE key = %s", (key,))
-    ((shared,),) = ask("SELECT coalesce(forked_at, 0) FROM divebook.executions WHERE key = %s", (key,))
-    has_checkpoint = bool(ask("SELECT FROM divebook.checkpoints WHERE key = %s", (key,)))
+    question_rows = execute("SELECT id FROM divebook.questions WHERE key = %s", (key,))
+    ((shared,),) = execute("SELECT coalesce(forked_at, 0) FROM divebook.executions WHERE key = %s", (key,))
+    has_checkpoint = bool(execute("SELECT FROM divebook.checkpoints WHERE key = %s", (key,)))
     return StoredLog(
         record_of(line),
         checksum,
         [types.stored(row) for row in log_rows[1:]],
-        _digests_used(ask, key),
+        _digests_used(execute, key),
         frozenset(unescaped(question) for (question,) in question_rows),
         shared,
-        frozenset[bytes]().union(*(_digests_used(ask, owner) for owner in owners)),
+        frozenset[bytes]().union(*(_digests_used(execute, owner) for owner in owners)),
         altered=seal != line.seal(),
-        checkpoint_fits=not has_checkpoint or load_checkpoint(ask, execution_id) is not None,
+        checkpoint_fits=not has_checkpoint or load_checkpoint(execute, execution_id) is not None,
     )
 
 
-def _digests_used(ask: SendStatement, key: int) -> frozenset[bytes]:
-    return frozenset(digest for (digest,) in ask(_USED, (key,)))
+def _digests_used(execute: SendStatement, key: int) -> frozenset[bytes]:
+    return frozenset(digest for (digest,) in execute(_USED, (key,)))
 
 
-def find_faults(ask: SendStatement) -> list[str]:
-    """Return descriptions of rows that belong to no execution, or are damaged.
+def find_faults(execute: SendStatement) -> list[str]:
+    """Return descriptions of rows in a Postgres store that are damaged or belong to no execution.
 
     The server's extension `amcheck` verifies pages and indexes.
     """
     faults = []
-    counts: list[tuple[str, Any]] = [("events", ask(_STRAY_EVENTS)[0][0])]
-    counts += [(f"rows of table {table}", ask(_STRAY.format(table))[0][0]) for table in TABLES]
+    counts: list[tuple[str, Any]] = [("events", execute(_STRAY_EVENTS)[0][0])]
+    counts += [(f"rows of table {table}", execute(_STRAY.format(table))[0][0]) for table in TABLES]
     for description, count in counts:
         if count:
             faults.append(f"{count} {description} belong to no execution")
-    return faults + find_message_faults(ask) + find_list_faults(ask)
+    return faults + find_message_faults(execute) + find_list_faults(execute)

@@ -1,4 +1,4 @@
-"""Events in one SQLite file; the one door to sqlite3."""
+"""Event store in one SQLite file. Only this package imports sqlite3."""
 
 from divebook.store.sqlite.store import SqliteStore, back_up
 

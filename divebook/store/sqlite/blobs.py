@@ -1,4 +1,4 @@
-"""Large values in a store file: one row for each content, and one for each execution that refers to it."""
+"""Large values (blobs) in a store file: one row for each content, and one for each execution that uses it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Collection, Mapping
 
 from divebook.store.base import StoredBlob
-from divebook.store.codec import Sealing
 from divebook.store.encoding import Blobs, Fetch, Packed, pack_blob, unpack_blob
+from divebook.store.encryption import Sealing
 from divebook.store.sqlite.connections import typed
 
 _FIND = "SELECT number FROM blobs WHERE digest = ?"
@@ -27,7 +27,8 @@ _DROP = "DELETE FROM blobs WHERE number NOT IN (SELECT blob FROM blob_uses)"
 
 
 def insert_blobs(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping[bytes, Packed]) -> int:
-    """Write new contents, and record that an execution refers to all of them; return by how many bytes it has grown.
+    """Write the large values (blobs) of a batch that the file does not have, and record that an execution uses all of
+    them. Return the growth of its log in bytes.
 
     `packed` has contents that were compressed before the transaction. A content that the execution already refers to
     does not count.
@@ -42,7 +43,8 @@ def insert_blobs(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping
 
 
 def inherit_blobs(cursor: sqlite3.Cursor, source: int, heir: int, used: Collection[bytes] | None) -> int:
-    """Record that `heir` refers to the large values of `source`; return by how many bytes it has grown.
+    """Record that a fork (`heir`) uses the large values of its deleted source execution. Return the growth of the
+    fork's log in bytes.
 
     `used` selects the values by digest; None means all.
     """
@@ -55,13 +57,15 @@ def inherit_blobs(cursor: sqlite3.Cursor, source: int, heir: int, used: Collecti
 
 
 def load_blob(connection: sqlite3.Connection | sqlite3.Cursor, digest: bytes) -> bytes | None:
-    """Return a content, still encrypted; None if it is missing, CorruptStoreError if it cannot be decompressed."""
+    """Return the content of a large value, still encrypted; None if missing. Raise CorruptStoreError if damaged."""
     row = connection.execute("SELECT compressed, data FROM blobs WHERE digest = ?", (digest,)).fetchone()
     return None if row is None else unpack_blob(Packed(bool(row[0]), row[1]))
 
 
 def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -> Fetch:
-    """Return a function that loads, decrypts and verifies each content once."""
+    """Return a function that returns a large value by its hash: it loads, decrypts and verifies the value, and caches
+    it.
+    """
     loaded: dict[bytes, bytes | None] = {}
 
     def fetch(digest: bytes) -> bytes | None:
@@ -73,14 +77,16 @@ def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -
 
 
 def list_blobs(connection: sqlite3.Connection, without: Collection[str]) -> list[StoredBlob]:
-    """Return the large values; `used` ignores references from the executions in `without`."""
+    """Return the size of each large value, and whether an execution uses it. Executions whose ids are in `without` do
+    not count.
+    """
     rows = connection.execute(_LIST, (json.dumps(list(without)),)).fetchall()
     typed_rows = (typed("large value", row, (bytes, int, int)) for row in rows)
     return [StoredBlob(digest, stored, bool(used)) for digest, stored, used in typed_rows]
 
 
 def drop_unused_blobs(cursor: sqlite3.Cursor) -> int:
-    """Delete the large values that no execution refers to; return how many."""
+    """Delete the large values that no execution uses; return the number of deleted values."""
     return cursor.execute(_DROP).rowcount
 
 

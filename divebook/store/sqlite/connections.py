@@ -1,6 +1,6 @@
-"""Connections to a store file: opening, snapshot reads, and the store's errors for those of SQLite.
+"""Connections to a store file: opening, snapshot reads, and translation of SQLite's errors.
 
-One connection writes; `divebook.store.sqlite.transactions` has its transactions. Each thread that reads has a
+One connection writes; `divebook.store.sqlite.store` has its transactions. Each thread that reads has a
 connection of its own (`Readers`).
 """
 
@@ -84,7 +84,8 @@ _NETWORK = frozenset(
 
 
 def why_read_only(path: Path) -> str | None:
-    """Return why a store file cannot be written to, or None; create the folder ``.divebook`` if only that is missing.
+    """Return the reason why a store file cannot be written to, or None if it can. If the file is in a folder
+    ``.divebook`` that is missing, create the folder.
 
     Raises
     ------
@@ -108,7 +109,10 @@ def why_read_only(path: Path) -> str | None:
 
 
 def open_writer(path: Path, durability: Durability, network: str | None = None) -> sqlite3.Connection:
-    """Open or create a file for writing; `network` is the type of its network file system, or None for a local one."""
+    """Open or create a store file for writing.
+
+    `network` is the type of the network file system that the file is on; None for a local disk.
+    """
     # SQLite creates the files beside it with the same permissions.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, FILE))
     connection = _connect(path, "mode=rwc")
@@ -126,7 +130,9 @@ def open_writer(path: Path, durability: Durability, network: str | None = None) 
 
 
 def open_reader(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    """Open a file for reading; with `read_only`, do not need to create files beside it."""
+    """Open a store file for reading. With `read_only`, the file is opened so that SQLite need not create files beside
+    it.
+    """
     if not read_only:
         return _connect(path, "mode=ro")
     connection = _connect(path, "mode=ro")
@@ -142,12 +148,14 @@ def open_reader(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def set_durability(connection: sqlite3.Connection, durability: Durability) -> None:
-    """Set the durability of the connection's next transactions. Do not call this on a network file system."""
+    """Set whether the next transactions of a connection wait for the disk. Do not use this on a network file system."""
     connection.execute(f"PRAGMA synchronous = {_SYNCHRONOUS[durability]}")
 
 
 def disable_busy_timeout(connection: sqlite3.Connection) -> None:
-    """Make SQLite raise at once if another process writes; `divebook.store.sqlite.transactions.WriteLock` waits."""
+    """Make SQLite raise an error at once if another process writes, instead of waiting. The store waits itself
+    (`WriteLock`).
+    """
     connection.execute("PRAGMA busy_timeout = 0")
 
 
@@ -208,7 +216,9 @@ def _patiently(action: Callable[[], object]) -> None:
 
 
 class Readers:
-    """One reading connection per thread, closed when the thread ends or the store is closed."""
+    """Reading connections of a store, one for each thread. A connection is closed when its thread ends or the store is
+    closed.
+    """
 
     def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._connect = connect
@@ -218,7 +228,7 @@ class Readers:
 
     @contextmanager
     def snapshot(self) -> Iterator[sqlite3.Connection]:
-        """Make all reads of the block on this thread's connection see the file as of one moment.
+        """Yield this thread's connection; all reads in the block see the file as of one moment.
 
         An error in the block closes the connection: a statement that was not read to its end would keep it at this
         moment for as long as anything refers to the error's traceback, as a notebook does. A block inside another one
@@ -237,7 +247,7 @@ class Readers:
                 raise
 
     def of_this_thread(self) -> _Reader:
-        """Return the connection of this thread; open it if there is none."""
+        """Return the reading connection of the calling thread; open one if the thread has none."""
         reader: _Reader | None = getattr(self._local, "reader", None)
         if reader is None:
             reader = _Reader(self._connect())
@@ -248,7 +258,9 @@ class Readers:
         return reader
 
     def close(self) -> None:
-        """Close the connections of all threads after their present reads; leave one that reads for too long open."""
+        """Close the connections of all threads, each after its present read. Skip a connection whose read takes too
+        long.
+        """
         with self._lock:
             for reader in self._all:
                 if reader.lock.acquire(timeout=BUSY_SECONDS):
@@ -259,7 +271,8 @@ class Readers:
 
 
 class _Reader:
-    """The connection of one thread, and the lock that the thread holds while it reads. `Readers.close` waits for it.
+    """Reading connection of one thread. Its lock is held during each read, so that `Readers.close` can wait for the end
+    of the read.
 
     SQLite crashes the whole process if a connection is closed while another thread uses it.
     """
@@ -273,7 +286,7 @@ class _Reader:
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Make all reads of the block see the file as of one moment."""
+    """Yield a connection in a read transaction; all reads in the block see the file as of one moment."""
     if connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
         connection.execute("ROLLBACK")
     connection.execute("BEGIN")
@@ -288,7 +301,7 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def translate(error: sqlite3.Error, location: str) -> StoreError:
-    """Return the store's error for one of SQLite's."""
+    """Return the error of divebook (a `StoreError`) that corresponds to an error of SQLite."""
     code = getattr(error, "sqlite_errorcode", None)  # absent if the sqlite3 module itself raised
     if code is not None:
         kind, text = _FAULTS.get(code & 0xFF, (StoreError, "{0}: {1}"))
@@ -300,7 +313,8 @@ def translate(error: sqlite3.Error, location: str) -> StoreError:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Raise the store's errors for those that SQLite, the disk and the decoders raise inside the block.
+    """Raise an error of divebook in place of each error that SQLite, the disk, or the decoding of data raises in the
+    block.
 
     All reads and writes of a store run inside of such a block (tests/store/test_damage.py).
     """
@@ -318,7 +332,7 @@ def translated(location: str) -> Iterator[None]:
 
 
 def typed(kind: str, row: tuple[Any, ...], types: Types) -> tuple[Any, ...]:
-    """Return a row after a check that its columns have the types that a store writes.
+    """Return a row if its columns have the expected Python types; otherwise raise CorruptStoreError.
 
     SQLite accepts any type of value in any column. Rows with a checksum need no such check: a value of another type
     changes the checksum.
@@ -343,7 +357,7 @@ def typed(kind: str, row: tuple[Any, ...], types: Types) -> tuple[Any, ...]:
 
 
 def network_type(path: Path) -> str | None:
-    """Return the type of the network file system that a path is on; None if it is local or unknown."""
+    """Return the type of the network file system that a path is on; None for a local or unknown file system."""
     try:
         mounts = _MOUNTS.read_text(errors="surrogateescape")
     except OSError:  # not Linux
@@ -353,7 +367,7 @@ def network_type(path: Path) -> str | None:
 
 
 def type_of_mount(folder: Path, mounts: str) -> str | None:
-    """Return the type of the file system that a folder is on, from the text of ``/proc/self/mountinfo``."""
+    """Return the type of the file system that a folder is on, from the content of ``/proc/self/mountinfo``."""
     best: tuple[int, str] | None = None
     for line in mounts.splitlines():
         mount, _, source = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""Reading of logs in a store file: positions, records with a check of their checksums, and columns.
+"""Reading of logs from a store file: finding the rows of a log, verified records, and events as columns.
 
 A log is a range of the table of events. The place of a record is the key of its execution times 2**32, plus the
 sequence number of its first event. A fork has no rows for the events that it shares: its log consists of several parts,
@@ -21,8 +21,8 @@ from divebook.events.codec import encode
 from divebook.events.event import Record
 from divebook.store.append import ExecutionRecord, Line, record_of
 from divebook.store.base import StoredRecord
-from divebook.store.codec import Sealing
 from divebook.store.encoding import Fetch, head, split, unpack_id, width_of
+from divebook.store.encryption import Sealing
 from divebook.store.sqlite.blobs import fetcher
 from divebook.store.sqlite.connections import Types, typed
 from divebook.store.sqlite.schema import EventTypes, place_of
@@ -59,7 +59,7 @@ _ROWS_OF_LOG = "events WHERE place >= ? AND place <= ?"
 # For a fork: the parts of its log one after the other, each in the order of its places.
 _ROWS_OF_PART = "SELECT * FROM (SELECT * FROM events WHERE place >= ? AND place <= ? ORDER BY place)"
 _CHECKSUM_AT = "SELECT checksum FROM events WHERE place <= ? ORDER BY place DESC LIMIT 1"
-# The last column is 1 if the log of an execution that has not ended is longer than its row states (`Reach`).
+# The last column is 1 if the log of an execution that has not ended is longer than its row states (`LogEnd`).
 COLUMNS = """
 id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
   workflow_name, fingerprint, start_key, origin, parent, tags, note, notebook, cell, opened, seal,
@@ -104,7 +104,9 @@ LINE_TYPES: Types = (
 
 
 class Log(NamedTuple):
-    """Position of a log in the file, and its minimum length, from its execution's row."""
+    """Location of an execution's log in the table of events, and the number of events that the log has at least, as the
+    execution's row states it.
+    """
 
     execution_id: str
     key: int
@@ -112,15 +114,17 @@ class Log(NamedTuple):
     checksum: int
     token: int
     parts: tuple[LogPart, ...]
-    """Oldest first; only a fork has several."""
+    """Ranges of rows that form the log, the oldest first; only a fork has several."""
 
     @property
     def shared(self) -> int:
-        """Number of events shared with the execution that was forked."""
+        """Number of events that a fork shares with its source; 0 for other logs."""
         return self.parts[-1].after
 
     def ranges(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the ranges of places, in order, of the records that begin with the events from `first` to `last`."""
+        """Return the ranges of primary keys in the table of events that contain the records beginning with the events
+        from `first` to `last`.
+        """
         if len(self.parts) == 1:
             return [(place_of(self.key, first), place_of(self.key, min(last, MOST)))]
         ranges: list[tuple[int, int]] = []
@@ -133,17 +137,21 @@ class Log(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    """Part of a log: rows of its own execution, or of one that it was forked from."""
+    """Part of a log: consecutive rows that belong to the execution itself, or to a source execution with which it
+    shares them.
+    """
 
     key: int
-    """Key of the execution that has the rows."""
+    """Key of the execution in whose rows the events are."""
     after: int
-    """Sequence number of the event before the part."""
+    """Sequence number of the last event before the part."""
     upto: int
 
 
 def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log | None:
-    """Return the position of a log, None if it does not exist; CorruptStoreError if the index is damaged."""
+    """Return the location of a log; None for an unknown execution. Raise CorruptStoreError if the index of the file
+    leads to another execution.
+    """
     row = connection.execute(_FIND, (execution_id,)).fetchone()
     if row is None:
         return None
@@ -159,7 +167,7 @@ def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> 
 
 
 def _parts(connection: sqlite3.Connection | sqlite3.Cursor, key: int, source: int, upto: int) -> tuple[LogPart, ...]:
-    """Return the parts of a fork's log."""
+    """Return the parts of a fork's log: first those that it shares with its source executions, then its own."""
     shared = connection.execute(_SOURCES, {"source": source, "upto": upto}).fetchall()
     parts = []
     after = 0
@@ -173,7 +181,8 @@ def _parts(connection: sqlite3.Connection | sqlite3.Cursor, key: int, source: in
 
 
 def load_line(row: tuple[Any, ...]) -> Line:
-    """Return a row of `RECORD` after a check of its checksum.
+    """Convert a row that the statement `RECORD` returned to a `Line` (row of an execution), after a check of its
+    checksum.
 
     Raises
     ------
@@ -191,44 +200,49 @@ def load_line(row: tuple[Any, ...]) -> Line:
 
 
 def load_record(connection: sqlite3.Connection, types: EventTypes, row: tuple[Any, ...]) -> ExecutionRecord:
-    """Return the record of an execution from a row of `RECORD`; CorruptStoreError if the row was changed."""
+    """Convert a row that the statement `RECORD` returned to an `ExecutionRecord`. Raise CorruptStoreError if its
+    checksum does not match.
+    """
     line = load_line(row)
     may_be_longer = row[-1]
     log = find(connection, line.id) if may_be_longer else None
     if log is not None:
-        reach = reach_of(connection, types, log)
-        line = line._replace(last_sequence=reach.last_sequence, size=line.size + reach.added)
+        log_end = log_end_of(connection, types, log)
+        line = line._replace(last_sequence=log_end.last_sequence, size=line.size + log_end.added)
     return record_of(line)
 
 
-class Reach(NamedTuple):
-    """End of a log, which may be beyond the end that its execution's row states.
+class LogEnd(NamedTuple):
+    """Present end of a log. It may be beyond the end that the execution's row states, because the row is not written
+    with each batch.
 
     Writing the row with each commit would cost as much as the records do. It is therefore written when a column changes
     that lists or recovery need, and otherwise every `RECORDS_PER_ROW_UPDATE` records (`log_writer`). Its
     last sequence, size and checksum are as of that moment; readers that need the present ones read the few records
-    after it. For example, the row states 40 events, and two more records of one event each follow: the reach is event
-    42, with 2 records.
+    after it. For example, the row states 40 events, and two more records of one event each follow: the log ends with
+    event 42, with 2 records.
     """
 
     last_sequence: int
     checksum: int
     """Checksum of the last record."""
     added: int = 0
-    """Bytes of payload since the row was written."""
+    """Bytes of payload that were appended since the row was written."""
     records: int = 0
-    """Number of records since the row was written."""
+    """Number of records that were appended since the row was written."""
 
 
-def reach_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log) -> Reach:
-    """Return the end of a log; CorruptStoreError if it is damaged."""
-    reach = Reach(log.last_sequence, log.checksum)
+def log_end_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log) -> LogEnd:
+    """Return the present end of a log, which may be beyond the end that the execution's row states. Raise
+    CorruptStoreError if the log is damaged.
+    """
+    log_end = LogEnd(log.last_sequence, log.checksum)
     for record in load_records(connection, types, log, after=log.last_sequence, last=sys.maxsize):
         if record.sequence > log.last_sequence:
-            added = reach.added + len(record.payload)
-            count = reach.records + 1
-            reach = Reach(record.last_sequence, record.checksum or 0, added, count)
-    return reach
+            added = log_end.added + len(record.payload)
+            count = log_end.records + 1
+            log_end = LogEnd(record.last_sequence, record.checksum or 0, added, count)
+    return log_end
 
 
 # --- records ---
@@ -237,7 +251,10 @@ def reach_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes,
 def load_decoded_records(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, last: int
 ) -> list[Record]:
-    """Read the records that hold the events above `after` up to `last`; raises as `load_records` does."""
+    """Return the records of a log that contain the events above `after` up to `last`, verified and decoded.
+
+    Raises the errors of `load_records`.
+    """
     decoding = (sealing, fetcher(connection, sealing))
     return [_decoded(record, decoding, log) for record in load_records(connection, types, log, after=after, last=last)]
 
@@ -245,7 +262,8 @@ def load_decoded_records(
 def load_facts(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, sequences: Sequence[int]
 ) -> dict[int, Payload]:
-    """Read the payloads of some events by sequence number, with one query for each part of the log.
+    """Return the payloads of the events with the given sequence numbers, by number, with one query for each part of the
+    log.
 
     Raises
     ------
@@ -277,7 +295,7 @@ def load_facts(
 def load_records(
     connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, *, after: int, last: int
 ) -> Iterator[StoredRecord]:
-    """Yield the records that hold the events above `after` up to `last`, each after a check of its checksum.
+    """Yield the records of a log that contain the events above `after` up to `last`, verified by their checksums.
 
     The checksums cost about 1 microsecond a record; tests/store/test_damage.py shows the damage that they detect.
     Records from before the introduction of checksums have none. They are accepted only at the beginning of a log.
@@ -292,8 +310,8 @@ def load_records(
     ranges = log.ranges(expected, last)
     # On a new cursor: another query on the caller's cursor, such as that for a type's name, would end these rows
     # (test_a_log_that_another_process_went_on_with_in_new_types_is_followed_to_its_end).
-    own_connection = connection.connection if isinstance(connection, sqlite3.Cursor) else connection
-    for row in chain.from_iterable(own_connection.execute(_RECORDS, places) for places in ranges):
+    base_connection = connection.connection if isinstance(connection, sqlite3.Cursor) else connection
+    for row in chain.from_iterable(base_connection.execute(_RECORDS, places) for places in ranges):
         place = row[0]
         stored_checksum = row[-1]
         sequence = place & MOST
@@ -319,7 +337,8 @@ def load_records(
 def record_start(
     connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, after: int
 ) -> tuple[int, int | None]:
-    """Return the first sequence of the record that holds the event after `after`, and the preceding checksum.
+    """Return the sequence number with which the record that contains event ``after + 1`` begins, and the checksum of
+    the record before it.
 
     Raises
     ------
@@ -358,7 +377,8 @@ def _stored(
 def _check_place(
     connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, place: int, preceding: tuple[int, int]
 ) -> None:
-    """Raise CorruptStoreError if a record does not begin where the preceding one ends.
+    """Raise CorruptStoreError if the record at a primary key (`place`) does not begin with the event after the
+    preceding record.
 
     Checksums do not cover places: a record that moved into the preceding one, or away from it, still matches its
     checksum (tests/simulation/damaged.py). If the preceding record is damaged itself, its end is unknown, and the place
@@ -378,7 +398,8 @@ def _check_place(
 
 
 def _is_older(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, sequence: int) -> bool:
-    """Return True if an event without a checksum was written by a version without checksums.
+    """Return True if an event has no checksum because an old version of divebook wrote it, and False if the event has
+    lost its checksum.
 
     Then the first later event with a checksum begins the chain: its checksum continues from 0. An event that merely
     lost its checksum stands in a chain that began before it.
@@ -439,7 +460,9 @@ def _decoded(record: StoredRecord, decoding: tuple[Sealing, Fetch], log: Log) ->
 def read_columns(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, limit: int
 ) -> EventPage | None:
-    """Return events of one log as columns after a check of their checksums; None if anything does not fit."""
+    """Return events of one log as columns, after a check of all checksums. Return None if a check fails; the caller
+    then reads the rows one by one.
+    """
     from divebook.store.pages import MismatchError
 
     last = after + limit
@@ -453,7 +476,8 @@ def read_columns(
 def _joined_rows(
     connection: sqlite3.Connection, types: EventTypes, log: Log, after: int, last: int
 ) -> tuple[int, Rows]:
-    """Return the rows that hold the events above `after` up to `last`, after the sequence number of their first event.
+    """Read the rows with the events of a log above `after` up to `last`, column by column. Return the number of their
+    first event and the rows.
 
     Raises
     ------
@@ -483,7 +507,9 @@ def _joined_rows(
 
 
 def _type_name_or_mismatch(connection: sqlite3.Connection, types: EventTypes, number: int) -> str:
-    """Return the name of a type, which another process may have added; MismatchError if it has none."""
+    """Return the name of the record type that has a number in the file, reading types that other processes added. Raise
+    MismatchError if there is none.
+    """
     from divebook.store.pages import MismatchError
 
     try:

@@ -1,4 +1,4 @@
-"""Writing of batches into a store file: rows of records, and the rows of their executions.
+"""Writing of batches into a store file: rows of records, and the row of their execution.
 
 `LogWriter` compares the end of a log with the batch inside the transaction that inserts the records. Of two threads or
 processes that append to one log, one is therefore refused. The writer caches the ends of the logs that this process
@@ -31,18 +31,18 @@ from divebook.store.append import (
     PreparedBatch,
     Refusal,
     first_line,
+    fork_point_error,
     line_after,
-    no_place_to_fork,
 )
 from divebook.store.encoding import PACKED, pack_id, unpack_id, width_of
 from divebook.store.sqlite import blobs, tables
-from divebook.store.sqlite.log_reader import MOST, RECORD, Log, Reach, find, load_line, load_records, reach_of
+from divebook.store.sqlite.log_reader import MOST, RECORD, Log, LogEnd, find, load_line, load_records, log_end_of
 from divebook.store.sqlite.schema import EventTypes, place_of
 
 RECORDS_PER_ROW_UPDATE = 32
-"""Number of records after which the execution's row is written in any case, so that `reach_of` is always fast."""
+"""Maximum number of records appended between two updates of the execution's row, so that `log_end_of` stays fast."""
 MAX_CACHED_LOGS = 1000
-"""Maximum number of cached logs. Others, which are mostly waiting, are read again when they continue."""
+"""Maximum number of cached logs. Logs beyond that, mostly of waiting executions, are read again when needed."""
 _INSERT_EXECUTION = """
 INSERT INTO executions
   (id, status, created_at, ended_at, last_sequence, error, size, wake_at, taken, durability,
@@ -69,24 +69,26 @@ _RELEASE = "DELETE FROM leases WHERE key = ?"
 
 
 class LogWriter:
-    """Writes batches to logs, and caches the logs that this process writes."""
+    """Writer of batches to logs in a store file, with a cache of the logs that this process writes."""
 
     def __init__(
         self, types: EventTypes, durability: Durability, unknown: Callable[[str], ExecutionNotFoundError]
     ) -> None:
         self._types = types
         self._durability = durability
-        """Durability of executions whose first batch does not specify one."""
+        """Durability recorded for executions whose first batch does not specify one."""
         self._unknown = unknown
         self._logs: dict[str, CachedLog] = {}
-        """Least recently written first."""
+        """Cached logs by execution id, the least recently written log first."""
         self._version = -1
-        """``PRAGMA data_version`` at the last write: it changes when another connection writes."""
+        """``PRAGMA data_version`` at the last write, which changes when another connection writes to the file."""
         self._generation = 0
-        """Number of changes of the version. A cached log of an earlier generation may be outdated."""
+        """Number of changes of `_version`. A cached log of an earlier generation may be outdated."""
 
     def write(self, cursor: sqlite3.Cursor, batches: Sequence[PreparedBatch]) -> list[Refusal | None]:
-        """Write batches; return, for each, why it was refused, or None."""
+        """Write batches in the caller's transaction. Return for each batch the error with which it was refused, or None
+        if it was written.
+        """
         self._types.refresh(cursor)
         (version,) = cursor.execute("PRAGMA data_version").fetchone()
         if version != self._version:
@@ -98,12 +100,12 @@ class LogWriter:
         return answers
 
     def forget(self, execution_ids: Iterable[str]) -> None:
-        """Remove logs from the cache, so that the next write reads them again."""
+        """Remove the logs of executions from the cache, so that the next write reads their state from the file."""
         for execution_id in execution_ids:
             self._logs.pop(execution_id, None)
 
     def _write_batch(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> Refusal | None:
-        """Write one batch; return why it is refused, or None.
+        """Write one batch. Return the error if it is refused, or None if it was written.
 
         First the rows that belong to the execution (its own row, lease, questions, queue), then its records.
         """
@@ -122,7 +124,7 @@ class LogWriter:
             cursor.execute(_RELEASE, (log.key,))
         if batch.questions:
             tables.write_questions(cursor, log.key, batch.questions)
-        if batch.turn is not None and (batch.questions or batch.beginning is None):
+        if batch.status_change is not None and (batch.questions or batch.beginning is None):
             _set_over(cursor, log, is_over=batch.ends)
         if batch.enqueued is not None:
             tables.put_in_queue(cursor, log.key, batch.enqueued, withheld=bool(batch.withheld))
@@ -142,7 +144,8 @@ class LogWriter:
         return None
 
     def _open_log(self, cursor: sqlite3.Cursor, batch: PreparedBatch) -> tuple[CachedLog, int]:
-        """Return the log that a batch extends or begins, and the checksum before the batch; raise if it does not fit.
+        """Check that a batch may be written. Return the log that it extends or begins, and the checksum of the last
+        record before it.
 
         Raises
         ------
@@ -154,15 +157,15 @@ class LogWriter:
         else:
             log = self._current(cursor, batch.execution_id)
             if log.token != batch.token:
-                raise batch.fenced(log.token)
-            if log.reach.last_sequence != batch.expected_sequence:
-                raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.reach.last_sequence)
+                raise batch.fenced_error(log.token)
+            if log.end.last_sequence != batch.expected_sequence:
+                raise ConcurrentAppendError(batch.execution_id, batch.expected_sequence, log.end.last_sequence)
             # Inside the transaction, since callers can only check before it. If two of them saw the execution running,
             # the second is refused (test_nothing_follows_an_end_but_what_the_table_allows,
             # tests/runtime/test_meanwhile.py).
             batch.check_may_follow(log.line.status)
             log.ids.refuse(batch.records, batch.ids, lambda: self._ids_of(cursor, batch.execution_id))
-            before = log.reach.checksum
+            before = log.end.checksum
         self._logs.pop(batch.execution_id, None)  # the log that was written last is the last key
         self._logs[batch.execution_id] = log
         return log, before
@@ -174,9 +177,9 @@ class LogWriter:
     def _begin(self, cursor: sqlite3.Cursor, batch: PreparedBatch, beginning: Beginning) -> tuple[CachedLog, int]:
         if find(cursor, batch.execution_id) is not None:
             existing = self._current(cursor, batch.execution_id)
-            raise ConcurrentAppendError(batch.execution_id, 0, existing.reach.last_sequence)
+            raise ConcurrentAppendError(batch.execution_id, 0, existing.end.last_sequence)
         if batch.token:
-            raise batch.fenced(0)
+            raise batch.fenced_error(0)
         if beginning.key is not None:
             _refuse_used_start_key(cursor, beginning.key)
         line = line_after(first_line(batch, beginning, batch.durability or self._durability), batch, batch.size)
@@ -191,13 +194,15 @@ class LogWriter:
             tables.insert_tags(cursor, key, line.created_at, beginning.tags)
         if batch.lease is not None:
             tables.insert_lease(cursor, key, batch.lease)
-        log = CachedLog(key, token, line, Reach(batch.last_sequence, checksum), self._generation)
+        log = CachedLog(key, token, line, LogEnd(batch.last_sequence, checksum), self._generation)
         if source_key is not None:
             log.ids = KnownIds(None)  # the ids that it shares are unknown, and read only if necessary
         return log, checksum_before
 
     def _fork_point(self, cursor: sqlite3.Cursor, batch: PreparedBatch, source: str) -> tuple[int, int]:
-        """Return the checksum of the last event that a fork shares, and the key of the execution that has its row."""
+        """Return the checksum of the last event that a new fork shares with its source, and the key of the execution in
+        whose rows this event is stored.
+        """
         source_log = find(cursor, source)
         sequence = batch.expected_sequence
         if source_log is None:
@@ -207,12 +212,14 @@ class LogWriter:
         for record in load_records(cursor, self._types, source_log, after=sequence - 1, last=sequence):
             last = record
         if last is None or last.last_sequence != sequence:
-            raise no_place_to_fork(batch)
+            raise fork_point_error(batch)
         owner_key = next(part.key for part in source_log.parts if part.after < sequence <= part.upto)
         return last.checksum or 0, owner_key
 
     def _current(self, cursor: sqlite3.Cursor, execution_id: str) -> CachedLog:
-        """Return the present end of a log, from the cache or from the file."""
+        """Return the present state of a log: from the cache if no other process has written to the file since,
+        otherwise from the file.
+        """
         cached = self._logs.get(execution_id)
         if cached is not None and cached.generation == self._generation:
             return cached
@@ -220,8 +227,8 @@ class LogWriter:
         if position is None:
             raise self._unknown(execution_id)
         line = load_line(cursor.execute(f"{RECORD} WHERE key = ?", (position.key,)).fetchone())
-        reach = reach_of(cursor, self._types, position)
-        log = CachedLog(position.key, position.token, line, reach, self._generation)
+        log_end = log_end_of(cursor, self._types, position)
+        log = CachedLog(position.key, position.token, line, log_end, self._generation)
         if cached is not None and cached.same_as(log):
             log.ids = cached.ids
         else:
@@ -231,7 +238,7 @@ class LogWriter:
 
 @dataclass(slots=True)
 class CachedLog:
-    """Cached end of a log that this process writes, and the ids in it.
+    """Cached state of a log that this process writes: the execution's row, the end of the log, and its event ids.
 
     The ids replace a unique index, which would cost 160 bytes a step and a quarter of the speed. Ids are UUIDv7, and a
     batch that is sent twice is refused by its expected sequence. The only other duplicates are ids that one execution
@@ -242,40 +249,46 @@ class CachedLog:
     token: int
     """Token of the execution's latest lease."""
     line: Line
-    """The execution's row in the file."""
-    reach: Reach
-    """End of the log."""
+    """Row of the execution as it is in the file."""
+    end: LogEnd
+    """Present end of the log."""
     generation: int
-    """Generation of the `LogWriter` when the log was read or written."""
+    """Value of `LogWriter._generation` when the log was read or written."""
     ids: KnownIds = field(default_factory=KnownIds)
 
     def same_as(self, other: CachedLog) -> bool:
-        """Return True if both have the same token, row and end."""
-        return (self.token, self.line, self.reach) == (other.token, other.line, other.reach)
+        """Return True if this cached log and another one have the same lease token, execution row and end."""
+        return (self.token, self.line, self.end) == (other.token, other.line, other.end)
 
     def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int, grown: int) -> None:
-        """Set the end to that of a batch, and write the execution's row if necessary; `grown` is of large values."""
-        added = self.reach.added + batch.size
-        records = self.reach.records + len(batch.records)
-        self.reach = Reach(batch.last_sequence, checksum, added, records)
+        """Set the end of this cached log to the end of a batch that was written. Write the execution's row if the batch
+        changes it, or if it is out of date by many records.
+
+        `grown` is the number of bytes of new large values.
+        """
+        added = self.end.added + batch.size
+        records = self.end.records + len(batch.records)
+        self.end = LogEnd(batch.last_sequence, checksum, added, records)
         line = self.line
-        is_changed = batch.turn is not None or batch.wake_at != line.wake_at or batch.taken > line.taken
+        is_changed = batch.status_change is not None or batch.wake_at != line.wake_at or batch.taken > line.taken
         if is_changed or batch.annotations or batch.status not in (None, line.status):
             self.write_row(cursor, batch, grown)
         elif grown or records >= RECORDS_PER_ROW_UPDATE:
             self._update_growth(cursor, grown)
 
     def _update_growth(self, cursor: sqlite3.Cursor, grown: int) -> None:
-        """Write the end of the log into the execution's row."""
-        last, checksum, added, _ = self.reach
+        """Update only the end and the size of the log in the execution's row."""
+        last, checksum, added, _ = self.end
         line = self.line._replace(last_sequence=last, size=self.line.size + added + grown)
         self.line = line
-        self.reach = Reach(last, checksum)
+        self.end = LogEnd(last, checksum)
         cursor.execute(_GROW, (last, line.size, checksum, line.seal(), self.key))
 
     def write_row(self, cursor: sqlite3.Cursor, batch: PreparedBatch, grown: int) -> None:
-        """Write all changing columns of the execution's row after a batch."""
-        last, checksum, added, _ = self.reach
+        """Update all columns of the execution's row that a batch may change: status, times, end, size, messages and
+        annotations.
+        """
+        last, checksum, added, _ = self.end
         line = line_after(self.line, batch, self.line.size + added + grown)
         status = (line.status, line.ended_at, line.last_sequence, line.error, line.size, line.wake_at, line.taken)
         cursor.execute(_UPDATE_ROW, (*status, checksum, line.seal(), self.key))
@@ -286,11 +299,13 @@ class CachedLog:
         if line.taken > self.line.taken:
             tables.mark_messages_taken(cursor, self.key, line.taken)
         self.line = line
-        self.reach = Reach(last, checksum)
+        self.end = LogEnd(last, checksum)
 
 
 def known_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> KnownIds:
-    """Return the ids of a log. Only the highest one is read if all of them have divebook's form."""
+    """Return the event ids of a log for the detection of duplicates. If all ids have divebook's own format, only the
+    highest id is read.
+    """
     highest_of_parts: list[tuple[bytes, int]] = []
     for places in log.ranges(1, MOST):
         highest, number, other_count = cursor.execute(_HIGHEST, places).fetchone()
@@ -308,7 +323,7 @@ def known_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> KnownIds:
 
 
 def load_ids(cursor: sqlite3.Cursor, types: EventTypes, log: Log) -> list[Ids]:
-    """Return the ids of the records of a log."""
+    """Return the event ids of each record of a log, as pairs of the first id and the number of events."""
     # Fetched first: a query for the name of a type on the same cursor would end these rows.
     rows = [row for places in log.ranges(1, MOST) for row in cursor.execute(_IDS, places).fetchall()]
     return [(unpack_id(event_id), width_of(types.name(number, cursor))) for event_id, number in rows]

@@ -1,7 +1,8 @@
 """Tables of a store file, as a list of numbered migrations.
 
-A file has the number of its last migration in `user_version`. A released migration never changes. To change the
-tables, add an entry at the end of `MIGRATIONS`, and a recorded file of the old form to ``tests/store/recorded``.
+A migration is a list of SQL statements. A file has the number of its last migration in `user_version`. A released
+migration never changes. To change the tables, add an entry at the end of `MIGRATIONS`, and a recorded file of the old
+form to ``tests/store/recorded``.
 """
 
 from __future__ import annotations
@@ -333,17 +334,21 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def place_of(key: int, sequence: int) -> int:
-    """Return the place of a record in the table of events, by the sequence number of its first event."""
+    """Return the primary key in the table of events for a record, from the key of its execution and the number of its
+    first event.
+    """
     return key << 32 | sequence
 
 
 def places_of(key: int) -> tuple[int, int]:
-    """Return the first and the last possible place of an execution's events."""
+    """Return the lowest and the highest primary key that events of an execution can have in the table of events."""
     return place_of(key, 0), place_of(key, 0xFFFF_FFFF)
 
 
 def check_version(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration] = MIGRATIONS) -> int:
-    """Return the file's version after a check that it is a store, and not a newer one."""
+    """Check that a file is a store, and not of a newer version than this one. Return the number of the last migration
+    in it.
+    """
     # In one snapshot: another process may be creating it (test_a_store_that_is_being_made_is_no_foreign_database).
     with snapshot(connection):
         return _read_version(connection, location, migrations)
@@ -366,7 +371,9 @@ def _read_version(connection: sqlite3.Connection, location: str, migrations: Seq
 
 
 def check_format(cursor: sqlite3.Cursor, location: str) -> None:
-    """Raise NewerStoreError if a newer divebook raised the format since the file was opened. Call in a transaction."""
+    """Raise NewerStoreError if a newer divebook has migrated the store file since it was opened. Call this in a
+    transaction.
+    """
     version = int(cursor.execute("PRAGMA user_version").fetchone()[0])
     if version > len(MIGRATIONS):
         raise NewerStoreError(
@@ -377,7 +384,9 @@ def check_format(cursor: sqlite3.Cursor, location: str) -> None:
 
 
 def check_current(connection: sqlite3.Connection, location: str) -> None:
-    """Raise ReadOnlyStoreError if a read-only file has an older format, since it cannot be migrated."""
+    """Raise ReadOnlyStoreError if a read-only store file has an older format than this version, since it cannot be
+    migrated.
+    """
     version = check_version(connection, location)
     if version < len(MIGRATIONS):
         raise ReadOnlyStoreError(
@@ -387,7 +396,7 @@ def check_current(connection: sqlite3.Connection, location: str) -> None:
 
 
 def migrate(connection: sqlite3.Connection, location: str, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-    """Run the missing migrations of a file in one transaction."""
+    """Run the migrations that a store file lacks, in one transaction."""
     if check_version(connection, location, migrations) == len(migrations):
         return
     connection.create_function("of_row", -1, lambda *columns: of_row(columns), deterministic=True)
@@ -414,7 +423,10 @@ def _table_names(connection: sqlite3.Connection) -> list[str]:
 
 
 class EventTypes:
-    """Numbers that a file gives to types of records. A newer version, or another process, may have added some."""
+    """Cache of the numbers by which a store file refers to record types instead of their names.
+
+    A newer version, or another process, may have added types.
+    """
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -424,14 +436,14 @@ class EventTypes:
         self._is_stale = False
 
     def load(self, connection: sqlite3.Connection | sqlite3.Cursor) -> None:
-        """Read the table."""
+        """Read the numbers and names of all record types from the file into the cache."""
         rows = connection.execute("SELECT number, name FROM event_types").fetchall()
         with self._lock:
             self.names = dict(typed("event type", row, (int, str)) for row in rows)
             self.numbers = {name: number for number, name in rows}
 
     def register(self, connection: sqlite3.Connection) -> None:
-        """Add a number for every event type of this version that has none yet."""
+        """Add each event type of this version that has no number in the file to the file."""
         self.load(connection)
         missing = [(name,) for name in PAYLOADS if name not in self.numbers]
         if missing:
@@ -441,20 +453,26 @@ class EventTypes:
             self.load(connection)
 
     def add(self, cursor: sqlite3.Cursor, name: str) -> int:
-        """Add a type and return its number. The caller's transaction may be rolled back, so nothing is cached."""
+        """Add a record type to the store file and return the number by which the file refers to it.
+
+        The caller's transaction may be rolled back, so the number is not cached.
+        """
         self._is_stale = True
         cursor.execute("INSERT OR IGNORE INTO event_types (name) VALUES (?)", (name,))
         number: int = cursor.execute("SELECT number FROM event_types WHERE name = ?", (name,)).fetchone()[0]
         return number
 
     def refresh(self, connection: sqlite3.Cursor) -> None:
-        """Read the table if `add` was called. Call this at the beginning of a transaction."""
+        """Read the numbers of all record types from the file again if types were added with `add`. Call this at the
+        beginning of a transaction.
+        """
         if self._is_stale:
             self._is_stale = False
             self.load(connection)
 
     def name(self, number: int, connection: sqlite3.Connection | sqlite3.Cursor) -> str:
-        """Return the name of a type number; read the table again if the number is new.
+        """Return the name of the record type that has a number in the file. If the number is not cached, the file is
+        read again.
 
         Raises
         ------

@@ -1,22 +1,24 @@
-"""Event store in an SQLite file: one writing connection with a lock, one reading connection per thread.
+"""Event store in an SQLite file, with one connection that writes and one reading connection per thread.
 
 The store's methods open a transaction or a snapshot. Their statements are in `divebook.store.sqlite.tables` (rows
-beside the logs), `log_reader`, `log_writer` and `blobs`. At the end of this file: undecoded reads for `divebook check`,
-and backups.
+beside the logs), `log_reader`, `log_writer` and `blobs`. After the store, this file has write transactions and their
+syncs to the disk, the undecoded reads of `divebook check`, and backups.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import sqlite3
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from types import NoneType
+from types import NoneType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from divebook.documents.policy import protect_store
@@ -46,16 +48,18 @@ from divebook.store.base import (
     StoredSummary,
     check_reached,
 )
-from divebook.store.embedded import close_when_dropped, weakly
-from divebook.store.encoding import unpack_id
+from divebook.store.embedded import close_when_dropped, weak_method
+from divebook.store.encoding import unencodable_error, unpack_id
 from divebook.store.leases import THIS_PROCESS, Claim, Lease, Moment, Owner, QueuedExecution, WorkerRecord
-from divebook.store.sqlite import blobs, tables
+from divebook.store.sqlite import blobs, connections, tables
 from divebook.store.sqlite.connections import (
     Readers,
     disable_busy_timeout,
     network_type,
     open_reader,
     open_writer,
+    set_durability,
+    translate,
     translated,
     typed,
     why_read_only,
@@ -69,13 +73,12 @@ from divebook.store.sqlite.log_reader import (
     load_decoded_records,
     load_facts,
     load_record,
-    reach_of,
+    log_end_of,
     read_columns,
 )
 from divebook.store.sqlite.log_writer import LogWriter
-from divebook.store.sqlite.schema import EventTypes, check_current, check_version, migrate
+from divebook.store.sqlite.schema import EventTypes, check_current, check_format, check_version, migrate
 from divebook.store.sqlite.tables import TABLES
-from divebook.store.sqlite.transactions import DiskSync, OpenFile, Transaction, WriteLock
 from divebook.text.redaction import logger
 
 if TYPE_CHECKING:
@@ -94,11 +97,11 @@ T = TypeVar("T")
 _log = logger(__name__)
 _ALL_PAGES = -1
 _PAGES_PER_STEP = 1000  # 4 MB: without a write-ahead log, writers wait during a step of a backup
-_PAUSE_SECONDS = 0.01
+_BACKUP_PAUSE_SECONDS = 0.01
 
 
 class SqliteStore(EventStore):
-    """Event store in one file, shared by threads and processes.
+    """Event store in one SQLite file, which several threads and processes can use at the same time.
 
     Parameters
     ----------
@@ -134,20 +137,20 @@ class SqliteStore(EventStore):
             self.path = Path(path).expanduser().absolute()
             protect_store(self.path)
             self.read_only = why_read_only(self.path)
-            """Reason why nothing can be written, or None."""
+            """Reason why the file cannot be written, or None."""
         self.location = str(self.path)
         self.durability: Durability = durability
         self._process = THIS_PROCESS.number
         self._types = EventTypes(self.location)
         self._warned: set[str] = set()
-        self._readers = Readers(weakly(self._open_reader))
+        self._readers = Readers(weak_method(self._open_reader))
         self._writer: sqlite3.Connection | None = None
         self._write_lock: WriteLock | None = None
         self._watch: tables.MessageWatch | None = None
         self._network = None if self.read_only else network(self.path)
         if self._network:
             self.durability = FULL
-        self._logs = LogWriter(self._types, self.durability, weakly(self._unknown))
+        self._logs = LogWriter(self._types, self.durability, weak_method(self._unknown))
         self._disk = DiskSync(self.path)
         with translated(self.location):
             self._open()
@@ -181,7 +184,9 @@ class SqliteStore(EventStore):
 
     @property
     def in_place(self) -> bool:
-        """True if the path still refers to the open file. If not, the store can be read but not written."""
+        """True if the path still refers to the open file. It is False if the file was deleted or replaced; then the
+        store can be read but not written.
+        """
         return self._file.is_in_place()
 
     def _check_open(self) -> None:
@@ -195,17 +200,21 @@ class SqliteStore(EventStore):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def append_unsynced(self, batches: Sequence[Batch]) -> list[Refusal | None]:
-        """Append as `append_all` does, with transactions that survive a power failure only after the next `sync`."""
+        """Append batches as `append_all` does, but do not wait for the disk. The events survive a power failure only
+        after `sync`.
+        """
         with self._lock, self._disk.deferred():
             return self.append_all(batches)
 
     @property
     def syncs_apart(self) -> bool:
-        """True if the file has a write-ahead log, which another thread can sync."""
+        """True unless the file is on a network file system. The write-ahead log of the file can then be synced to the
+        disk by another thread (`sync`).
+        """
         return not self._network
 
     def sync(self) -> None:
-        """Wait until all earlier appends are on the disk."""
+        """Wait until the disk has stored all earlier appends."""
         self._disk.sync()
 
     def _durability_of(self, batches: Sequence[PreparedBatch]) -> Durability:
@@ -246,7 +255,9 @@ class SqliteStore(EventStore):
         return ended
 
     def _delete_all(self, cursor: sqlite3.Cursor, execution_ids: Sequence[str]) -> list[str]:
-        """Delete executions; return the ids of all executions whose rows change."""
+        """Delete executions. Return their ids and the ids of the forks that have taken over events that they shared
+        with a deleted execution.
+        """
         changed_ids: list[str] = []
         for execution_id in execution_ids:
             changed_ids += tables.delete_execution(cursor, execution_id, self.sealing)
@@ -287,7 +298,7 @@ class SqliteStore(EventStore):
     def _put_checkpoint(self, execution_id: str, sequence: int, data: bytes) -> None:
         with self._transaction(RELAXED) as cursor:
             log = self._find(cursor, execution_id)
-            check_reached(execution_id, sequence, reach_of(cursor, self._types, log).last_sequence)
+            check_reached(execution_id, sequence, log_end_of(cursor, self._types, log).last_sequence)
             tables.write_checkpoint(cursor, log, sequence, data)
 
     def _checkpoint(self, execution_id: str) -> tuple[int, bytes] | None:
@@ -383,7 +394,7 @@ class SqliteStore(EventStore):
             return tables.load_new_messages(connection, self.sealing, after)
 
     def _wait_for_news(self, last_count: int, seconds: float) -> int:
-        return tables.wait_for_news(self._arrivals, self._has_news, last_count, seconds)
+        return tables.wait_for_news(self._news_counter, self._has_news, last_count, seconds)
 
     def _has_news(self) -> bool:
         self._check_open()
@@ -512,7 +523,7 @@ class SqliteStore(EventStore):
 
     def _last_sequence(self, execution_id: str) -> int:
         with translated(self.location), self._readers.snapshot() as connection:
-            return reach_of(connection, self._types, self._find(connection, execution_id)).last_sequence
+            return log_end_of(connection, self._types, self._find(connection, execution_id)).last_sequence
 
     def _find(self, connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log:
         return self._required(execution_id, find(connection, execution_id))
@@ -528,11 +539,242 @@ class SqliteStore(EventStore):
             return load_record(connection, self._types, self._required(execution_id, row))
 
 
+# --- write transactions ---
+# A transaction with durability ``full`` waits for the disk at its commit, so that it survives a power failure. If more
+# batches are about to be written, `DiskSync` moves that wait to another thread: the transactions are written as relaxed
+# ones, and one later sync of the write-ahead log covers all of them. For example, three appends without and with a
+# shared sync::
+#
+#     commit 1, sync, commit 2, sync, commit 3, sync        3 syncs, each blocks the writer
+#     commit 1, commit 2, commit 3 | sync in a thread       1 sync, the writer does not block
+#
+# An append is acknowledged as durable only after its sync. The write-ahead log is written in order, so a power failure
+# never takes a transaction without those that follow it, whatever process wrote them (``tests/store/test_syncing.py``).
+
+
+LOOP_SECONDS = 0.05
+"""Maximum seconds that an event loop waits for the write lock.
+
+The caller on the loop tries again later, and other tasks run meanwhile.
+"""
+PAUSE_SECONDS = 0.005
+"""Seconds between two attempts to get the write lock."""
+_sync_file: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)  # as SQLite does
+
+
+class Transaction:
+    """Write transaction (``BEGIN IMMEDIATE`` to ``COMMIT``). Any exception in the block rolls it back, including a
+    keyboard interrupt (Ctrl-C).
+
+    Entering also verifies that the path still refers to the open file, and that the file's format is not newer.
+    """
+
+    __slots__ = ("_durability", "_file", "_lock")
+
+    def __init__(self, lock: WriteLock, file: OpenFile, durability: Durability) -> None:
+        self._lock = lock
+        self._file = file
+        self._durability = durability
+
+    def __enter__(self) -> sqlite3.Cursor:
+        try:
+            cursor = self._lock.begin(self._durability)
+        except sqlite3.Error as error:
+            self._file.check_in_place()
+            raise translate(error, str(self._file.path)) from error
+        if not self._file.is_in_place():
+            cursor.execute("ROLLBACK")
+            raise self._file.replaced_error()
+        try:
+            check_format(cursor, str(self._file.path))  # 3 microseconds a transaction
+        except BaseException:
+            cursor.execute("ROLLBACK")
+            raise
+        return cursor
+
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        lock = self._lock
+        try:
+            if error is None:
+                lock.cursor.execute("COMMIT")
+        except sqlite3.Error as failure:
+            self._file.check_in_place()
+            raise translate(failure, str(self._file.path)) from failure
+        finally:
+            if lock.connection.in_transaction:
+                lock.connection.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error):
+            raise translate(error, str(self._file.path)) from error
+        if isinstance(error, UnicodeEncodeError):
+            raise unencodable_error(error) from error
+
+
+class WriteLock:
+    """SQLite's write lock on the file. It begins a transaction as soon as no other process writes.
+
+    The store's lock is released during the wait. SQLite's own waiting would keep that lock, and would block the
+    engine's loop for as long as another thread waits for another process
+    (test_a_thread_that_waits_for_the_file_does_not_hold_up_the_loop).
+
+    Parameters
+    ----------
+    store_lock
+        Condition on the store's lock.
+    durability
+        Present setting of the connection.
+    """
+
+    __slots__ = ("_durability", "_store_lock", "connection", "cursor")
+
+    def __init__(self, connection: sqlite3.Connection, store_lock: threading.Condition, durability: Durability) -> None:
+        self.connection = connection
+        self._store_lock = store_lock
+        self._durability = durability
+        self.cursor = connection.cursor()
+        """Cursor of all transactions, reused because creating a cursor costs as much as some statements."""
+
+    def begin(self, durability: Durability) -> sqlite3.Cursor:
+        """Start a transaction that has the given durability, and return its cursor. Call this with the store's lock
+        held.
+        """
+        if self.connection.in_transaction:  # a KeyboardInterrupt came between BEGIN and the block
+            self.connection.execute("ROLLBACK")
+        deadline: float | None = None
+        while True:
+            if durability != self._durability:  # in each round: another thread may have written in between
+                set_durability(self.connection, durability)
+                self._durability = durability
+            try:
+                return self.cursor.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                deadline = deadline or time.monotonic() + _max_wait()
+                if time.monotonic() > deadline:
+                    raise
+            self._store_lock.wait(PAUSE_SECONDS)
+
+
+def _max_wait() -> float:
+    """Return the number of seconds that the calling thread may wait for the write lock; less if the thread runs an
+    event loop.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return connections.BUSY_SECONDS
+    return LOOP_SECONDS
+
+
+class OpenFile:
+    """Device and inode of the open store file, to detect that its path refers to another file.
+
+    SQLite continues to write to a file that was deleted or replaced, and the content is lost when the last process
+    closes it. The check costs 2 microseconds a transaction.
+    """
+
+    __slots__ = ("_device", "_inode", "_name", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._name = str(path)  # every transaction needs it, and a Path costs twice as much
+        status = path.stat()
+        self._device = status.st_dev
+        self._inode = status.st_ino
+
+    def is_in_place(self) -> bool:
+        """Return True if the store's path still refers to the open file."""
+        try:
+            status = os.stat(self._name)  # noqa: PTH116 - a string, see above
+        except FileNotFoundError:
+            return False
+        return status.st_ino == self._inode and status.st_dev == self._device
+
+    def check_in_place(self) -> None:
+        """Raise StoreError if the store's path no longer refers to the open file, because the file was deleted or
+        replaced.
+        """
+        if not self.is_in_place():
+            raise self.replaced_error()
+
+    def replaced_error(self) -> StoreError:
+        """Return the error for a store whose file was deleted or replaced while the store was open."""
+        return StoreError(
+            f"{self.path} was deleted or replaced while it was open; nothing more is written. Put the file back, or "
+            "open the path anew to go on with another file"
+        )
+
+
+class DiskSync:
+    """Syncs of a store file to the disk that are separate from the commits: transactions commit without waiting for the
+    disk, and `sync` waits later.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.is_deferred = False
+        """True while transactions are committed without waiting for the disk."""
+        self._path = path.with_name(f"{path.name}-wal")
+        self._descriptor: int | None = None
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Make the transactions in the block commit without waiting for the disk; `sync` waits later. Call this with
+        the store's lock held.
+        """
+        self.is_deferred = True
+        try:
+            yield
+        finally:
+            self.is_deferred = False
+
+    def sync(self) -> None:
+        """Wait until the disk has all earlier writes to the file; raise StoreError if the disk reports an error."""
+        with self._lock:
+            if self._is_closed:  # SQLite has written everything to the disk
+                return
+            try:
+                if self._descriptor is None:
+                    self._descriptor = self._open_log()
+                _sync_file(self._descriptor)
+            except OSError as error:
+                raise StoreError(
+                    f"what was written to {self._path} could not be brought to the disk: {error.strerror}; look at the "
+                    "disk, then resume the executions that were running"
+                ) from error
+
+    def _open_log(self) -> int:
+        """Open SQLite's write-ahead log and return its descriptor. The folder is synced, so that the name of the log
+        survives a power failure.
+
+        The log stays the same file as long as the store is open. Closing the descriptor releases no lock of SQLite:
+        those are on the other two files.
+        """
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return os.open(self._path, os.O_RDWR)
+
+    def close(self) -> None:
+        """Close the descriptor of SQLite's write-ahead log. Call this after the writing connection was closed."""
+        with self._lock:
+            self._is_closed = True
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+
 # --- undecoded rows, for `divebook check` ---
 
 
 def load_stored(connection: sqlite3.Connection, types: EventTypes, execution_id: str) -> StoredLog | None:
-    """Return a log undecoded, None if it does not exist; `connection` is in a snapshot."""
+    """Return the row of an execution and the records of its log, not decoded; None if the execution does not exist.
+
+    `connection` must be in a snapshot.
+    """
     row = connection.execute(f"{RECORD} WHERE id = ?", (execution_id,)).fetchone()
     log = find(connection, execution_id)
     if row is None or log is None:
@@ -564,7 +806,9 @@ def _digests_used(connection: sqlite3.Connection, key: int) -> frozenset[bytes]:
 def _readable_rows(
     connection: sqlite3.Connection, ranges: Sequence[tuple[int, int]]
 ) -> tuple[list[tuple[Any, ...]], str | None]:
-    """Return the rows up to the first one that cannot be read, and the error of that one."""
+    """Return the event rows of a log before the first row that cannot be read, and the error of that row, or None if
+    all can be read.
+    """
     rows: list[tuple[Any, ...]] = []
     try:
         for places in ranges:
@@ -589,7 +833,9 @@ def _text(raw: bytes) -> str:
 
 
 def find_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of damaged pages, or else of rows that belong to no execution or contradict others."""
+    """Return descriptions of damaged pages of the file. If there are none, return descriptions of rows that belong to
+    no execution or contradict other rows.
+    """
     faults = [f"the file's structure is damaged: {text}" for text in _damaged_pages(connection)]
     if faults:
         return faults
@@ -619,7 +865,7 @@ def _damaged_pages(connection: sqlite3.Connection) -> list[str]:
 
 
 def back_up(path: Path, destination: Path) -> Path:
-    """Copy a store into a new file while others write to it, and return the path of the new file.
+    """Copy a store into a new file while other processes write to the store; return the path of the new file.
 
     SQLite's online backup does not block writers, and copies whole transactions. The copy has every event that was
     acknowledged before the call, needs no other file beside it, and appears under its name only when all of it is on
@@ -675,11 +921,11 @@ def _copy(path: Path, partial: Path) -> None:
         if not check_version(source, str(path)):
             raise CorruptStoreError(f"{path} is empty, and not a divebook store. Name another file")
         (mode,) = source.execute("PRAGMA journal_mode").fetchone()
-        source.backup(target, pages=_ALL_PAGES if mode == "wal" else _PAGES_PER_STEP, sleep=_PAUSE_SECONDS)
+        source.backup(target, pages=_ALL_PAGES if mode == "wal" else _PAGES_PER_STEP, sleep=_BACKUP_PAUSE_SECONDS)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write a folder to disk, so that the name of a new file survives a power failure, as its content does already."""
+    """Write the entries of a folder to the disk, so that the name of a new file in it survives a power failure."""
     if hasattr(os, "O_DIRECTORY"):  # Windows has no handles of folders
         descriptor = os.open(folder, os.O_DIRECTORY)
         try:

@@ -1,6 +1,7 @@
-"""Tables of a store file beside the logs: leases, messages, queues, questions, lists, summaries and checkpoints.
+"""SQL statements for the tables of a store file except the logs: leases, messages, queues, questions, caches.
 
-The functions contain the SQL statements. Those with a cursor write, inside of the caller's transaction.
+Each function runs one or a few statements. Functions with the parameter `cursor` write, inside of the caller's
+transaction.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from divebook.events.catalog import BOOK, CHILD, ENQUEUED, RUNNING, WAITING, Exe
 from divebook.events.codec import decode, encode
 from divebook.store.append import RecordFilter
 from divebook.store.base import StoredSummary
-from divebook.store.codec import Sealing
 from divebook.store.encoding import of_row, reached
+from divebook.store.encryption import Sealing
 from divebook.store.leases import (
     Claim,
     Lease,
@@ -33,7 +34,7 @@ from divebook.store.leases import (
     worker_from,
     worker_to_data,
 )
-from divebook.store.notifications import Arrivals
+from divebook.store.listeners import NewsCounter
 from divebook.store.sqlite import blobs
 from divebook.store.sqlite.connections import typed
 from divebook.store.sqlite.log_reader import COLUMNS, RECORD, Log, find, load_line
@@ -64,12 +65,12 @@ _RELEASE = "DELETE FROM leases WHERE key = (SELECT key FROM executions WHERE id 
 
 
 def load_leases(connection: sqlite3.Connection) -> list[Lease]:
-    """Return all leases."""
+    """Return the leases of all executions, live or expired."""
     return [_lease(*row) for row in connection.execute(_ALL).fetchall()]
 
 
 def load_lease(connection: sqlite3.Connection | sqlite3.Cursor, key: int) -> Lease | None:
-    """Return the lease of one execution, or None."""
+    """Return the lease of one execution, live or expired, or None."""
     row = connection.execute(_OF_ONE, (key,)).fetchone()
     return None if row is None else _lease(*row)
 
@@ -80,12 +81,15 @@ def _lease(*row: Any) -> Lease:
 
 
 def has_no_live_lease(execution_id: str, columns: tuple[Any, ...], moment: Moment) -> bool:
-    """Return True if an execution has no live lease; `columns` are its token and the columns of its lease, or NULL."""
+    """Return True if no process has a live lease of an execution.
+
+    `columns` are the execution's token and the columns of its lease, which are NULL without a lease.
+    """
     return columns[1] is None or not _lease(execution_id, *columns).keeps_out(moment)
 
 
 def write_next_lease(cursor: sqlite3.Cursor, log: Log, owner: Owner, until: Moment) -> Lease:
-    """Write a lease with the next token in place of an older lease."""
+    """Increase the lease token of an execution by one, and write a lease with it in place of an earlier lease."""
     (token,) = cursor.execute(_NEXT, (log.key,)).fetchone()
     was_left = cursor.execute(_IS_LEFT, (log.key,)).fetchone() is not None
     lease = replace(until.lease(log.execution_id, token, owner), was_left=was_left)
@@ -94,29 +98,29 @@ def write_next_lease(cursor: sqlite3.Cursor, log: Log, owner: Owner, until: Mome
 
 
 def insert_lease(cursor: sqlite3.Cursor, key: int, lease: Lease) -> None:
-    """Write a lease in place of an older one."""
+    """Write the lease of an execution in place of an earlier lease. The token in the execution's row is not changed."""
     owner = lease.owner
     row = (owner.host, owner.pid, owner.started, owner.name, owner.boot, lease.expires_at, lease.expires_uptime)
     cursor.execute(_INSERT, (key, *row))
 
 
 def renew_lease(cursor: sqlite3.Cursor, lease: Lease, until: Moment) -> bool:
-    """Renew a lease; return False if the execution has a newer one, or none."""
+    """Set a new expiry for a lease and return True; return False if it was released or replaced by a newer one."""
     return cursor.execute(_RENEW, (until.wall, until.uptime, lease.execution_id, lease.token)).rowcount == 1
 
 
 def release_lease(cursor: sqlite3.Cursor, lease: Lease) -> None:
-    """Delete a lease unless the execution has a newer one."""
+    """Delete a lease. If the execution has a newer lease, do nothing."""
     cursor.execute(_RELEASE, (lease.execution_id, lease.token))
 
 
 # --- messages ---
 
 
-SOONEST = 0.02
-"""Seconds between the first two polls whether another process has written."""
-LATEST = 0.2
-"""Maximum seconds between two polls, reached when there was no news for some time."""
+MIN_POLL_PAUSE = 0.02
+"""Seconds between the first two polls for writes of other processes."""
+MAX_POLL_PAUSE = 0.2
+"""Maximum seconds between two polls, reached after some time without writes of other processes."""
 _SELECT = """
 SELECT executions.id, messages.kind, messages.name, payload, source, posted_at, number, messages.checksum
 FROM messages JOIN executions USING (key)
@@ -144,23 +148,25 @@ SELECT id FROM messages CROSS JOIN executions USING (key) WHERE name = ? AND kin
 """
 
 
-def wait_for_news(arrivals: Arrivals, has_news: Callable[[], bool], last_count: int, seconds: float) -> int:
-    """Poll with growing pauses whether another process has written; return at once if this process posts a message."""
+def wait_for_news(news_counter: NewsCounter, has_news: Callable[[], bool], last_count: int, seconds: float) -> int:
+    """Wait until another process writes to the file (polled with growing pauses) or this process posts a message.
+    Return the present count of such news.
+    """
     deadline = time.monotonic() + seconds
-    pause = SOONEST
+    pause = MIN_POLL_PAUSE
     while True:
         if has_news():
-            arrivals.add()
+            news_counter.add()
         remaining = deadline - time.monotonic()
         # Messages of this process end the wait at once; only writes of other processes depend on the poll.
-        count = arrivals.wait(last_count, max(0.0, min(pause, remaining)))
+        count = news_counter.wait(last_count, max(0.0, min(pause, remaining)))
         if count != last_count or remaining <= 0:
             return count
-        pause = min(LATEST, pause * 1.5)
+        pause = min(MAX_POLL_PAUSE, pause * 1.5)
 
 
 def post_message(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Message, payload: bytes) -> Message:
-    """Write a message unless there is one with this execution, kind and key; return the stored one."""
+    """Write a message and return it, or the message of the same kind and key that its execution already has."""
     row = cursor.execute(_FIRST, (key, message.kind, message.key)).fetchone()
     if row is not None:
         return _message(row, sealing)
@@ -168,7 +174,9 @@ def post_message(cursor: sqlite3.Cursor, sealing: Sealing, key: int, message: Me
 
 
 def insert_message(cursor: sqlite3.Cursor, key: int, message: Message, payload: bytes) -> int:
-    """Write a message and return its number; one with number 0 gets the next number."""
+    """Write a message and return its number. A message that has a number keeps it; a message with number 0 gets the
+    next free number.
+    """
     row = (message.kind, message.key, payload.decode(), message.source, message.posted_at)
     # The checksum covers the id of the execution and not its key, which another execution may get after a deletion.
     checksum = of_row((message.execution_id, *row))
@@ -178,12 +186,13 @@ def insert_message(cursor: sqlite3.Cursor, key: int, message: Message, payload: 
 
 
 def load_inbox(connection: sqlite3.Connection, sealing: Sealing, key: int, after: int) -> list[Message]:
-    """Return the messages of one execution with numbers above `after`."""
+    """Return the messages of one execution with numbers above `after`, ascending."""
     return [_message(row, sealing) for row in connection.execute(_MESSAGES_OF_ONE, (key, after)).fetchall()]
 
 
 def load_new_messages(connection: sqlite3.Connection, sealing: Sealing, after: int) -> list[Message]:
-    """Return the messages of all executions with numbers above `after`; omit damaged and undecryptable ones.
+    """Return the messages of all executions with numbers above `after`, without those that are damaged or cannot be
+    decrypted.
 
     A damaged message affects only its own execution, and reading that inbox raises an error.
     """
@@ -195,30 +204,30 @@ def load_new_messages(connection: sqlite3.Connection, sealing: Sealing, after: i
 
 
 def find_message_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of damaged messages."""
+    """Return descriptions of messages that do not match their checksums, or whose mark "not in the log" is wrong."""
     damaged = [_damage(row) for row in connection.execute(_OF_ALL, (0,)).fetchall() if not is_sound(row)]
     strays = [number for (number,) in connection.execute(_STRAY).fetchall()]
     return damaged + [f"message {number} is not listed as what its execution has made of it" for number in strays]
 
 
 def mark_messages_taken(cursor: sqlite3.Cursor, key: int, last_taken: int) -> None:
-    """Record that the messages of an execution up to a number are in its log."""
+    """Record that the log of an execution contains all messages to it with numbers up to `last_taken`."""
     cursor.execute(_TAKE, (key, last_taken))
 
 
 def set_messages_over(cursor: sqlite3.Cursor, key: int, last_taken: int, *, is_over: bool) -> None:
-    """Record that an execution has ended and takes no more messages, or that it continues."""
+    """Record in the rows of an execution's messages that the execution has ended (`is_over`) or continues."""
     cursor.execute(_TURN, (not is_over, last_taken, key))
 
 
 def last_message_number(connection: sqlite3.Connection) -> int:
-    """Return the highest number that a message ever had."""
+    """Return the highest number that a message in this store ever had, even if that message was deleted."""
     number: int = connection.execute(_LAST).fetchone()[0]
     return number
 
 
 def untaken(connection: sqlite3.Connection) -> set[str]:
-    """Return the executions that have not ended and have messages that are not in their logs."""
+    """Return the ids of the executions that have not ended and have messages which are not in their logs yet."""
     return {execution_id for (execution_id,) in connection.execute(_UNTAKEN).fetchall()}
 
 
@@ -228,13 +237,16 @@ def has_untaken(connection: sqlite3.Connection, key: int) -> bool:
 
 
 def last_addressee(connection: sqlite3.Connection, kind: str, key: str) -> str | None:
-    """Return the execution that got the latest message of a kind and key, or None."""
+    """Return the id of the execution that received the latest message with a kind and a key; None if none has received
+    one.
+    """
     row = connection.execute(_LAST_ADDRESSEE, (key, kind)).fetchone()
     return None if row is None else row[0]
 
 
 class MessageWatch:
-    """Queries new messages only if another connection has written, or this one has posted a message.
+    """Reader of new messages. It queries the table of messages only after another connection has written to the file or
+    this process has posted a message.
 
     ``PRAGMA data_version`` of the writing connection changes only when another connection writes. Reading it costs some
     microseconds, much less than a query for messages.
@@ -244,24 +256,24 @@ class MessageWatch:
         self._writer = writer
         self._sealing = sealing
         self._version = -1
-        """Version of the file at the last query for messages."""
+        """``PRAGMA data_version`` of the file at the last query for messages."""
         self._news_version = -1
-        """Version of the file at the last call of `has_news`."""
+        """``PRAGMA data_version`` of the file at the last call of `has_news`."""
         self._last = 0
-        """Highest known number of a message."""
+        """Highest number of a message that this object knows of."""
 
     def on_post(self, number: int) -> None:
-        """Record the number of a message that this connection has written."""
+        """Record the number of a message that this process has posted."""
         self._last = max(self._last, number)
 
     def has_news(self) -> bool:
-        """Return True if another connection has written since the last call."""
+        """Return True if another connection has written to the file since the previous call of `has_news`."""
         before = self._news_version
         (self._news_version,) = self._writer.execute("PRAGMA data_version").fetchone()
         return before != self._news_version
 
     def new_messages(self, after: int) -> list[Message]:
-        """Return the messages of all executions with numbers above `after`."""
+        """Return the new messages of all executions, those with numbers above `after`."""
         (version,) = self._writer.execute("PRAGMA data_version").fetchone()
         # Only another connection's write changes the version; own messages are noted by `on_post`.
         if version != self._version:
@@ -271,7 +283,7 @@ class MessageWatch:
 
 
 def is_sound(row: tuple[Any, ...]) -> bool:
-    """Return True if a message matches its checksum."""
+    """Return True if the row of a message matches the checksum that is stored in it."""
     *columns, _, checksum = row
     return bool(of_row(columns) == checksum)
 
@@ -321,22 +333,22 @@ _STRAY_QUEUE_ROWS = "SELECT id FROM queued JOIN executions USING (key) WHERE NOT
 
 
 def put_in_queue(cursor: sqlite3.Cursor, key: int, enqueued: ExecutionEnqueued, *, withheld: bool) -> None:
-    """Put an execution into a queue."""
+    """Write the queue entry of an execution in place of an earlier one."""
     cursor.execute(_PUT, (key, enqueued.queue, enqueued.priority, withheld))
 
 
 def set_withheld(cursor: sqlite3.Cursor, key: int, *, withheld: bool) -> None:
-    """Set whether workers skip an execution; has no effect if it is not in a queue."""
+    """Set whether workers skip an execution. If the execution is not in a queue, do nothing."""
     cursor.execute(_WITHHOLD, (withheld, key))
 
 
 def withhold_execution(cursor: sqlite3.Cursor, execution_id: str) -> None:
-    """Make workers skip an execution; has no effect if it is not in a queue."""
+    """Mark an execution so that workers skip it. If the execution is not in a queue, do nothing."""
     cursor.execute(_WITHHOLD_ONE, (execution_id,))
 
 
 def claimable(connection: sqlite3.Connection | sqlite3.Cursor, claim: Claim, moment: Moment) -> Iterator[str]:
-    """Yield the executions that fit a claim, can continue and have no live lease, in the order of claims."""
+    """Yield the ids of the executions that a worker may claim, in the order of claims."""
     parameters = {"workflows": encode(dict(claim.workflows)).decode(), "now": moment.wall}
     for queue in claim.queues:
         for execution_id, *columns in connection.execute(_TO_DO, {**parameters, "queue": queue}):
@@ -345,23 +357,29 @@ def claimable(connection: sqlite3.Connection | sqlite3.Cursor, claim: Claim, mom
 
 
 def load_queued(connection: sqlite3.Connection, *, withheld: bool) -> list[QueuedExecution]:
-    """Return the queued executions, or those that workers skip."""
+    """Return the queue entries of executions that have not ended: with `withheld` the entries that workers skip,
+    otherwise the entries that they may claim.
+    """
     return [QueuedExecution(*row) for row in connection.execute(_ALL_QUEUES.format(_WHICH[withheld])).fetchall()]
 
 
 def load_schedule(connection: sqlite3.Connection | sqlite3.Cursor, schedule: str) -> int | None:
-    """Return up to when the due times of a schedule have been handled; None for a new one."""
+    """Return the time up to which the due times of a schedule have been handled; None if the schedule is new to the
+    store.
+    """
     row = connection.execute(_SEEN, (schedule,)).fetchone()
     return None if row is None else typed("schedule", row, (int,))[0]
 
 
 def advance_schedule(cursor: sqlite3.Cursor, schedule: str, moment: int) -> None:
-    """Record that the due times of a schedule up to a moment have been handled. An earlier moment has no effect."""
+    """Record that the due times of a schedule up to a moment have been handled; an earlier moment has no effect."""
     cursor.execute(_SEE, (schedule, moment))
 
 
 def write_worker(cursor: sqlite3.Cursor, worker: WorkerRecord, until: int, delete_before: int) -> None:
-    """Write the record of a worker; delete the records that expired before a moment."""
+    """Write the record of a running worker, valid up to `until`. Delete the records of workers that expired before
+    `delete_before`.
+    """
     # Workers that died leave their records; each announcement removes the old ones.
     cursor.execute(_FORGET, (delete_before,))
     cursor.execute(_ANNOUNCE, (worker.id, until, encode(worker_to_data(worker)).decode()))
@@ -386,7 +404,7 @@ def _worker(worker_id: str, expires_at: int, data: Any) -> WorkerRecord:
 
 
 def find_queue_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of queue rows whose execution has ended."""
+    """Return descriptions of queue entries that should not exist, because their execution has ended."""
     return [
         f"execution {execution_id} has ended, and is still in a queue"
         for (execution_id,) in connection.execute(_STRAY_QUEUE_ROWS).fetchall()
@@ -416,18 +434,24 @@ _QUESTIONS_OF_ONE = "SELECT id FROM questions WHERE key = ?"
 
 
 def write_questions(cursor: sqlite3.Cursor, key: int, changes: Mapping[str, bool]) -> None:
-    """Add the questions of an execution that were asked (True), and delete those that were settled (False)."""
+    """Store changes of an execution's questions: add a question that was asked (True), and delete one that was settled
+    (False).
+    """
     for question_id, is_open in changes.items():
         cursor.execute(_ASK if is_open else _SETTLE, (key, question_id))
 
 
 def set_questions_over(cursor: sqlite3.Cursor, key: int, *, is_over: bool) -> None:
-    """Record that an execution has ended, so that its questions are not listed, or that it continues."""
+    """Record in the rows of an execution's questions that the execution has ended (`is_over`), so that they are no
+    longer listed, or that it continues.
+    """
     cursor.execute(_SETTLE_QUESTIONS, (is_over, key))
 
 
 def find_question_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of questions whose row contradicts the row of their execution."""
+    """Return descriptions of questions whose row contradicts the row of their execution, which states if the execution
+    has ended.
+    """
     return [
         f"question {question_id} of execution {execution_id} is not listed as what its execution has made of it"
         for question_id, execution_id in connection.execute(_STRAY_QUESTIONS).fetchall()
@@ -435,13 +459,16 @@ def find_question_faults(connection: sqlite3.Connection) -> list[str]:
 
 
 def load_open_questions(connection: sqlite3.Connection, question_id: str | None) -> list[tuple[str, str]]:
-    """Return pairs of execution id and question id of executions that have not ended: all, or those of one id."""
+    """Return the open questions of unended executions as pairs of execution id and question id.
+
+    With `question_id`, only the questions with that id.
+    """
     rows = connection.execute(_OPEN) if question_id is None else connection.execute(_CALLED, (question_id,))
     return [(execution_id, question) for execution_id, question in (typed("question", row, (str, str)) for row in rows)]
 
 
 def open_questions_of(connection: sqlite3.Connection, key: int) -> frozenset[str]:
-    """Return the open questions of one execution, ended or not."""
+    """Return the ids of the open questions of one execution, which may have ended."""
     rows = connection.execute(_QUESTIONS_OF_ONE, (key,)).fetchall()
     return frozenset(question_id for (question_id,) in (typed("question", row, (str,)) for row in rows))
 
@@ -473,7 +500,10 @@ _COLUMNS_OF = {
     "status": "status",
     "origin": "origin",
 }
-"""Column of each filter except the tag. SQLite uses the index of the first one: it probably has the fewest rows."""
+"""Column for each field of `RecordFilter` except the tag, ordered by how few rows a value probably has.
+
+SQLite uses the index of the first column.
+"""
 _TAGGED = f"SELECT {COLUMNS} FROM tags CROSS JOIN executions USING (key)"  # noqa: S608 - our own text
 IDS = "SELECT id FROM executions ORDER BY +created_at DESC, key DESC"  # +: an index may be damaged
 CANDIDATES = "SELECT id FROM executions WHERE id >= ? AND id < ? || char(1114111) ORDER BY id LIMIT ?"
@@ -502,35 +532,46 @@ FROM pressed CROSS JOIN executions USING (key) LEFT JOIN leases USING (key)
 WHERE ended_at IS NULL {_NEWEST}
 """  # noqa: S608 - our own text
 WIDTH = COLUMNS.count(",") + 1
-"""Number of columns of a row of `ORPHANS` that are those of `RECORD`."""
+"""Number of leading columns in a row of `ORPHANS` that form a row of `RECORD`."""
 
 
 def list_statement(record_filter: RecordFilter, limit: int, offset: int) -> tuple[str, dict[str, Any]]:
-    """Return the statement that lists the matching executions, newest first, and its parameters."""
+    """Return the SQL statement that lists the executions that match a filter, newest first, and the statement's
+    parameters.
+    """
     parameters = {name: value for name, value in asdict(record_filter).items() if value is not None}
     without_books = [] if parameters.pop("with_books") else [f"+origin IS NOT '{BOOK}'"]
     names = [name for name in _COLUMNS_OF if name in parameters]
-    leading = [] if "tag" in parameters else names[: 2 if names[:2] == ["workflow", "status"] else 1]
+    has_tag = "tag" in parameters
+    # Columns whose index SQLite may use. With a tag, the rows come from the table of tags; workflow and status share an
+    # index.
+    if has_tag:
+        leading = []
+    elif names[:2] == ["workflow", "status"]:
+        leading = names[:2]
+    else:
+        leading = names[:1]
     # +: SQLite uses no index for this column. It has no statistics to choose between two indexes.
     conditions = [f"{'' if name in leading else '+'}{_COLUMNS_OF[name]} = :{name}" for name in names]
-    source, order = (_TAGGED, "began") if "tag" in parameters else (RECORD, "created_at")
-    where = " AND ".join(["tag = :tag"] * ("tag" in parameters) + conditions + without_books)
-    order = f"ORDER BY {order} DESC, key DESC LIMIT :limit OFFSET :offset"
+    source = _TAGGED if has_tag else RECORD
+    created = "began" if has_tag else "created_at"
+    where = " AND ".join([*(["tag = :tag"] if has_tag else []), *conditions, *without_books])
+    order = f"ORDER BY {created} DESC, key DESC LIMIT :limit OFFSET :offset"
     return f"{source} {where and 'WHERE'} {where} {order}", {**parameters, "limit": limit or -1, "offset": offset}
 
 
 def insert_tags(cursor: sqlite3.Cursor, key: int, created_at: int, tags: Iterable[str]) -> None:
-    """Add the tags of an execution to the index of tags."""
+    """Add the tags of an execution to the table of tags, which is used to find executions by tag."""
     cursor.executemany(_TAG, [(tag, created_at, key) for tag in tags])
 
 
 def delete_tags(cursor: sqlite3.Cursor, key: int) -> None:
-    """Delete all tags of an execution from the index of tags."""
+    """Delete all tags of an execution from the table of tags."""
     cursor.execute("DELETE FROM tags WHERE key = ?", (key,))
 
 
 def find_list_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of executions whose tags are not in the index of tags."""
+    """Return descriptions of executions whose tags in their row differ from those in the table of tags."""
     strays = [execution_id for (execution_id,) in connection.execute(_STRAY_LIST_ROWS).fetchall()]
     return [f"execution {execution_id} is not listed under the tags that its row has" for execution_id in strays]
 
@@ -551,7 +592,7 @@ _ALL_SUMMARIES = "SELECT executions.id, sequence, summaries.checksum, data FROM 
 
 
 def write_summaries(cursor: sqlite3.Cursor, summaries: Mapping[str, StoredSummary]) -> None:
-    """Write summaries in place of older ones."""
+    """Write cached summaries of executions in place of older ones."""
     rows = [
         (summary.sequence, _checksum(execution_id, *summary), summary.data, execution_id)
         for execution_id, summary in summaries.items()
@@ -560,13 +601,13 @@ def write_summaries(cursor: sqlite3.Cursor, summaries: Mapping[str, StoredSummar
 
 
 def load_summaries(connection: sqlite3.Connection, execution_ids: Sequence[str]) -> dict[str, StoredSummary]:
-    """Return the summaries of some executions that match their checksums."""
+    """Return the cached summaries of the given executions, without those that do not match their checksums."""
     rows = connection.execute(_GET, (encode(list(execution_ids)).decode(),)).fetchall()
     return {row[0]: StoredSummary(row[1], row[3]) for row in rows if _is_sound(row)}
 
 
 def find_summary_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of damaged summaries."""
+    """Return descriptions of cached summaries of executions that do not match their checksums."""
     return [
         f"the summary of execution {row[0]} is damaged. It is not used, and nothing is lost: it is made again when the "
         "execution is listed"
@@ -608,12 +649,14 @@ def _checkpoint_checksum(connection: sqlite3.Connection | sqlite3.Cursor, log: L
 
 
 def write_checkpoint(cursor: sqlite3.Cursor, log: Log, sequence: int, data: bytes) -> None:
-    """Write a checkpoint in place of an older one, but never of a newer one."""
+    """Write the checkpoint of an execution, unless the execution has a newer checkpoint."""
     cursor.execute(_PUT_CHECKPOINT, (log.key, sequence, _checkpoint_checksum(cursor, log, sequence, data), data))
 
 
 def load_checkpoint(connection: sqlite3.Connection, log: Log) -> tuple[int, bytes] | None:
-    """Return sequence number and data of an execution's checkpoint; None if missing, damaged or of another log."""
+    """Return the checkpoint of an execution as sequence number and data. Return None if it is missing, is damaged, or
+    was made for a log with other events.
+    """
     row = connection.execute(_GET_CHECKPOINT, (log.key,)).fetchone()
     if row is None or not (isinstance(row[0], int) and isinstance(row[2], bytes)):
         return None
@@ -622,7 +665,9 @@ def load_checkpoint(connection: sqlite3.Connection, log: Log) -> tuple[int, byte
 
 
 def checkpoint_fits(connection: sqlite3.Connection, log: Log) -> bool:
-    """Return False if a log has a checkpoint that is damaged or belongs to another log."""
+    """Return False if the checkpoint of an execution is damaged or was made for a log with other events; True if it is
+    valid or there is none.
+    """
     row = connection.execute(_GET_CHECKPOINT, (log.key,)).fetchone()
     if row is None or load_checkpoint(connection, log) is not None:
         return True
@@ -639,7 +684,7 @@ def checkpointed_ids(connection: sqlite3.Connection) -> list[str]:
 
 
 def drop_checkpoints(cursor: sqlite3.Cursor, execution_ids: Sequence[str]) -> int:
-    """Delete checkpoints; return how many."""
+    """Delete the checkpoints of executions; return the number of deleted checkpoints."""
     return sum(cursor.execute(_DROP, (execution_id,)).rowcount for execution_id in execution_ids)
 
 
@@ -647,7 +692,7 @@ def drop_checkpoints(cursor: sqlite3.Cursor, execution_ids: Sequence[str]) -> in
 
 
 TABLES = ("leases", "blob_uses", "checkpoints", "summaries", "messages", "questions", "tags", "queued")
-"""Tables with rows that belong to an execution, beside the table of events."""
+"""Tables with rows that belong to an execution, except the table of events."""
 
 _ENDED = "SELECT id FROM executions WHERE ended_at < ?"  # resuming clears it
 
@@ -662,7 +707,8 @@ _GROW = "UPDATE executions SET size = ?, seal = ? WHERE key = ?"
 
 
 def delete_execution(cursor: sqlite3.Cursor, execution_id: str, sealing: Sealing) -> list[str]:
-    """Delete an execution; return the ids of all executions whose rows change, none if it does not exist.
+    """Delete an execution and its log. Return its id and the ids of forks that have taken over shared events, or an
+    empty list if it is unknown.
 
     Forks may share events of the deleted log. These move to the fork that shares most of them, the heir, and the other
     forks then refer to the heir. Example: the log of A has events 1 to 9, fork B shares 1 to 7, fork C shares 1 to 4.
@@ -679,7 +725,9 @@ def delete_execution(cursor: sqlite3.Cursor, execution_id: str, sealing: Sealing
 
 
 def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> list[str]:
-    """Move the events that forks share with a log to its heir; return the heir's id, in a list."""
+    """Move the events of a deleted log that forks share to the fork that shares most of them. Return a list with this
+    fork's id, or an empty list if there are no forks.
+    """
     forks = cursor.execute(_HEIRS, (log.key,)).fetchall()
     if not forks:
         return []
@@ -702,7 +750,9 @@ def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> l
 
 
 def _digests_reached(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the digests of the large values in the events that an heir got; None (all) if these cannot be read."""
+    """Return the hashes of the large values in the events that were moved to a fork. Return None, which stands for all
+    values, if the events cannot be read.
+    """
     fetch = blobs.fetcher(cursor, sealing)
     rows = cursor.execute(_PAYLOADS, (place_of(heir, 1), place_of(heir, upto))).fetchall()
     try:
@@ -712,7 +762,7 @@ def _digests_reached(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Seal
 
 
 def ended_before(cursor: sqlite3.Cursor, before: int) -> list[str]:
-    """Return the executions that ended before a moment, in microseconds since 1970."""
+    """Return the ids of the executions that ended before a moment, in microseconds since 1970."""
     return [execution_id for (execution_id,) in cursor.execute(_ENDED, (before,)).fetchall()]
 
 

@@ -1,1 +1,1 @@
-"""MCP servers as a client sees them: started when first needed, ended with their environment."""
+"""Client for MCP servers. A server is started at its first request and stopped with its environment."""

@@ -1,4 +1,6 @@
-"""Calls of MCP tools, discovery, resources and prompts: conversion between the protocol and plain data."""
+"""Requests to MCP servers (tool calls, discovery of tools, resources, prompts), and conversion between types of the MCP
+protocol and plain data.
+"""
 
 from __future__ import annotations
 
@@ -45,11 +47,12 @@ if TYPE_CHECKING:
 
 _LONGEST = 10_000
 _REFUSED = -1
-"""Protocol error code for a refused sampling request."""
+"""Error code of the protocol with which a sampling request (a request for a model's answer) is refused."""
 _NO_WAY_TO_ASK = "no back-channel for server-initiated requests"
-"""Error text of the SDK if a server asks in a protocol version without server requests."""
+"""Text of the SDK's error for a question of a server during a call, if the protocol version does not allow questions.
+"""
 _WRAPPED = {"result"}
-"""Only key of structured content that wraps a value that is not an object."""
+"""Keys of structured content that only wraps a value, because the protocol allows only objects there."""
 _log = logger(__name__)
 NOT_ALLOWED = "the server asks for something that is not allowed here: {} (its definition allows models by Sampling)"
 
@@ -63,7 +66,9 @@ async def call_tool(
     *,
     sampler: str | None = None,
 ) -> CallOutcome:
-    """Call a tool. A result that violates the tool's declared output schema becomes an error for the model."""
+    """Call a tool of an MCP server and return the outcome. A result that violates the tool's output schema becomes an
+    error outcome, which the model gets.
+    """
     try:
         result = await client.session.call_tool(
             tool,
@@ -78,7 +83,9 @@ async def call_tool(
 
 
 def with_advice(outcome: CallOutcome, server: str) -> CallOutcome:
-    """Add advice to an outcome that failed because its server could not ask a question."""
+    """Return the outcome of a tool call, with advice added if the call failed because this protocol version does not
+    let the server ask questions. Any other outcome is returned unchanged.
+    """
     if not (outcome.is_error and _NO_WAY_TO_ASK in str(outcome.content)):
         return outcome
     advice = (
@@ -90,7 +97,9 @@ def with_advice(outcome: CallOutcome, server: str) -> CallOutcome:
 
 
 def outcome_of(result: CallToolResult | InputRequiredResult, sampler: str | None = None) -> CallOutcome:
-    """Return a server's result as an outcome. `sampler` is the agent for sampling requests."""
+    """Convert the result that an MCP server returned for a tool call to a `CallOutcome`. `sampler` is the name of the
+    agent that answers sampling requests.
+    """
     if isinstance(result, InputRequiredResult):
         return _questions_of(result, sampler)
     return CallOutcome(_content(result), is_error=bool(result.is_error))
@@ -98,6 +107,7 @@ def outcome_of(result: CallToolResult | InputRequiredResult, sampler: str | None
 
 def _questions_of(result: InputRequiredResult, sampler: str | None) -> CallOutcome:
     requests: dict[str, Mapping[str, Any]] = {}
+    # One request that is not allowed makes the whole tool call fail.
     for name, request in (result.input_requests or {}).items():
         if isinstance(request, ElicitRequest):
             requests[name] = request_of(request.params)
@@ -109,13 +119,15 @@ def _questions_of(result: InputRequiredResult, sampler: str | None) -> CallOutco
 
 
 def is_plain(params: CreateMessageRequestParams) -> bool:
-    """Return True if a sampling request has text only: no images, and no tools of the server."""
+    """Return True if a sampling request of a server contains only text. Return False if it has images or offers tools
+    of the server.
+    """
     texts = all(isinstance(message.content, TextContent) for message in params.messages)
     return bool(params.messages) and texts and not params.tools
 
 
 def sampling_of(params: CreateMessageRequestParams, sampler: str) -> dict[str, Any]:
-    """Return a sampling request as plain data, with the agent that answers it."""
+    """Return a sampling request of a server as plain data, with the name of the agent that answers it."""
     fields = {
         "agent": sampler,
         "messages": [{"role": message.role, "text": message.content.text} for message in params.messages],  # type: ignore[union-attr]
@@ -127,21 +139,26 @@ def sampling_of(params: CreateMessageRequestParams, sampler: str) -> dict[str, A
 
 
 def request_of(params: Any) -> dict[str, Any]:
-    """Return an elicitation request as plain data. A URL is shown as text and never opened."""
+    """Return an elicitation request of a server (a question to a person) as plain data. A web address in it is shown to
+    the person and never opened.
+    """
     if isinstance(params, ElicitRequestFormParams):
         return {"message": params.message, "schema": dict(params.requested_schema)}
     return {"message": f"{params.message}\n{params.url}", "schema": {}}
 
 
 def sampled_of(answer: Mapping[str, Any]) -> CreateMessageResult | ErrorData:
-    """Return a model's answer in protocol form, or an error with the reason why there is none."""
+    """Convert an agent's answer to a sampling request to the type of the MCP protocol. An answer without text becomes a
+    protocol error.
+    """
     return message_of(answer) if "text" in answer else ErrorData(code=_REFUSED, message=answer["error"])
 
 
 def message_of(answer: Mapping[str, Any]) -> CreateMessageResult:
-    """Return a model's answer in the protocol form of a round, which has no place for errors.
+    """Convert an agent's answer to a sampling request to a message of the MCP protocol, for a reply that answers
+    several requests at once.
 
-    A missing answer is represented by its reason as text.
+    Such a reply cannot contain errors. A missing answer is therefore replaced by a text with the reason.
     """
     text = answer["text"] if "text" in answer else f"[no answer: {answer['error']}]"
     content = TextContent(type="text", text=text)
@@ -149,13 +166,15 @@ def message_of(answer: Mapping[str, Any]) -> CreateMessageResult:
 
 
 def response_of(answer: Mapping[str, Any]) -> ElicitResult:
-    """Return a person's answer in protocol form."""
+    """Convert a person's answer to an elicitation request to the type of the MCP protocol."""
     content = answer.get("content")
     return ElicitResult(action=answer["action"], content=None if content is None else dict(content))
 
 
 def responses_of(answers: Answers | None) -> InputResponses | None:
-    """Return the answers of a round in protocol form."""
+    """Convert the answers to the questions with which a server replied to a tool call to types of the MCP protocol, by
+    name of the question. Return None for None.
+    """
     if answers is None:
         return None
     return {name: response_of(answer) if "action" in answer else message_of(answer) for name, answer in answers.items()}
@@ -174,7 +193,9 @@ def _is_binary(part: Any) -> bool:
 
 
 def part_of(part: Any) -> Any:
-    """Return one part of a result: text, a description, or bytes with their media type."""
+    """Return one content part of a tool result as plain data: text, base64 data with its media type, or a text that
+    describes any other part.
+    """
     match part:
         case TextContent():
             return part.text
@@ -188,7 +209,7 @@ def part_of(part: Any) -> Any:
 
 
 def text_of(resource: TextResourceContents | BlobResourceContents) -> str:
-    """Return a resource as text. Binary data is described."""
+    """Return the text of a resource. For a binary resource, return a line of text with its URI, media type and size."""
     if isinstance(resource, TextResourceContents):
         return resource.text
     return f"[Binary resource {resource.uri}: {resource.mime_type or 'no type'}, {len(resource.blob) * 3 // 4} bytes]"
@@ -203,20 +224,22 @@ MOST = 2_000
 LARGEST = 100_000
 """Maximum number of characters of a tool's description and schemas, which are part of every model request."""
 LONGEST = 256
-"""Maximum length of a tool name. `divebook.agents.signatures` converts it to a name that providers accept."""
+"""Maximum length of a tool name. `divebook.agents.signatures` shortens tool names to the form that providers accept."""
 _PAGES = 100
 
 
 async def discover_tools(client: Client, definition: MCPServerDefinition) -> Discovered:
-    """Return a server's tools that its definition allows and that a model can be shown."""
+    """Return the tools of an MCP server that its definition allows, and the server's instructions. Tools that a model
+    could not use are left out.
+    """
     tools = [tool async for tool in list_all(client.list_tools, "tools") if definition.allows(tool.name)]
-    offered = (_offered(tool, definition) for tool in tools)
+    offered = (_offered_tool(tool, definition) for tool in tools)
     by_name = {tool.name: tool for tool in offered if tool is not None}  # a server may list a name twice
     return Discovered(tuple(by_name.values()), as_unicode((client.instructions or "").strip())[:LARGEST])
 
 
-async def list_all(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterator[Any]:
-    """Yield all items of a paged list.
+async def list_all(ask: Callable[..., Awaitable[Any]], field: str) -> AsyncIterator[Any]:
+    """Yield all items of a list, such as the list of tools, that a server returns page by page.
 
     Raises
     ------
@@ -228,22 +251,23 @@ async def list_all(ask: Callable[..., Awaitable[Any]], what: str) -> AsyncIterat
     cursors = set[str]()
     for _ in range(_PAGES):
         page = await ask(cursor=cursor)
-        for item in getattr(page, what):
+        for item in getattr(page, field):
             count += 1
             if count > MOST:
-                raise RefusedError(f"it lists more than {MOST} {what}")
+                raise RefusedError(f"it lists more than {MOST} {field}")
             yield item
         cursor = page.next_cursor
         if cursor is None:
             return
+        # The number of pages is limited, too: a server could invent cursors without end.
         if cursor in cursors:  # a repeated cursor would loop for ever
-            _log.warning("the list of %s of an MCP server ends where it begins to repeat itself", what)
+            _log.warning("the list of %s of an MCP server ends where it begins to repeat itself", field)
             return
         cursors.add(cursor)
-    raise RefusedError(f"its list of {what} has more than {_PAGES} pages")
+    raise RefusedError(f"its list of {field} has more than {_PAGES} pages")
 
 
-def _offered(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
+def _offered_tool(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
     offered = OfferedTool(
         tool.name,
         (tool.description or tool.title or "").strip(),
@@ -259,7 +283,9 @@ def _offered(tool: Tool, definition: MCPServerDefinition) -> OfferedTool | None:
 
 
 def _problem_of(tool: OfferedTool) -> str:
-    """Return why a tool cannot be shown to a model; empty if it can."""
+    """Return the reason why a server's tool cannot be offered to a model, such as a schema that is too large. Return an
+    empty string if it can.
+    """
     # The limits protect every later request to a model, which contains the name, description and schemas.
     if not tool.name.strip() or not tool.name.isprintable() or len(tool.name) > LONGEST:
         return f"its name must have 1 to {LONGEST} characters, all of which can be printed"
@@ -281,10 +307,13 @@ def _problem_of(tool: OfferedTool) -> str:
 
 
 def _hints(tool: Tool, definition: MCPServerDefinition) -> dict[str, bool]:
-    """Return the effective hints. Hints that relax the rules count for trusted servers only."""
+    """Return those hints of a server about a tool that count, such as "read only". If the server is not trusted, only
+    hints that make approval rules stricter count.
+    """
     annotations = tool.annotations
     if annotations is None:
         return {}
+    # A server could claim that a destructive tool is harmless. Claims that make the rules stricter always count.
     hints = {
         "read_only": annotations.read_only_hint,
         "destructive": annotations.destructive_hint,
@@ -308,25 +337,25 @@ def _warns(name: str, *, value: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ServedResource(Document):
-    """A resource of a server. Its path is the resource's URI."""
+    """A resource of an MCP server as a document of divebook. Its path is the URI of the resource."""
 
     id: str = ""
-    """Id with which it is requested: ``mcp://server/address``."""
+    """Id of the document in divebook: ``mcp://server/address``."""
     media_type: str = "text/plain"
 
     @property
     def content_type(self) -> str:
-        """Media type that the server declares."""
+        """Media type of the resource, as the server declares it."""
         return self.media_type
 
 
 def id_of(server: str, address: str) -> str:
-    """Return the id of a server's resource."""
+    """Return the id under which a resource of a server is found as a document: ``mcp://server/address``."""
     return f"{SCHEME}{server}/{address}"
 
 
 def document_of(server: str, parts: list[TextResourceContents | BlobResourceContents]) -> ServedResource:
-    """Return the parts of a resource as one document. Binary parts are described."""
+    """Join the parts of a resource into one document. A binary part is replaced by a line that describes it."""
     first = parts[0]
     return ServedResource(
         first.uri, "\n".join(map(text_of, parts)), id_of(server, first.uri), first.mime_type or "text/plain"
@@ -334,7 +363,7 @@ def document_of(server: str, parts: list[TextResourceContents | BlobResourceCont
 
 
 async def read(client: Client, server: str, address: str) -> ServedResource:
-    """Return a resource as a document.
+    """Read a resource from a server and return it as a document.
 
     Raises
     ------
@@ -350,7 +379,7 @@ async def read(client: Client, server: str, address: str) -> ServedResource:
 
 
 async def resources(client: Client, server: str) -> list[dict[str, Any]]:
-    """Return id, name, description and media type of each resource."""
+    """Return id, name, description and media type of each resource of a server."""
     return [
         {
             "id": id_of(server, resource.uri),
@@ -363,7 +392,7 @@ async def resources(client: Client, server: str) -> list[dict[str, Any]]:
 
 
 async def prompts(client: Client) -> list[dict[str, Any]]:
-    """Return name, description and arguments of each prompt."""
+    """Return name, description and argument names of each prompt of a server."""
     return [
         {
             "name": prompt.name,
@@ -375,7 +404,7 @@ async def prompts(client: Client) -> list[dict[str, Any]]:
 
 
 async def prompt(client: Client, name: str, arguments: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return role and content of each message of a prompt."""
+    """Return a prompt template of a server with its arguments filled in, as the role and content of each message."""
     result = await client.session.get_prompt(name, dict(arguments), allow_input_required=True)
     if isinstance(result, InputRequiredResult):
         raise RefusedError("it asks a person something first; prompts are only read here")

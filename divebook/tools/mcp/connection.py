@@ -1,9 +1,10 @@
-"""Connection to an MCP server, held by a task of its own: a context entered in a task must be left in it.
+"""Client connection to one MCP server, its transports, and the checks of the messages that the server sends.
 
-Life cycle: `open` starts the task, which enters the transport and the SDK's client, and waits until both sides agree on
-a protocol. Requests from other tasks then use the client. The connection ends when it is closed, when its server ends,
-or when the server sends too much. Running requests then fail with `BrokenError`, which has the last output of the
-server, and whether the request may have reached it.
+Life cycle: `Connection.open` starts an asyncio task, which enters the contexts of the transport and of the SDK's
+client. The same task must leave these contexts, so it lives as long as the connection. `open` waits until both sides
+agree on a protocol. Requests from other tasks then use the client. The connection ends when it is closed, when its
+server ends, or when the server sends too much. Running requests then fail with `BrokenError`, which has the last output
+of the server, and states whether the request may have reached the server.
 """
 
 from __future__ import annotations
@@ -59,27 +60,27 @@ AUTO: Final[ConnectMode] = "auto"
 
 
 LEGACY: Final[ConnectMode] = "legacy"
-"""Protocol of 2025, in which a server may send requests during a call."""
+"""Version of the protocol in which a server may send requests to its client during a tool call."""
 
 
 HANDSHAKE = 30.0
-"""Seconds that a server may take to start, and to list its tools."""
+"""Seconds that a server may take to start, or to list its tools."""
 
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that a server has to close the connection. A guard needs half of them."""
+"""Seconds that a server has to close the connection. The guard process (guard.py) needs half of them."""
 
 
 MOST_NOTIFICATIONS = 10_000
-"""Maximum number of notifications between two answers."""
+"""Maximum number of notifications that a server may send between two responses."""
 
 
 MOST_MALFORMED = 100
-"""Maximum number of invalid messages, such as printed text, before the connection is closed."""
+"""Number of invalid messages, such as printed text, after which the connection is closed."""
 
 
 MOST_LEVELS = 150
-"""Maximum depth of a message. The SDK reads 200 levels."""
+"""Maximum depth of nested lists and objects in a message. The SDK's parser reads 200 levels."""
 
 
 LARGEST = 16 * 1024 * 1024
@@ -90,16 +91,20 @@ T = TypeVar("T")
 
 
 class Connection:
-    """Connection over a transport. `open` it once, then make requests until it `has_ended`.
+    """Client connection to one MCP server. Call `open` once, then `ask` until `has_ended`.
 
     Parameters
     ----------
+    open_transport
+        Opens the connection to the server: pipes or HTTP.
+    elicit, sample
+        Callbacks that answer the server's questions to a person, and its requests for a model's answer.
     mode
-        Which protocol is spoken, as `mcp.Client` has it.
+        Version of the protocol, as for `mcp.Client`.
     patience
-        Seconds that it may take until the server has agreed, or a person if it asks one.
+        Seconds until the server must have agreed on a protocol. They include the time of a person who must sign in.
     server
-        The name of the server, for warnings.
+        Name of the server, for warnings.
     """
 
     def __init__(
@@ -127,16 +132,18 @@ class Connection:
 
     @property
     def has_ended(self) -> bool:
-        """True if no more requests can be made."""
+        """True if the connection has ended or is about to end, so that it accepts no more requests."""
         return self._ending.is_set()
 
     async def open(self) -> None:
-        """Connect and negotiate the protocol; raise `BrokenError`."""
+        """Connect to the server and agree on a protocol version. Raise `BrokenError` if this fails or takes too
+        long.
+        """
         context = contextvars.Context()  # the connection is of no turn
         self._task = asyncio.create_task(self._hold(), context=context)
-        waited: set[asyncio.Future[Any]] = {self._ready, self._task}
+        tasks: set[asyncio.Future[Any]] = {self._ready, self._task}
         try:
-            await asyncio.wait(waited, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not self._ready.done() and not self._task.done():  # it takes too long, or nobody waits any more
                 self._complaint = f"initialization failed: no answer within {self._patience:g} seconds"
@@ -176,56 +183,60 @@ class Connection:
         self._ending.set()
 
     def end(self) -> None:
-        """End the connection without waiting for it."""
+        """Start to close the connection, without waiting until it is closed."""
         self._end("")
 
     async def close(self) -> None:
-        """End the connection, and the server if it was started for it. Idempotent."""
+        """Close the connection, and end the server process if this connection started one. A second call has no
+        effect.
+        """
         self._ending.set()
         if self._task is not None:
-            _, stays = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT)
-            if stays:  # a server over HTTP need not answer that we go
+            _, unfinished = await asyncio.wait({self._task}, timeout=CLOSE_TIMEOUT)
+            if unfinished:  # a server over HTTP need not answer that we go
                 self._task.cancel()
-                await asyncio.wait(stays)
+                await asyncio.wait(unfinished)
 
     @property
     def client(self) -> Client:
-        """The SDK's client of the open connection."""
+        """The SDK's client object for requests over the open connection."""
         return self._ready.result()
 
     async def ask(self, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Make a request.
+        """Call `request` with the SDK's client, which sends one request to the server. Return the result.
 
         Raises
         ------
         BrokenError
             The connection ended.
         RefusedError
-            The server refuses, or its answer breaks the protocol.
+            The server refuses the request, or its answer violates the protocol.
         """
         if self.has_ended:
             raise BrokenError("not connected", was_sent=False)
-        asking = asyncio.ensure_future(request(self.client))
-        asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # also where nobody waits any more
-        ending = asyncio.ensure_future(self._ending.wait())
-        waited: set[asyncio.Future[Any]] = {asking, ending}
+        request_task = asyncio.ensure_future(request(self.client))
+        # Read the exception even if no caller waits any more; otherwise asyncio logs that it was never retrieved.
+        request_task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        end_task = asyncio.ensure_future(self._ending.wait())
+        tasks: set[asyncio.Future[Any]] = {request_task, end_task}
         try:
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                raise await self._broken("the connection ended")
-            return asking.result()
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not request_task.done():
+                raise await self._broken_error("the connection ended")
+            return request_task.result()
         except MCPError as error:
-            raise await self._failed(error) from error
+            raise await self._error_of(error) from error
         except ValidationError as error:
             cause = f"its answer does not keep to the protocol: {error.errors()[0]['msg']}"
             raise RefusedError(cause, is_answer=True) from error
         finally:
-            asking.cancel()
-            ending.cancel()
+            request_task.cancel()
+            end_task.cancel()
 
-    async def _failed(self, error: MCPError) -> BrokenError | RefusedError:
+    async def _error_of(self, error: MCPError) -> BrokenError | RefusedError:
+        # The codes of the error itself come first: the recorded status may belong to another response.
         if error.code == CONNECTION_CLOSED:
-            return await self._broken(f"the connection ended: {error.message}")
+            return await self._broken_error(f"the connection ended: {error.message}")
         if error.message == _SESSION_TERMINATED:  # the server has forgotten us, so it has done nothing
             await self.close()
             return BrokenError("the server has ended the session", was_sent=False)
@@ -236,21 +247,24 @@ class Connection:
         cause = "not supported" if error.code == METHOD_NOT_FOUND else shared().text(error.message)[:_LONGEST]
         return RefusedError(cause, is_answer=True)
 
-    async def _broken(self, what: str) -> BrokenError:
+    async def _broken_error(self, reason: str) -> BrokenError:
         await self.close()
+        # Only a failed connect proves that the request did not reach the server.
         was_sent = not isinstance(_innermost(self._fault), httpx2.ConnectError | httpx2.ConnectTimeout)
-        return BrokenError(self._cause(what), was_sent=was_sent)
+        return BrokenError(self._cause(reason), was_sent=was_sent)
 
-    def _cause(self, what: str) -> str:
-        """Return why the connection ended, with the last output of the server."""
+    def _cause(self, reason: str) -> str:
+        """Return a text with the reason why the connection ended, and the last error output of the server."""
         fault = _innermost(self._fault)
-        cause = self._complaint or (f"{what}: {str(fault) or type(fault).__name__}" if fault is not None else what)
+        cause = self._complaint or (f"{reason}: {str(fault) or type(fault).__name__}" if fault is not None else reason)
         cause = cause.removesuffix(": Connection closed")  # which says nothing
         return f"{cause} ({self._status.text})" if self._status.text else cause
 
 
 class BrokenError(Exception):
-    """Error of a request whose connection has ended."""
+    """Error of a request that was not answered because the connection to the server has ended. `was_sent` is True if
+    the server may have received the request.
+    """
 
     def __init__(self, cause: str, *, was_sent: bool) -> None:
         self.cause = cause
@@ -259,12 +273,12 @@ class BrokenError(Exception):
 
 
 class RefusedError(Exception):
-    """Refusal of a request by the server, or an answer that violates the protocol.
+    """Error of a request that the server refuses, or that it answers in violation of the protocol.
 
     Parameters
     ----------
     is_answer
-        Whether it has understood who asks, and what: a model that called a tool may do better then.
+        True if the server has processed the request. A model that called a tool can then correct its call.
     """
 
     def __init__(self, cause: str, *, is_answer: bool = False) -> None:
@@ -273,7 +287,9 @@ class RefusedError(Exception):
 
 
 class TransportStatus:
-    """Status of a transport besides its messages: the last output of the server, or the HTTP status of an answer."""
+    """Latest information about the server apart from its messages: the last error output of its process, or its last
+    HTTP status.
+    """
 
     def __init__(self) -> None:
         self.text = ""
@@ -281,30 +297,36 @@ class TransportStatus:
 
 
 OpenTransport = Callable[[TransportStatus], AbstractAsyncContextManager[Any]]
-"""Opens a transport and yields its two streams."""
+"""Function that opens a transport and yields its input and output stream."""
 
 
 def addresses_of(policy: Policy, host: str) -> list[str]:
-    """Return the addresses of a host; raise `SetupError` if the policy forbids one of them."""
+    """Return the IP addresses of a host name. Raise `SetupError` if the access policy forbids the name or one of the
+    addresses.
+    """
     policy.host(host)
-    addresses = [str(place[0]) for *_, place in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    addresses = [
+        str(socket_address[0]) for *_, socket_address in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    ]
     for address in addresses:
         policy.address(address, host)
     return list(dict.fromkeys(addresses))
 
 
 def checked_transport(policy: Policy) -> httpx2.AsyncBaseTransport | None:
-    """Return a transport that connects to checked addresses only; None if all are allowed, or a proxy resolves
-    names.
+    """Return an HTTP transport that connects only to addresses that the access policy allows.
+
+    Return None if the policy allows all addresses, or if a proxy resolves the names.
     """
     return None if ADDRESSES in policy.allowed or getproxies() else _CheckedAddresses(policy)
 
 
 class _CheckedAddresses(httpx2.AsyncHTTPTransport):
-    """Transport that resolves a name once and connects to the checked result. A later answer of a name server has no
-    effect.
+    """HTTP transport that resolves a host name once, checks all of its addresses with the access policy, and connects
+    to one of them.
 
-    See test_a_name_that_leads_to_this_machine_the_second_time_is_not_connected_to.
+    A later, different answer of a name server has therefore no effect
+    (test_a_name_that_leads_to_this_machine_the_second_time_is_not_connected_to).
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -312,7 +334,10 @@ class _CheckedAddresses(httpx2.AsyncHTTPTransport):
         self._policy = policy
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request to the first address that answers. The server is still addressed and verified by its name."""
+        """Send an HTTP request to the first address of the host that accepts the connection.
+
+        The name of the host stays in the request and in the verification of the certificate.
+        """
         host = request.url.host
         *first_addresses, last = await anyio.to_thread.run_sync(addresses_of, self._policy, host)
         for address in first_addresses:
@@ -340,28 +365,29 @@ _LISTED: Final = "tools/list"
 
 
 _STRICTEST: Final = "2025-11-25"
-"""Version of the protocol with the strictest rules for a tool."""
+"""Version of the protocol with the strictest rules for tool definitions."""
 
 
 _LONGEST_NAME = 100
 
 
 DEEPEST = 100
-"""Maximum depth of lists and mappings in a tool, and in an answer that the SDK's own parser refuses."""
+"""Maximum depth of lists and objects in a tool definition, and in a message that `_parse_again` parses again."""
 
 
 _TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 
 
 def readable(item: Any, server: str) -> Any:
-    """Return a message of a server in a form that the SDK can read.
+    """Return a message of a server in a form that the MCP SDK can read. Invalid tools, and parts that are nested too
+    deeply, are removed.
 
     A message that is nested too deeply for the SDK's parser is parsed by another one. Tools of a list that violate the
     protocol are removed, with a warning that names the tool and its server.
     """
     was_refused = isinstance(item, ValidationError)
     if was_refused:
-        item = _reread(item)
+        item = _parse_again(item)
     message = getattr(item, "message", None)
     if not isinstance(message, JSONRPCResponse):
         return item
@@ -373,8 +399,10 @@ def readable(item: Any, server: str) -> Any:
     return item
 
 
-def _reread(error: ValidationError) -> SessionMessage | ValidationError:
-    """Parse a message again that was refused as invalid JSON; return the error if it really is invalid."""
+def _parse_again(error: ValidationError) -> SessionMessage | ValidationError:
+    """Parse a message that the SDK refused as invalid JSON with Python's parser. Return the message, or the SDK's error
+    if this parser fails too.
+    """
     (first, *_) = error.errors(include_url=False)
     if first["type"] != "json_invalid" or not isinstance(first["input"], str | bytes):
         return error
@@ -385,7 +413,7 @@ def _reread(error: ValidationError) -> SessionMessage | ValidationError:
 
 
 def _is_deep(value: Any) -> bool:
-    """Return True if a value has more than `DEEPEST` levels of lists and mappings."""
+    """Return True if a value has more than `DEEPEST` levels of lists and objects."""
     level = [value]
     depth = 0
     while level and depth <= DEEPEST:
@@ -408,7 +436,8 @@ def _valid_tools(tools: list[Any], server: str) -> Iterator[Any]:
 
 
 def _fault(tool: Any) -> str | None:
-    """Return how a tool violates the protocol; None if it does not."""
+    """Return the reason why the definition of a tool violates the MCP protocol. Return None if it is valid."""
+    # Validation of a deep value could exceed the recursion limit.
     if _is_deep(tool):
         return _TOO_DEEP
     try:
@@ -416,13 +445,13 @@ def _fault(tool: Any) -> str | None:
         validate_server_result(_LISTED, _STRICTEST, {_TOOLS: [tool]})
     except ValidationError as error:
         (first, *_) = error.errors(include_url=False, include_input=False)
-        where = ".".join(str(part) for part in first["loc"] if part not in (_TOOLS, 0))
-        return f"{where}: {first['msg']}" if where else first["msg"]
+        location = ".".join(str(part) for part in first["loc"] if part not in (_TOOLS, 0))
+        return f"{location}: {first['msg']}" if location else first["msg"]
     return None
 
 
 def _with_type(tool: Any) -> Any:
-    """Return a tool whose argument schema has the type object. Many servers leave the type out."""
+    """Return a tool definition whose input schema has ``"type": "object"``, which many servers leave out."""
     schema = tool.get("inputSchema") if isinstance(tool, dict) else None
     if not isinstance(schema, dict) or schema.get("type") is not None:
         return tool
@@ -436,14 +465,16 @@ _LONGEST = 10_000
 
 
 _ERROR_RESPONSE = "Server returned an error response"
-"""Text of the SDK for an HTTP error status. Another answer may have replaced the recorded status by then."""
+"""Text of the SDK's error for an HTTP error status. The recorded status may belong to another response by then."""
 
 
 _SESSION_TERMINATED = "Session terminated"
 
 
 class _ServerMessages:
-    """Stream of the messages of a server. It counts them and reports their end."""
+    """Stream of the messages of a server. It ends the connection if too many messages are invalid, or if too many
+    notifications arrive between two answers.
+    """
 
     def __init__(self, stream: Any, end: Callable[[str], None], server: str) -> None:
         self._stream = stream
@@ -478,6 +509,7 @@ class _ServerMessages:
         elif isinstance(message, JSONRPCNotification):
             self._notifications += 1
         elif isinstance(message, JSONRPCResponse):
+            # A response shows progress. Only a stream of notifications between two responses is suspicious.
             self._notifications = 0
         if self._malformed > MOST_MALFORMED:
             self._end(f"more than {MOST_MALFORMED} of its messages were no JSON-RPC; it must print nothing else")
@@ -496,12 +528,13 @@ class _ServerMessages:
 
 
 def _is_too_deep(item: Any) -> bool:
-    """Return True for an error about a message that is nested too deeply."""
+    """Return True if `item` is the error with which the SDK's parser refuses a message that is nested too deeply."""
     return isinstance(item, ValidationError) and "recursion limit" in str(item.errors(include_input=False)[0]["msg"])
 
 
 def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationError:
-    """Return a message without the parts that are nested more deeply than the SDK reads; the error if that fails.
+    """Return a message that is nested too deeply for the SDK without its deepest parts. If the rest is invalid too,
+    return the SDK's error.
 
     A list of tools is one message: without this, one deep schema would hide all tools of its server.
     """
@@ -509,6 +542,7 @@ def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationEr
         whole = json.loads(error.errors()[0]["input"])
     except (ValueError, RecursionError):
         return error
+    # Level by level instead of recursively, so that the depth cannot exceed Python's recursion limit.
     level = [whole]
     for depth in range(MOST_LEVELS):
         last = depth == MOST_LEVELS - 1
@@ -527,27 +561,30 @@ def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationEr
 
 
 def _innermost(error: BaseException | None) -> BaseException | None:
-    """Return the first error inside nested error groups."""
+    """Return the first exception inside nested exception groups. An exception that is not a group, or None, is returned
+    unchanged.
+    """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | None) -> OpenTransport:
-    """Return a function that opens a transport to a server; raise `SetupError` if its definition is incomplete or
-    forbidden.
+    """Return a function that opens the connection to an MCP server, by pipes to its process or by HTTP.
+
+    Raise `SetupError` if the definition of the server is incomplete or the policy forbids it.
     """
     require_variables(definition, policy)  # also of a server that is read as a document, which no start has checked
 
-    def looked_up(text: str) -> Any:
+    def resolve_text(text: str) -> Any:
         return resolved(expanded(text, policy), policy)
 
     if definition.type == "stdio":
         command = _required(definition.command, "command", definition)
         policy.program(command, "Command")
         return lambda status: _over_pipes(
-            [command, *map(looked_up, definition.args)],
-            _environ(definition, looked_up),
+            [command, *map(resolve_text, definition.args)],
+            _environ(definition, resolve_text),
             status,
         )
     if definition.type == "http":
@@ -556,7 +593,7 @@ def opener(definition: MCPServerDefinition, policy: Policy, auth: httpx2.Auth | 
         return lambda status: _over_http(
             url,
             status,
-            headers=_headers(definition, looked_up),
+            headers=_headers(definition, resolve_text),
             auth=auth,
             policy=policy,
             limit=definition.timeout,
@@ -570,16 +607,16 @@ def _required(value: str | None, key: str, definition: MCPServerDefinition) -> s
     return value
 
 
-def _environ(definition: MCPServerDefinition, looked_up: Callable[[str], str]) -> dict[str, str]:
-    environ = {name: looked_up(value) for name, value in definition.env.items()}
+def _environ(definition: MCPServerDefinition, resolve_text: Callable[[str], str]) -> dict[str, str]:
+    environ = {name: resolve_text(value) for name, value in definition.env.items()}
     shared().know_all(environ)
     return environ
 
 
-def _headers(definition: MCPServerDefinition, looked_up: Callable[[str], str]) -> dict[str, str]:
-    headers = {name: looked_up(value) for name, value in definition.headers.items()}
+def _headers(definition: MCPServerDefinition, resolve_text: Callable[[str], str]) -> dict[str, str]:
+    headers = {name: resolve_text(value) for name, value in definition.headers.items()}
     if definition.authorization_token:
-        token = looked_up(definition.authorization_token)
+        token = resolve_text(definition.authorization_token)
         shared().know(token)
         headers["Authorization"] = f"Bearer {token.removeprefix('Bearer ')}"
     shared().know_all(headers)
@@ -619,13 +656,14 @@ async def _over_http(
             await anyio.to_thread.run_sync(addresses_of, policy, request.url.host)
 
     async def note(response: httpx2.Response) -> None:
+        # Other requests of the SDK, such as the stream of events, do not belong to a call.
         if response.request.method == "POST" and response.status_code != HTTPStatus.ACCEPTED:  # else of no call
             status.status = response.status_code if response.is_error else 0
             status.text = f"HTTP {status.status}{_ADVICE.get(status.status, '')}" if status.status else ""
         if "content-encoding" in response.headers:  # a small answer would become one that fills our memory
-            response.stream = _Counted(response.stream, 0, "a compressed answer, which it was not asked for")
+            response.stream = _LimitedBody(response.stream, 0, "a compressed answer, which it was not asked for")
         elif not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = _Counted(response.stream, LARGEST, f"an answer of more than {LARGEST} bytes")
+            response.stream = _LimitedBody(response.stream, LARGEST, f"an answer of more than {LARGEST} bytes")
 
     async with (
         httpx2.AsyncClient(
@@ -647,8 +685,10 @@ _ADVICE = {
 }
 
 
-class _Counted(httpx2.AsyncByteStream):
-    """Response body with a maximum size. The SDK limits the size of event streams itself."""
+class _LimitedBody(httpx2.AsyncByteStream):
+    """Body of an HTTP response that raises an error when it exceeds a maximum size. The SDK itself limits only event
+    streams.
+    """
 
     def __init__(self, stream: Any, most: int, more: str) -> None:
         self._stream = stream

@@ -1,11 +1,14 @@
-"""Guard process of an MCP server on pipes: ends the server and its descendants when its input is closed.
+"""Guard program of an MCP server process: ends the server and all its descendants when the guard's input is closed.
 
-``python -I -S guard.py MOST COMMAND [ARGUMENT...]`` runs the command in its own session. A server that exits at the end
-of its input needs no guard. The guard handles other servers, and the death of divebook by SIGKILL, after which no other
-process could end them (``tests/tools/test_guard.py``). The server reads its input directly. Its output passes through
-the guard, which ends the server at a message of more than MOST bytes, before it fills divebook's memory. The last error
-output is kept and written at the end. On Linux the guard also finds descendants that left the process group. It has few
-imports: a start takes some 20 ms.
+Usage: ``python -I -S guard.py MOST COMMAND [ARGUMENT...]``. The guard runs the command in its own session.
+
+A server that exits at the end of its input needs no guard. The guard handles all other servers, and the death of
+divebook by SIGKILL, after which no other process could end the server (``tests/tools/test_guard.py``). The server reads
+the guard's input directly. Its output passes through the guard, which ends a server that sends a message of more than
+MOST bytes, before the message fills divebook's memory. The guard keeps the last error output of the server and writes
+it at the end. On Linux it also finds descendants that left the process group.
+
+The file is run by its path in a process of its own, and has few imports: a start takes some 20 ms.
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ import time
 from collections.abc import Callable
 
 GRACE = 0.7
-"""Seconds for each of three phases: last output after the end of input, exit before SIGTERM, exit before SIGKILL.
+"""Seconds of each of three waits: for the last output after the end of input, before SIGTERM, and before SIGKILL.
 
 The sum is less than the SDK waits (2 + 2) before it would end the guard.
 """
-_KEPT = 1000
+_LAST_BYTES = 1000
 _CHUNK = 1 << 16
 _IN = 0
 _OUT = 1
@@ -35,7 +38,9 @@ _IS_LINUX = sys.platform == "linux"
 
 
 class _Server:
-    """The server process, its output pipes, and its last error output."""
+    """The process of the MCP server, with the pipes for its output and error output. It remembers the end of the error
+    output.
+    """
 
     def __init__(self, command: list[str]) -> None:
         self.out, out = os.pipe()
@@ -44,12 +49,12 @@ class _Server:
         self.code: int | None = None
         self.pid = os.fork()
         if not self.pid:
-            self._become(command, out, err)
+            self._execute(command, out, err)
         os.close(out)
         os.close(err)
 
     @staticmethod
-    def _become(command: list[str], out: int, err: int) -> None:
+    def _execute(command: list[str], out: int, err: int) -> None:
         if _IS_LINUX:
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the server would inherit that
@@ -62,7 +67,9 @@ class _Server:
         os._exit(127)
 
     def all_ended(self) -> bool:
-        """Remove ended processes from the process table; return True if no visible descendant is left."""
+        """Remove ended child processes from the system (reap them). Return True if no descendant is left that this
+        process can see.
+        """
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -74,28 +81,37 @@ class _Server:
                 self.code = os.waitstatus_to_exitcode(status)
 
     def note(self) -> bytes:
-        """Read error output and keep its end."""
+        """Read new error output of the server and return it. Its end is remembered for the report about a failed
+        server.
+        """
         data = os.read(self.err, _CHUNK)
         self.last_words = _last_words(self.last_words + data)
         return data
 
 
 def _last_words(output: bytes) -> bytes:
-    """Return the end of an output, starting at a line or word: a partial secret would not be redacted."""
-    end = output[-_KEPT:]
-    if len(output) <= _KEPT:
+    """Return the end of an output, cut at the beginning of a line or word.
+
+    The output may contain secrets, which are redacted later. A secret that was cut would not be recognized.
+    """
+    end = output[-_LAST_BYTES:]
+    if len(output) <= _LAST_BYTES:
         return end
     return end.partition(b"\n")[2] or end.partition(b" ")[2]
 
 
-def _watch(server: _Server, most: int, ended: int) -> str:
-    """Forward the server's output until it or the input ends; return the reason if the guard stopped it."""
+def _watch(server: _Server, most: int, child_ended: int) -> str:
+    """Forward the output of the server until the server or the guard's input ends.
+
+    Return the reason if the guard must stop the server, an empty string otherwise.
+    """
     watched = select.poll()
     watched.register(_IN, 0)  # detects the end only; the data belong to the server
-    for source in (server.out, server.err, ended):
+    for source in (server.out, server.err, child_ended):
         watched.register(source, select.POLLIN)
     line = 0
     until = float("inf")
+    # Output has priority over the end of the server, so that its last messages are not lost.
     while (remaining := until - time.monotonic()) > 0:
         ready = dict(watched.poll(None if remaining == float("inf") else remaining * 1000))
         if ready.get(server.err) and not server.note():
@@ -104,12 +120,13 @@ def _watch(server: _Server, most: int, ended: int) -> str:
             data = os.read(server.out, _CHUNK)
             if not data:
                 return ""
+            # Messages are lines. Only the length since the last line feed counts.
             line = line + len(data) if b"\n" not in data else len(data) - data.rindex(b"\n") - 1
             if line > most:
                 return f"it sent a message of more than {most} bytes"
             _write(data)
-        elif ready.get(ended):
-            os.read(ended, _CHUNK)
+        elif ready.get(child_ended):
+            os.read(child_ended, _CHUNK)
             server.all_ended()
             if server.code is not None:
                 return ""
@@ -124,10 +141,12 @@ def _write(data: bytes) -> None:
         data = data[os.write(_OUT, data) :]
 
 
-def _soon(is_so: Callable[[], bool]) -> bool:
-    """Poll a condition for up to `GRACE` seconds; return whether it became true."""
+def _wait_until(condition: Callable[[], bool]) -> bool:
+    """Call a condition again and again, for up to `GRACE` seconds, until it returns True. Return False if it never
+    does.
+    """
     until = time.monotonic() + GRACE
-    while not is_so():
+    while not condition():
         if time.monotonic() > until:
             return False
         time.sleep(0.01)
@@ -135,11 +154,14 @@ def _soon(is_so: Callable[[], bool]) -> bool:
 
 
 def _end(server: _Server) -> None:
-    """End the server and its descendants: first by waiting, then with SIGTERM, then with SIGKILL."""
-    if _soon(server.all_ended):
+    """End the server process and its descendants. They get time to end by themselves, then SIGTERM, and at last
+    SIGKILL.
+    """
+    if _wait_until(server.all_ended):
         return
+    # The group includes the guard. Descendants that left the group are found below on Linux.
     os.killpg(0, signal.SIGTERM)  # the guard itself ignores it
-    if _soon(server.all_ended):
+    if _wait_until(server.all_ended):
         return
     while _IS_LINUX and not server.all_ended():  # orphans of any group are re-parented to this process
         for pid in _children():
@@ -153,21 +175,27 @@ def _children() -> list[int]:
 
 
 def main(most: str, *command: str) -> None:
-    """Run a command until it or the input ends, then end all its descendants."""
+    """Run the command of an MCP server until it ends or the guard's input is closed. Then end all processes that it has
+    started.
+
+    `most` is the maximum size of one message in bytes, as text.
+    """
+    # A group of its own: signals to the group reach the server, but not divebook.
     if os.getpgrp() != os.getpid():
         os.setsid()
     if _IS_LINUX:
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)
-    ended, tell = os.pipe()
-    os.set_blocking(tell, False)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    # SIGCHLD writes into this pipe, so that one poll waits for output, input and the end of the server.
+    child_ended, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     server = _Server(list(command))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # set after the fork, so the server keeps the defaults
     reason = ""
     try:
-        reason = _watch(server, int(most), ended)
+        reason = _watch(server, int(most), child_ended)
     except BrokenPipeError:  # divebook was killed, or has closed the connection
         pass
     finally:

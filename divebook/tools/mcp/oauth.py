@@ -1,7 +1,9 @@
-"""A person's leave for a server that asks for OAuth: a page in the browser, which comes back to this machine.
+"""OAuth sign-in to MCP servers: consent in the browser, and storage of the tokens.
 
-What the page comes back with is taken from one address, on this machine only, and only if it carries the state that
-went out; the SDK's `OAuthClientProvider` makes a token of it, with PKCE.
+`Consent` opens the consent page of the authorization server in the browser and listens on a local port for the
+redirect. A redirect is accepted only on the configured address and with the expected ``state`` parameter. The SDK's
+`OAuthClientProvider` exchanges the code of the redirect for tokens, with PKCE. `Tokens` and `FileTokens` store the
+tokens.
 """
 
 from __future__ import annotations
@@ -23,22 +25,22 @@ from pydantic import AnyUrl
 
 from divebook.documents.policy import Policy, resolved
 from divebook.errors import SetupError, StoreError
-from divebook.store.codec import Sealing
+from divebook.store.encryption import Sealing
 from divebook.text.redaction import logger, shared
 from divebook.workflow.servers import FILE, MCPServerDefinition, OAuthDefinition, TokenStoreDefinition
 
 PATIENCE: Final = 180.0
-"""Seconds that a person has for the page."""
+"""Seconds until the sign-in fails because the browser has not been redirected back."""
 _HEADERS = 10.0
-"""Seconds that a browser has for its request."""
+"""Seconds that a browser may take to send its request."""
 _SHOWN = 200
-"""Characters of what others have written that an error shows."""
-_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
-_SAID = {
+"""Maximum number of characters of foreign text, such as an address or an error, in an error message."""
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_REPLIES = {
     True: ("200 OK", "divebook has heard it. You may close this page."),
     False: ("404 Not Found", "Nobody has asked for this page."),
 }
-NOT_HERE: Final = (
+NO_LOCAL_REDIRECT: Final = (
     "a new token needs a browser, which comes back to {}: write a RedirectURI of this machine with a port, such as "
     "http://localhost:8085/oauth/callback, put a token into the file of its TokenStore, or write AuthorizationToken"
 )
@@ -46,14 +48,15 @@ _log = logger(__name__)
 
 
 class Consent:
-    """Consent of a person in the browser. Its methods are the two handlers that the SDK requires.
+    """Request for a person's consent in the browser to sign in to one MCP server. The SDK calls `ask` to show the page,
+    and `answer` to get the result.
 
     Parameters
     ----------
     server
-        Who asks.
+        Name of the MCP server, for the message to the person.
     redirect
-        The address that the browser comes back to.
+        Redirect address of the OAuth client. Its host must be this machine, with a port to listen on.
     """
 
     def __init__(self, server: str, redirect: str) -> None:
@@ -62,27 +65,27 @@ class Consent:
         self._parameters: dict[str, str] = {}
 
     async def ask(self, address: str) -> None:
-        """Open the consent page and wait until the browser is redirected back.
+        """Open the consent page in the browser, and wait until the browser is redirected back to this machine.
 
         Raises
         ------
         OAuthFlowError
-            It cannot come back to here, or does not in time.
+            The address cannot be redirected to this machine, or the browser was not redirected in time.
         """
         page = urlsplit(address)
-        back = self._redirect
-        if page.scheme != "https" and not (page.scheme == "http" and page.hostname in _HERE):
+        redirect_url = self._redirect
+        if page.scheme != "https" and not (page.scheme == "http" and page.hostname in _LOOPBACK):
             raise OAuthFlowError(f"the page on which it asks for leave is not https: {address[:_SHOWN]}")
-        if back.scheme != "http" or back.hostname not in _HERE or back.port is None:
-            raise OAuthFlowError(NOT_HERE.format(back.geturl()))
+        if redirect_url.scheme != "http" or redirect_url.hostname not in _LOOPBACK or redirect_url.port is None:
+            raise OAuthFlowError(NO_LOCAL_REDIRECT.format(redirect_url.geturl()))
         redirect: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         handler = partial(self._handle, parse_qs(page.query)["state"][-1], redirect)
         try:
-            listener = await asyncio.start_server(handler, back.hostname, back.port)
+            listener = await asyncio.start_server(handler, redirect_url.hostname, redirect_url.port)
         except OSError as error:
             raise OAuthFlowError(
-                f"port {back.port} cannot be listened on ({error}): write a RedirectURI with a free port, which the "
-                "server knows"
+                f"port {redirect_url.port} cannot be listened on ({error}): write a RedirectURI with a free port, "
+                "which the server knows"
             ) from error
         async with listener:
             _log.warning("MCP server %s asks for your leave; if no browser opens, open %s", self._server, address)
@@ -90,12 +93,15 @@ class Consent:
             self._parameters = await _in_time(redirect)
 
     async def answer(self) -> AuthorizationCodeResult:
-        """Return the authorization code; raise `OAuthFlowError` if the person refused."""
+        """Return the authorization code that the browser was redirected with. Raise `OAuthFlowError` if the person
+        refused the sign-in.
+        """
         parameters = self._parameters
         if "code" not in parameters:
             raise OAuthFlowError(
                 f"no leave was given in the browser: {parameters.get('error', 'it says nothing')[:_SHOWN]}"
             )
+        # The code can be exchanged for tokens, so it must not appear in logs.
         shared().know(parameters["code"])
         return AuthorizationCodeResult(code=parameters["code"], state=parameters["state"], iss=parameters.get("iss"))
 
@@ -106,13 +112,15 @@ class Consent:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        """Answer one HTTP request. Any program on this machine may send one."""
+        """Answer one HTTP request that arrives on the local port for the redirect. Only the expected redirect is
+        accepted, because any program on this machine may send requests.
+        """
         try:
             async with asyncio.timeout(_HEADERS):
                 parameters = self._matching_parameters((await reader.readuntil(b"\r\n\r\n")).decode("latin-1"), state)
                 if parameters is not None and not redirect.done():
                     redirect.set_result(parameters)
-                status, text = _SAID[parameters is not None]
+                status, text = _REPLIES[parameters is not None]
                 writer.write(
                     f"HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {len(text)}\r\n"
                     f"connection: close\r\n\r\n{text}".encode()
@@ -124,10 +132,13 @@ class Consent:
             writer.close()
 
     def _matching_parameters(self, head: str, state: str) -> dict[str, str] | None:
-        """Return the parameters of a request if it is the expected redirect, else None."""
+        """Return the query parameters of an HTTP request if it is the redirect that ends this sign-in. Return None for
+        any other request.
+        """
         method, _, rest = head.partition(" ")
         target = urlsplit(rest.partition(" ")[0])
         parameters = {name: values[0] for name, values in parse_qs(target.query).items()}
+        # `state` proves that the redirect answers our own request. Other programs cannot guess it.
         fits = method == "GET" and target.path == self._redirect.path and parameters.get("state") == state
         return parameters if fits else None
 
@@ -146,14 +157,16 @@ _CLIENT = "client"
 
 
 class Tokens:
-    """OAuth tokens and client registration in memory, while the environment is open."""
+    """Storage in memory of the OAuth tokens and the registered OAuth client of one MCP server. It lasts until the
+    environment is closed.
+    """
 
     def __init__(self, client: OAuthClientInformationFull | None = None) -> None:
         self._client = client
         self._values: dict[str, Any] = {}
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the stored tokens; None if there are none."""
+        """Return the stored OAuth tokens. Return None before the first sign-in."""
         tokens = self._read().get(_TOKENS)
         if tokens is None:
             return None
@@ -161,19 +174,21 @@ class Tokens:
         return OAuthToken.model_validate(tokens)
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Store new tokens."""
+        """Store new OAuth tokens. From now on they are redacted in logs and output."""
         plain = tokens.model_dump(mode="json", exclude_none=True)
         shared().know_all(plain)
         self._write({**self._read(), _TOKENS: plain})
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return the client of the definition, else the registered one."""
+        """Return the OAuth client in the server's definition, or else the client that the server has registered. Return
+        None without either.
+        """
         registered = self._read().get(_CLIENT)
         shared().know_all(registered)
         return self._client or (None if registered is None else OAuthClientInformationFull.model_validate(registered))
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Store the client that the server has registered."""
+        """Store the OAuth client under which the MCP server has registered divebook."""
         plain = client_info.model_dump(mode="json", exclude_none=True)
         shared().know_all(plain)
         self._write({**self._read(), _CLIENT: plain})
@@ -186,12 +201,12 @@ class Tokens:
 
 
 class FileTokens(Tokens):
-    """Tokens in a file that only its owner can read. It is replaced atomically.
+    """Storage of OAuth tokens in a file that only its owner can read. The file is replaced atomically.
 
     Parameters
     ----------
     sealing
-        That of the store: where this encrypts, so is the file. One that was not encrypted before can be read.
+        Encryption of the store, which also applies to the file. A file that is not encrypted yet can be read.
     """
 
     def __init__(self, path: Path, sealing: Sealing, client: OAuthClientInformationFull | None = None) -> None:
@@ -219,7 +234,9 @@ class FileTokens(Tokens):
 
 
 def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealing) -> OAuthClientProvider | None:
-    """Return the authentication that adds a server's tokens to requests and renews them; None without OAuth."""
+    """Return the httpx authentication object that adds OAuth tokens to requests and renews them. Return None for a
+    server that does not use OAuth.
+    """
     oauth = definition.oauth
     if oauth is None or definition.url is None:
         return None
@@ -228,11 +245,11 @@ def provider_of(definition: MCPServerDefinition, policy: Policy, sealing: Sealin
         client_name="divebook", redirect_uris=[redirect], scope=" ".join(oauth.scopes) or None
     )
 
-    where = oauth.token_store or TokenStoreDefinition()
+    token_store = oauth.token_store or TokenStoreDefinition()
     client = _client(oauth, redirect, policy)
     storage = Tokens(client)
-    if where.type == FILE and where.path is not None:
-        storage = FileTokens(policy.file(Path(where.path).expanduser(), Path()), sealing, client)
+    if token_store.type == FILE and token_store.path is not None:
+        storage = FileTokens(policy.file(Path(token_store.path).expanduser(), Path()), sealing, client)
     consent = Consent(definition.name, str(redirect))
     return OAuthClientProvider(definition.url, metadata, storage, consent.ask, consent.answer)
 

@@ -1,6 +1,7 @@
-"""Permission check of server definitions, routing of server requests to open calls, and validation of tool results.
+"""Permission checks and routing of requests for calls of MCP tools. This module does not load the MCP SDK.
 
-The module imports no heavy library.
+Three parts: the permission check of server definitions, the routing of requests that a server sends during a call, and
+the validation of tool results. The module imports no heavy library.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def require_variables(server: MCPServerDefinition, policy: Policy) -> None:
-    """Raise `SetupError` unless a policy allows every ``$NAME``, ``env://NAME`` and ``file://PATH`` of a server."""
+    """Raise `SetupError` if the definition of a server refers to an environment variable, secret or file (``$NAME``,
+    ``env://NAME``, ``file://PATH``) that the policy does not allow.
+    """
     texts = [*server.args, *server.env.values(), *server.headers.values(), server.authorization_token or ""]
     for text in texts:
         require_expandable(text, policy)
@@ -44,18 +47,18 @@ class _Request(NamedTuple):
     answer: asyncio.Future[Mapping[str, Any]]
 
     def refuse(self) -> None:
-        """Answer the server with a refusal, unless it has an answer."""
+        """Answer this request of a server with a refusal, unless it is answered already."""
         if not self.answer.done():
             self.answer.set_result({"action": "cancel", "error": "the call ended before there was an answer"})
 
 
 class _OpenCall:
-    """A running call."""
+    """A running call of a tool, with the requests (questions) that the server has sent during the call."""
 
     def __init__(self) -> None:
         self.requests: asyncio.Queue[_Request] = asyncio.Queue()
         self.open = 0
-        """Number of its unanswered requests."""
+        """Number of requests of the server that have no answer yet."""
 
     def put(self, request: _Request) -> None:
         self.open += 1
@@ -63,7 +66,9 @@ class _OpenCall:
 
 
 class OpenCalls:
-    """Running calls of one server during which it may send requests."""
+    """The running tool calls of one MCP server. A request that the server sends meanwhile is answered by one of them,
+    because the protocol does not name the call.
+    """
 
     def __init__(self) -> None:
         self._calls: list[_OpenCall] = []
@@ -72,7 +77,7 @@ class OpenCalls:
         return bool(self._calls)
 
     async def ask(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the answer to a request of the server. It is asked in the task of one of the calls."""
+        """Pass a request of the server to a running tool call, whose task answers it. Return the answer."""
         request = _Request(payload, asyncio.get_running_loop().create_future())
         self._pass(request)
         return await request.answer
@@ -83,14 +88,15 @@ class OpenCalls:
         else:
             request.refuse()
 
-    async def answering(self, calling: Coroutine[Any, Any, T], elicit: Elicit) -> T:
-        """Return the result of a call. `elicit` answers the server's requests meanwhile, in the task of the call.
+    async def answering(self, work: Coroutine[Any, Any, T], elicit: Elicit) -> T:
+        """Run a tool call and return its result. While it runs, `elicit` answers the requests that the server sends.
 
         Requests that are open when the call ends are passed to another call. Without another call they are refused.
         """
         open_call = _OpenCall()
         self._calls.append(open_call)
-        call = asyncio.ensure_future(calling)
+        call = asyncio.ensure_future(work)
+        # Fetched in the background, so that the end of the call and a new request can be awaited together.
         request = asyncio.ensure_future(open_call.requests.get())
         try:
             while True:
@@ -102,6 +108,7 @@ class OpenCalls:
                 await _answer(current, call, elicit)
                 open_call.open -= 1
         finally:
+            # First remove this call, so that `_pass` cannot assign the remaining requests to it again.
             call.cancel()
             self._calls.remove(open_call)
             if request.done() and not request.cancelled():
@@ -112,21 +119,23 @@ class OpenCalls:
 
 
 async def _answer(request: _Request, call: asyncio.Future[Any], elicit: Elicit) -> None:
-    """Ask a question and pass the answer on. Withdraw the question if the call ends first."""
-    asking = asyncio.ensure_future(elicit(request.payload))
+    """Answer a request of the server with the result of `elicit`. If the tool call ends first, withdraw the question to
+    the person and refuse the request.
+    """
+    answer_task = asyncio.ensure_future(elicit(request.payload))
     try:
-        await _first_of(call, asking)
-        if not asking.done():
+        await _first_of(call, answer_task)
+        if not answer_task.done():
             await elicit.withdraw()
-            await asyncio.wait({asking})
+            await asyncio.wait({answer_task})
         elif not request.answer.done():  # done already if the connection has ended
-            request.answer.set_result(asking.result())
+            request.answer.set_result(answer_task.result())
     finally:
         request.refuse()
-        if not asking.done():
-            asking.cancel()
+        if not answer_task.done():
+            answer_task.cancel()
             with anyio.CancelScope(shield=True):  # it must be counted as ended before the call ends
-                await asyncio.wait({asking})
+                await asyncio.wait({answer_task})
 
 
 async def _first_of(*futures: asyncio.Future[Any]) -> None:
@@ -139,12 +148,14 @@ async def _first_of(*futures: asyncio.Future[Any]) -> None:
 
 
 def check_results_of(session: ClientSession) -> None:
-    """Replace the validation of a session's tool results by `require_fitting`."""
+    """Make a session of the SDK validate the results of tools by `require_fitting` instead of its own validation."""
     session.validate_tool_result = partial(require_fitting, session)  # type: ignore[method-assign]
 
 
 async def require_fitting(session: ClientSession, name: str, result: CallToolResult) -> None:
-    """Raise RuntimeError, as the SDK does, for a result that violates the tool's declared output schema."""
+    """Raise RuntimeError, as the SDK does, if the result of a tool call violates the output schema that the tool
+    declares. Do nothing for a tool without an output schema.
+    """
     schemas = session._tool_output_schemas  # noqa: SLF001 - known to nobody else, and filled by each list of tools
     if name not in schemas:
         await session.list_tools()

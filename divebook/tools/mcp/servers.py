@@ -1,4 +1,4 @@
-"""MCP servers of an environment: each starts at its first request and ends with the environment.
+"""MCP servers of an environment. A server is started at its first request and ended with the environment.
 
 Loading the SDK takes a third of a second, so it is loaded in a thread when a server is first needed. Each connection
 lives on the engine's event loop, in a task of its own (`divebook.tools.mcp.connection`).
@@ -23,7 +23,7 @@ import anyio.to_thread
 
 from divebook.documents.policy import APPROVALS
 from divebook.errors import AlreadyRegisteredError, NotFoundError, OutcomeUnknownError, ServerError, SetupError
-from divebook.store.codec import Sealing
+from divebook.store.encryption import Sealing
 from divebook.text.redaction import clean_libraries, shared
 from divebook.tools.mcp.open_calls import OpenCalls, require_variables
 from divebook.workflow import json_schemas
@@ -41,25 +41,30 @@ T = TypeVar("T")
 IDLE = 300.0
 """Seconds after the last call until a server is stopped. The next call starts it again."""
 CLOSING = 6.0
-"""Seconds that all servers together may take to end with their environment."""
+"""Seconds that all servers together may take to end when their environment is closed."""
 
 
 class OnEngine(Protocol):
-    """Function that runs a coroutine on the engine's loop and waits for it in another thread."""
+    """Function that runs a coroutine on the event loop of the engine. It is called in other threads and blocks until
+    the result is there.
+    """
 
     def __call__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Return the result of the coroutine."""
+        """Run the coroutine that `work` creates on the event loop of the engine, and return its result."""
 
 
 class Server:
-    """One MCP server. Implements `ToolServer`.
+    """One MCP server of an environment. It opens the connection at the first request, shares it between all requests,
+    and closes it. Implements `ToolServer`.
 
     Parameters
     ----------
     on_engine
-        For what is asked from any other thread: connections live on one loop.
+        Runs requests of other threads on the engine's event loop, on which the connection lives.
     sealing
-        What encrypts the tokens that it keeps in a file, if anything does.
+        Encryption of OAuth tokens in a file; None to store them as plain text.
+    idle
+        Seconds after the last request until the connection is closed.
     """
 
     def __init__(
@@ -78,24 +83,26 @@ class Server:
         self._sealing = sealing or Sealing()
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
-        self._under_way = 0
+        self._open_requests = 0
         self._open_calls = OpenCalls()
-        self._stopping: asyncio.TimerHandle | None = None
+        self._stop_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     @property
     def name(self) -> str:
-        """Name of the server in definitions."""
+        """Name of the server in definitions, errors and ids of its resources."""
         return self.definition.name
 
     @property
     def timeout(self) -> float:
-        """Time limit of a call, in seconds."""
+        """Time limit of one call of a tool of the server, in seconds."""
         return self.definition.timeout
 
     @property
     def sampling(self) -> str | None:
-        """Agent that answers its sampling requests; None to refuse them."""
+        """Name of the agent that answers the server's sampling requests (requests for a model's response). None if such
+        requests are refused.
+        """
         return self.definition.sampling
 
     @cached_property
@@ -106,41 +113,45 @@ class Server:
 
     @property
     def is_running(self) -> bool:
-        """True if a connection is open."""
+        """True if a connection to the server is open."""
         return self._connection is not None and not self._connection.has_ended
 
     @property
     def is_trusted(self) -> bool:
-        """True if hints of the server about its tools may relax rules, such as a hint that a tool changes nothing."""
+        """True if the server's hints about its tools may relax approval rules: definition and policy both allow it."""
         return self.definition.trusted and APPROVALS in self.policy.allowed
 
     def check(self) -> None:
-        """Raise `SetupError` unless the policy allows the variables and files that its definition names."""
+        """Raise `SetupError` if the server's definition names a variable or file that the policy does not allow."""
         require_variables(self.definition, self.policy)
 
     # --- for people and their code -----------------------------------------------------------------------------------
 
     def resources(self) -> list[dict[str, Any]]:
-        """Return its resources: the id of each, for ``documents.get``, its name and its type."""
+        """Return the resources of the server: id (for ``documents.get``), name, description and media type of each."""
         return self._run_on_engine("list_resources", lambda module, client: module.resources(client, self.name))
 
     def read(self, address: str) -> Document:
-        """Return a resource as a document."""
+        """Return the resource of the server with this address, as a document."""
         document: Document = self._run_on_engine(
             "read_resource", lambda module, client: module.read(client, self.name, address)
         )
         return document
 
     def tools(self) -> tuple[OfferedTool, ...]:
-        """Return the usable tools that it offers now; raise `ServerError`."""
+        """Return the tools that the server offers now, without those that a model could not use. Raise `ServerError` if
+        the server cannot be reached.
+        """
         return self._on_engine(self.discover).tools
 
     def prompts(self) -> list[dict[str, Any]]:
-        """Return name, description and arguments of each prompt."""
+        """Return name, description and argument names of each prompt template of the server."""
         return self._run_on_engine("list_prompts", lambda module, client: module.prompts(client))
 
     def prompt(self, name: str, **arguments: str) -> list[dict[str, Any]]:
-        """Return role and content of each message of a prompt."""
+        """Return a prompt template of the server with its arguments filled in, as the role and content of each
+        message.
+        """
         return self._run_on_engine("get_prompt", lambda module, client: module.prompt(client, name, arguments))
 
     def _run_on_engine(self, operation: str, request: Callable[[Any, Client], Awaitable[T]]) -> T:
@@ -155,13 +166,16 @@ class Server:
     # --- for the engine ----------------------------------------------------------------------------------------------
 
     async def discover(self) -> Discovered:
-        """Return the usable tools that it offers now; raise `ServerError`."""
+        """Return the tools that the server offers now and its instructions, in the form for agents. Raise `ServerError`
+        if the server cannot be reached.
+        """
         configuration = self.definition.tool_configuration
         if configuration is not None and not configuration.enabled:
             return Discovered()
         await _load()
         from divebook.tools.mcp.calls import discover_tools
 
+        # The policy decides whether the trust of the definition counts.
         definition = replace(self.definition, trusted=self.is_trusted)
         return await self.ask("list_tools", lambda client: discover_tools(client, definition))
 
@@ -175,7 +189,7 @@ class Server:
         elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
-        """Call a tool; see `ToolServer.call`."""
+        """Call a tool of the server and return its outcome. Parameters and errors are those of `ToolServer.call`."""
         if not self.definition.allows(tool):
             raise self._error("call_tool", f"tool {tool} may not be used; its ToolConfiguration says which may")
         await _load()
@@ -187,23 +201,24 @@ class Server:
 
         try:
             calling = self._ask_with_retry("call_tool", request, repeatable=repeatable)
-            return with_advice(
-                await (calling if elicit is None else self._open_calls.answering(calling, elicit)), self.name
-            )
+            if elicit is not None:
+                calling = self._open_calls.answering(calling, elicit)
+            return with_advice(await calling, self.name)
         except RefusedError as error:
-            failed = self._error("call_tool", str(error))
+            failure = self._error("call_tool", str(error))
+            # An error that the server answered with is the result of the call, which the model gets.
             if not error.is_answer:
-                raise failed from error
-            return with_advice(CallOutcome(str(failed), is_error=True), self.name)
+                raise failure from error
+            return with_advice(CallOutcome(str(failure), is_error=True), self.name)
 
     async def _elicit(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
-        """Answer an elicitation request of the server during a call."""
+        """Answer an elicitation request (a question to a person) that the server sends during a tool call."""
         from divebook.tools.mcp.calls import request_of, response_of
 
         return response_of(await self._open_calls.ask(request_of(params)))
 
     async def _sample(self, context: Any, params: Any) -> Any:  # noqa: ARG002 - the SDK names both
-        """Answer a sampling request of the server during a call."""
+        """Answer a sampling request (a request for a model's answer) that the server sends during a tool call."""
         from divebook.tools.mcp.calls import NOT_ALLOWED, is_plain, sampled_of, sampling_of
 
         if not (self._open_calls and self.sampling and is_plain(params)):
@@ -211,7 +226,9 @@ class Server:
         return sampled_of(await self._open_calls.ask(sampling_of(params, self.sampling)))
 
     async def ask(self, operation: str, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Make a request without side effects, and start the server if necessary; raise `ServerError`."""
+        """Send a request without side effects to the server, which is started first if necessary. Return the answer;
+        raise `ServerError` if there is none.
+        """
         await _load()
         from divebook.tools.mcp.connection import HANDSHAKE, RefusedError
 
@@ -228,13 +245,18 @@ class Server:
         repeatable: bool = True,
         limit: float | None = None,
     ) -> T:
-        """Make a request. Repeat it once if the connection ended before it was sent, or if it is repeatable."""
+        """Send a request to the server and return the answer. If the connection has ended and the request may be
+        repeated safely, send it again.
+
+        Repeating is safe if the request was not sent or is `repeatable`. Otherwise the outcome is unknown.
+        """
         from divebook.tools.mcp.connection import BrokenError
 
         with self._in_use():
             try:
                 return await self._ask_once(operation, request, limit)
             except BrokenError as error:
+                # The server may have executed the request. Only a repeatable one can be sent again without harm.
                 if error.was_sent and not repeatable:
                     raise OutcomeUnknownError(str(self._error(operation, error.cause))) from error
             try:
@@ -243,7 +265,7 @@ class Server:
                 raise self._error(operation, error.cause) from error
 
     async def _ask_once(self, operation: str, request: Callable[[Client], Awaitable[T]], limit: float | None) -> T:
-        connection = await self._connected(operation)
+        connection = await self._current_connection(operation)
         try:
             async with asyncio.timeout(limit):
                 return await connection.ask(request)
@@ -255,39 +277,44 @@ class Server:
 
     @contextmanager
     def _in_use(self) -> Iterator[None]:
-        self._under_way += 1
-        if self._stopping is not None:
-            self._stopping.cancel()
+        self._open_requests += 1
+        # The idle time starts anew with each request, so the pending end of the connection is cancelled.
+        if self._stop_timer is not None:
+            self._stop_timer.cancel()
         try:
             yield
         finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._stopping = asyncio.get_running_loop().call_later(self._idle_after, self._stop)
+            self._open_requests -= 1
+            if not self._open_requests:
+                self._stop_timer = asyncio.get_running_loop().call_later(self._idle_after, self._stop)
 
     def _stop(self) -> None:
         if self._connection is not None:
             self._connection.end()
 
-    async def _connected(self, operation: str) -> Connection:
+    async def _current_connection(self, operation: str) -> Connection:
+        # The lock makes concurrent first requests share one connection.
         async with self._opening:
             if self._connection is not None and not self._connection.has_ended:
                 return self._connection
             if self._is_closed:
                 raise self._error(operation, "not connected: its environment is closed")
-            self._connection = await self._opened(operation)
+            self._connection = await self._open_connection(operation)
             return self._connection
 
-    async def _opened(self, operation: str) -> Connection:
+    async def _open_connection(self, operation: str) -> Connection:
         from divebook.tools.mcp.connection import AUTO, HANDSHAKE, LEGACY, BrokenError, Connection, opener
         from divebook.tools.mcp.oauth import PATIENCE
 
         try:
-            opened = await anyio.to_thread.run_sync(opener, self.definition, self.policy, self._credentials)
+            open_transport = await anyio.to_thread.run_sync(opener, self.definition, self.policy, self._credentials)
             mode = LEGACY if self.definition.asks_within_calls else AUTO
+            # With OAuth, opening includes the time in which a person signs in.
             patience = HANDSHAKE if self.definition.oauth is None else HANDSHAKE + PATIENCE
-            sampled = None if self.sampling is None else self._sample
-            connection = Connection(opened, self._elicit, sampled, mode=mode, patience=patience, server=self.name)
+            sample = None if self.sampling is None else self._sample
+            connection = Connection(
+                open_transport, self._elicit, sample, mode=mode, patience=patience, server=self.name
+            )
             await connection.open()
         except (SetupError, OSError) as error:
             raise self._error(operation, f"not connected: {error}") from error
@@ -296,10 +323,11 @@ class Server:
         return connection
 
     async def close(self) -> None:
-        """Stop the server for good."""
+        """Close the connection to the server for good. Later requests raise an error."""
+        # Set before the lock is acquired: a request that waits for the lock must not open a new connection afterwards.
         self._is_closed = True
-        if self._stopping is not None:
-            self._stopping.cancel()
+        if self._stop_timer is not None:
+            self._stop_timer.cancel()
         async with self._opening:
             if self._connection is not None:
                 await self._connection.close()
@@ -309,7 +337,7 @@ _LOADED: list[object] = []
 
 
 async def _load() -> None:
-    """Load the SDK in a thread, so that other executions are not delayed."""
+    """Load the MCP SDK in a thread, so that the event loop stays free for other executions."""
     if not _LOADED:
         _LOADED.append(await anyio.to_thread.run_sync(_modules))
 
@@ -328,7 +356,7 @@ def _modules() -> object:
 
 
 class Servers(Mapping[str, Server]):
-    """Servers of an environment, by name."""
+    """The MCP servers of an environment, by name."""
 
     def __init__(self, on_engine: OnEngine, sealing: Sealing | None = None) -> None:
         self._on_engine = on_engine
@@ -337,9 +365,10 @@ class Servers(Mapping[str, Server]):
         self._replaced: list[Server] = []
 
     def add(self, definition: MCPServerDefinition, policy: Policy, *, replace: bool = False) -> None:
-        """Add a server unless it exists. Another definition with the same name is an error unless `replace` is set.
+        """Add an MCP server to the environment. A server with an equal definition is kept. A different definition of
+        the same name is an error without `replace`.
 
-        The policy decides which programs it may start and which addresses it may reach.
+        The policy decides which programs may be started and which addresses may be reached for the server.
         """
         existing = self._servers.get(definition.name)
         if existing is not None and existing.definition == definition:
@@ -347,11 +376,14 @@ class Servers(Mapping[str, Server]):
         if existing is not None:
             if not replace:
                 raise AlreadyRegisteredError("mcp server", definition.name)
+            # Running calls may still use the replaced server, so it is stopped when the environment is closed.
             self._replaced.append(existing)
         self._servers[definition.name] = Server(definition, policy, self._on_engine, sealing=self._sealing)
 
     def merge_from(self, servers: Servers) -> None:
-        """Add the servers of another environment, each with its own policy and new connections."""
+        """Add the MCP servers of another environment to this one. Each server keeps its access policy and gets a new
+        connection.
+        """
         for server in servers.values():
             self.add(server.definition, server.policy, replace=True)
 
@@ -367,25 +399,29 @@ class Servers(Mapping[str, Server]):
         return len(self._servers)
 
     async def close(self) -> None:
-        """Stop all servers concurrently."""
-        ending = [asyncio.ensure_future(server.close()) for server in (*self._servers.values(), *self._replaced)]
-        if ending:
-            await asyncio.wait(ending, timeout=CLOSING)
+        """Close the connections to all servers concurrently, also to servers that were replaced. Waits at most
+        `CLOSING` seconds.
+        """
+        tasks = [asyncio.ensure_future(server.close()) for server in (*self._servers.values(), *self._replaced)]
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSING)
 
 
 class ServedDocuments:
-    """Library of a document repository that contains the resources of servers."""
+    """Read-only document repository whose documents are the resources of MCP servers."""
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
 
     def get(self, path: str) -> Document:
-        """Return a document by its id."""
+        """Return the resource of a server with the id ``mcp://server/address``, as a document."""
         server, _, address = path.removeprefix(SCHEME).partition("/")
         return self._servers[server].read(address)
 
     def list(self, prefix: str) -> list[str]:
-        """Return the ids that begin with a prefix. A prefix with only the scheme asks all servers."""
+        """Return the ids of all resources that begin with a prefix. If the prefix is only ``mcp://``, the resources of
+        all servers are listed.
+        """
         name, slash, _ = prefix.removeprefix(SCHEME).partition("/")
         servers = [self._servers[name]] if name and (slash or name in self._servers) else list(self._servers.values())
         ids = [resource["id"] for server in servers for resource in server.resources()]

@@ -1,1 +1,1 @@
-"""Workspaces in containers: files in a mounted folder, commands through the engine. Its library loads on first use."""
+"""Workspaces in Docker containers: files in a mounted folder, commands in the container. docker-py is loaded lazily."""

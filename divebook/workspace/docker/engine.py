@@ -1,6 +1,7 @@
-"""The container engine: requests by docker-py, streams of commands by a few lines of HTTP of our own.
+"""Client of the container engine (Docker): containers, images, networks, and commands in containers.
 
-Only an engine on this machine is used, since files lie in a mounted folder.
+Requests use docker-py; the streams of commands use a few lines of HTTP in this file. Only an engine on this machine is
+supported, because containers mount folders of this machine.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from divebook.errors import ContainerError, EngineUnavailableError, UnusableEngineError
 from divebook.text.ranges import COUNT, SOME
-from divebook.workflow.servers import is_memory
+from divebook.workflow.resources import is_memory
 from divebook.workspace.shell import (
     DRAIN,
     STDOUT,
@@ -42,21 +43,24 @@ DEFAULT_URL = "unix:///var/run/docker.sock"
 _UNIX = "unix://"
 _SECONDS = 60
 _NETWORKS = ("none", "host", "bridge", "default")
-"""Networks that every engine has."""
+"""Names of networks that every container engine has."""
 _ENDING = 15.0
-_MOMENT = 0.01
-_LOOKS = (0.1, 0.2, 0.4)
-"""Seconds between checks whether a command has ended whose streams are still open. The last one repeats."""
+_SHORT_PAUSE = 0.01
+_CHECK_INTERVALS = (0.1, 0.2, 0.4)
+"""Seconds between checks whether a command has ended that keeps its streams open. The last pause repeats."""
 _FAILED = b"OCI runtime exec failed"
 
 
 def engine_url() -> str:
-    """Return the address of the engine: ``DOCKER_HOST``, or the default."""
+    """Return the address of the container engine: the environment variable ``DOCKER_HOST`` if it is set, else the
+    default socket.
+    """
     return os.environ.get("DOCKER_HOST") or DEFAULT_URL
 
 
 def engine_socket(url: str) -> str:
-    """Return the path of the engine's socket; raises `EngineUnavailableError`.
+    """Return the path of the container engine's socket on this machine. Raise `EngineUnavailableError` if no engine
+    answers there, or if the address is not a local socket.
 
     docker-py leaves a socket open if nothing answers, so the connection is tested here first.
     """
@@ -75,12 +79,16 @@ def engine_socket(url: str) -> str:
                 is_socket = stat.S_ISSOCK(os.stat(path).st_mode)
             except OSError:
                 is_socket = False
-            raise (EngineUnavailableError if is_socket else UnusableEngineError)(_silent(url, error)) from error
+            raise (EngineUnavailableError if is_socket else UnusableEngineError)(
+                _unreachable_text(url, error)
+            ) from error
     return path
 
 
 def require_image(image: str) -> None:
-    """Raise unless an image exists: `ContainerError`, or `EngineUnavailableError`. Blocks."""
+    """Raise `ContainerError` if an image is not on this machine, `EngineUnavailableError` if no container engine
+    answers. Blocks.
+    """
     engine = Engine()
     try:
         engine.require_image_now(image)
@@ -88,40 +96,45 @@ def require_image(image: str) -> None:
         engine.close_now()
 
 
-def _silent(url: str, error: Exception) -> str:
+def _unreachable_text(url: str, error: Exception) -> str:
     return f"no container engine answers at {url}: start it, or set DOCKER_HOST ({error})"
 
 
 class Engine:
-    """The container engine of this machine.
+    """Client of the container engine of this machine. A container that it starts ends with this process, unless its
+    plan says that the container is kept.
 
     Parameters
     ----------
     url
-        Its address; by default ``DOCKER_HOST``, else ``unix:///var/run/docker.sock``.
+        Address of the container engine; by default ``DOCKER_HOST``, else ``unix:///var/run/docker.sock``.
     """
 
     def __init__(self, url: str | None = None) -> None:
         self._url = url or engine_url()
         self._open_client: Any = None
         self._guards: dict[tuple[str, str | None], Guard] = {}
-        """Guards by container and user."""
-        self._held: dict[str, Hijacked] = {}
+        """Guard processes, which end commands in a container, by id of the container and user."""
+        self._input_connections: dict[str, ProcessStream] = {}
         # Marks of commands: below 2^42 KiB, in a random range for each process, since several may use one container.
         self._marks = itertools.count(random.SystemRandom().randrange(1 << 36, 1 << 42))
 
     # --- containers ------------------------------------------------------------------------------------------------
 
     async def require_image(self, image: str) -> None:
-        """Raise unless an image exists: `ContainerError`, or `EngineUnavailableError`."""
+        """Raise `ContainerError` if an image is not on this machine. Raise `EngineUnavailableError` if no container
+        engine answers.
+        """
         await asyncio.to_thread(self.require_image_now, image)
 
     def require_image_now(self, image: str) -> None:
-        """Raise unless an image exists. Blocks; for code outside an event loop."""
+        """Raise `ContainerError` if an image is not on this machine, like `require_image`. Blocks the thread; for code
+        outside an event loop.
+        """
         self._request_now(lambda client: client.images.get(image), f"image {image}", f"docker pull {image}")
 
     async def start(self, plan: ContainerPlan) -> str:
-        """Create and start a container; return its id. Raises as `require_image`."""
+        """Create a container and start it; return its id. Raises the errors of `require_image`."""
         await self.require_image(plan.image)
         subject = f"a container of {plan.image}"
         if plan.network not in _NETWORKS and not plan.network.startswith("container:"):
@@ -130,7 +143,9 @@ class Engine:
         container: str = (await self._request(lambda client: client.containers.create(**plan.arguments()), subject)).id
         try:
             if not plan.is_kept:  # the container ends when this connection closes, even if this process is killed
-                self._held[container] = await self._hijacked(f"containers/{container}/attach?stream=1&stdin=1", {})
+                self._input_connections[container] = await self._open_stream(
+                    f"containers/{container}/attach?stream=1&stdin=1", {}
+                )
             await self._request(lambda client: client.api.start(container), subject)
         except BaseException:
             await self.remove(container)
@@ -138,14 +153,16 @@ class Engine:
         return container
 
     async def require_running(self, container: str) -> None:
-        """Raise `ContainerError` unless a container exists and runs."""
+        """Raise `ContainerError` if a container does not exist or is not running."""
         details = await self._request(lambda client: client.api.inspect_container(container), f"container {container}")
         if not details["State"]["Running"]:
             status = details["State"]["Status"]
             raise ContainerError(f"container {container} is not running but {status}: docker start {container}")
 
     async def find(self, labels: Mapping[str, str]) -> str | None:
-        """Return the container with some labels, started if it was stopped; None if there is none."""
+        """Return the id of a container that has all of the labels. If it was stopped, start it. Return None if no
+        container has them.
+        """
         filters = [f"{name}={value}" for name, value in labels.items()]
         containers = await self._request(
             lambda client: client.api.containers(all=True, filters={"label": filters}), "containers"
@@ -157,14 +174,16 @@ class Engine:
         return container
 
     async def ports(self, container: str) -> dict[int | str, int]:
-        """Return the published ports of a container (``80``, ``"53/udp"``) with their ports on this machine."""
+        """Return the port of this machine for each published port of a container. The keys are ports of the container,
+        such as ``80`` or ``"53/udp"``.
+        """
         details = await self._request(lambda client: client.api.inspect_container(container), f"container {container}")
         published: Mapping[str, Any] = details["NetworkSettings"]["Ports"] or {}
         numbers = {name: int(name.removesuffix("/tcp")) if name.endswith("/tcp") else name for name in published}
         return {numbers[name]: int(at[0]["HostPort"]) for name, at in published.items() if at}
 
     async def remove(self, container: str) -> None:
-        """End and remove a container. A missing one is fine."""
+        """End and remove a container. Does nothing if the container does not exist."""
         await self.leave(container)
         with suppress(ContainerError):
             await self._request(
@@ -172,19 +191,21 @@ class Engine:
             )
 
     async def leave(self, container: str) -> None:
-        """Close connections to a container. It ends by that, unless it is kept."""
-        held = self._held.pop(container, None)
+        """Close the connections of this client to a container. The container ends as a result, unless it is a
+        kept one.
+        """
+        connection = self._input_connections.pop(container, None)
         for key in [key for key in self._guards if key[0] == container]:
             await self._guards.pop(key).close()
-        if held is not None:
-            held.close()
+        if connection is not None:
+            connection.close()
 
     async def close(self) -> None:
-        """Close the client. Idempotent."""
+        """Close the docker-py client. Idempotent."""
         await asyncio.to_thread(self.close_now)
 
     def close_now(self) -> None:
-        """Close the client. Blocks; for code outside an event loop."""
+        """Close the docker-py client. Blocks; for code outside an event loop."""
         client = self._open_client
         self._open_client = None
         if client is not None:
@@ -209,19 +230,21 @@ class Engine:
         user: str | None = None,
         terminal: bool = False,
     ) -> CommandOutcome:
-        """Run a command in a container. After a time limit or a cancellation none of its processes is alive.
+        """Run a command in a container. Return its exit code, its duration, and whether it reached the time limit.
 
-        The exit code of a command that a signal ended is 128 plus the number of the signal, as shells and engines
-        report it. `on_start` is called with its process id on this machine when it runs.
+        After a time limit or a cancellation no process of the command is alive.
+
+        If a signal ended the command, its exit code is 128 plus the number of the signal, as shells and engines report
+        it. `on_start` is called with the command's process id on this machine when it runs.
 
         Parameters
         ----------
         undecodable
             Treatment of bytes that are not UTF-8 in the text for `listen`: an error handler of `bytes.decode`.
         user
-            User of the command; by default that of the container.
+            User of the command; by default the user of the container.
         terminal
-            Whether it has a terminal, with a single stream.
+            Whether the command has a terminal, with a single output stream.
 
         Raises
         ------
@@ -234,28 +257,28 @@ class Engine:
         command.terminal = terminal
         guard = self._guards.get((container, user))
         if guard is None:  # one for each user: without capabilities a user can end only processes of the same user
-            guard = self._guards[container, user] = Guard(lambda argv: self._guarding(container, user, argv))
-        printed = Printed(out, err, listen, undecodable)
+            guard = self._guards[container, user] = Guard(lambda argv: self._start_guard(container, user, argv))
+        output = CommandOutput(out, err, listen, undecodable)
         has_ended = False
         try:
             async with asyncio.timeout(None if seconds is None else max(0.0, started + seconds - time.monotonic())):
-                await guard.begin(command.mark)
+                await guard.register(command.mark)
                 options = {"stdin": bool(stdin), "workdir": workdir, "environment": dict(environ)}
                 # Shielded from a cancellation: a command that is half started could not be ended.
                 await shielded(self._begin(command, marked(command.mark, argv), **options))
-                code = await self._wait_for(command, stdin, printed)
+                code = await self._wait_for(command, stdin, output)
                 has_ended = True
-                printed.finish()
+                output.finish()
         except TimeoutError:
             return CommandOutcome(-signal.SIGKILL, timed_out=True, seconds=time.monotonic() - started)
         finally:
             try:
-                await shielded(guard.done(command.mark) if has_ended else self._end(command, guard))
+                await shielded(guard.unregister(command.mark) if has_ended else self._end(command, guard))
             finally:  # even if it is cancelled once more meanwhile
                 if command.connection is not None:
                     command.connection.close()
-        if printed.beginning.startswith(_FAILED):
-            raise ContainerError(f"cannot run in {workdir}: {printed.beginning.decode(errors='replace').strip()}")
+        if output.beginning.startswith(_FAILED):
+            raise ContainerError(f"cannot run in {workdir}: {output.beginning.decode(errors='replace').strip()}")
         return CommandOutcome(code, timed_out=False, seconds=time.monotonic() - started)
 
     async def _begin(self, command: _Command, argv: Sequence[str], **options: Any) -> None:
@@ -264,26 +287,27 @@ class Engine:
             lambda client: client.api.exec_create(command.container, list(argv), **settings), command.subject
         )
         command.id = answer["Id"]
-        command.connection = await self._hijacked(
+        command.connection = await self._open_stream(
             f"exec/{command.id}/start", {"Detach": False, "Tty": command.terminal}
         )
 
-    async def _wait_for(self, command: _Command, stdin: CommandInput, printed: Printed) -> int:
-        """Return the exit status of a command when it has ended and its output was read."""
+    async def _wait_for(self, command: _Command, stdin: CommandInput, output: CommandOutput) -> int:
+        """Pass input to a command and its output to `output` until the command has ended. Return its exit status."""
         assert command.connection is not None  # noqa: S101 - it has begun
-        reading = asyncio.create_task(_read(command.connection, printed, is_plain=command.terminal))
+        reading = asyncio.create_task(_read(command.connection, output, is_plain=command.terminal))
         tasks = [reading]
         if stdin:
-            tasks.append(asyncio.create_task(_give(command.connection, stdin, in_terminal=command.terminal)))
-        waits = itertools.chain(_LOOKS, itertools.repeat(_LOOKS[-1]))
+            tasks.append(asyncio.create_task(_send_input(command.connection, stdin, in_terminal=command.terminal)))
+        pauses = itertools.chain(_CHECK_INTERVALS, itertools.repeat(_CHECK_INTERVALS[-1]))
         status = None
         try:
             while status is None:
+                # The end of the output usually means the end of the command, so the next check follows soon.
                 if reading.done():
                     reading.result()  # raises if the output could not be stored
-                    await asyncio.sleep(_MOMENT)
+                    await asyncio.sleep(_SHORT_PAUSE)
                 else:
-                    await asyncio.wait([reading], timeout=next(waits))
+                    await asyncio.wait([reading], timeout=next(pauses))
                 status = await self._status(command)
             await asyncio.wait([reading], timeout=DRAIN)  # background processes may hold its streams open
         finally:
@@ -293,7 +317,9 @@ class Engine:
         return status
 
     async def _status(self, command: _Command) -> int | None:
-        """Return the exit status of a command; None if it runs. The engine may report the end a moment later."""
+        """Return the exit status of a command, None while it runs. The container engine may report the end of the
+        command slightly late.
+        """
         details = await self._request(lambda client: client.api.exec_inspect(command.id), command.subject)
         if command.on_start is not None and details["Pid"]:  # the engine starts it a moment after the request
             on_start = command.on_start
@@ -302,13 +328,15 @@ class Engine:
         return None if details["Running"] else details["ExitCode"]
 
     async def _end(self, command: _Command, guard: Guard) -> None:
-        """End all processes of a command. If they cannot be ended, the container is removed, unless it is kept.
+        """End all processes of a command in a container. If that fails, remove the container to end them, unless it is
+        a kept one.
 
         The engine may start a command after the request was cancelled, and the command sets its mark a moment later.
         Therefore this repeats until the command has ended and no process with its mark is left.
         """
+        # The command was never created, so there is nothing to end.
         if command.id is None:
-            await guard.done(command.mark)
+            await guard.unregister(command.mark)
             return
         limit = time.monotonic() + _ENDING
         is_ended = False
@@ -318,24 +346,26 @@ class Engine:
                 is_ended = await guard.end(command.mark) and status is not None
         except (ContainerError, EngineUnavailableError):  # the container is gone with all its processes
             return
-        if not is_ended and command.container in self._held:
+        if not is_ended and command.container in self._input_connections:
             await self.remove(command.container)
 
-    async def _guarding(self, container: str, user: str | None, argv: Sequence[str]) -> Hijacked:
-        """Start a guard in a container; return the connection to it."""
+    async def _start_guard(self, container: str, user: str | None, argv: Sequence[str]) -> ProcessStream:
+        """Start a guard process (see `Guard`), a shell script, in a container. Return the connection to its input and
+        output.
+        """
         command = _Command(container, 0, user=user)
         await self._begin(command, argv, stdin=True)
         assert command.connection is not None  # noqa: S101 - it has begun
         return command.connection
 
-    async def _hijacked(self, path: str, body: Mapping[str, Any]) -> Hijacked:
+    async def _open_stream(self, path: str, body: Mapping[str, Any]) -> ProcessStream:
         version = (await asyncio.to_thread(self._client)).api.api_version
-        return await hijacked(self._url.removeprefix(_UNIX), f"/v{version}/{path}", body)
+        return await open_stream(self._url.removeprefix(_UNIX), f"/v{version}/{path}", body)
 
     # --- docker-py -------------------------------------------------------------------------------------------------
 
     def _client(self) -> Any:
-        """Return the client of docker-py; raises `EngineUnavailableError`. Blocks."""
+        """Return the docker-py client, created on the first call; raises `EngineUnavailableError`. Blocks."""
         if self._open_client is None:
             import docker
 
@@ -343,11 +373,11 @@ class Engine:
             try:
                 self._open_client = docker.DockerClient(base_url=self._url, timeout=_SECONDS, version="auto")
             except (docker.errors.DockerException, OSError) as error:
-                raise EngineUnavailableError(_silent(self._url, error)) from error
+                raise EngineUnavailableError(_unreachable_text(self._url, error)) from error
         return self._open_client
 
     async def _request(self, request: Callable[[Any], T], subject: str, remedy: str = "") -> T:
-        """Send a request through docker-py in a thread; return the answer.
+        """Send a request to the container engine in a thread and return the result.
 
         Raises `ContainerError` if the engine refuses.
 
@@ -378,25 +408,25 @@ class Engine:
 
 @dataclass
 class _Command:
-    """A command that runs in a container."""
+    """A command that runs in a container, with its id and connection at the container engine."""
 
     container: str
     mark: int
     on_start: Callable[[int], None] | None = None
-    """Callback with its process id; None once it was called."""
+    """Callback that gets the command's process id; None after it was called."""
     id: str | None = None
-    """Id at the engine; None until it is created."""
-    connection: Hijacked | None = None
+    """Id of the command at the container engine; None until the engine has created the command."""
+    connection: ProcessStream | None = None
     user: str | None = None
     terminal: bool = False
 
     @property
     def subject(self) -> str:
-        """The container, for errors."""
+        """Text for error messages that names the container in which the command runs."""
         return f"container {self.container}"
 
 
-async def _give(connection: Hijacked, stdin: CommandInput, *, in_terminal: bool) -> None:
+async def _send_input(connection: ProcessStream, stdin: CommandInput, *, in_terminal: bool) -> None:
     last = b""
     async for piece in pieces_of(stdin):
         await connection.send(piece)
@@ -407,9 +437,9 @@ async def _give(connection: Hijacked, stdin: CommandInput, *, in_terminal: bool)
         await connection.send(b"", is_last=True)
 
 
-async def _read(connection: Hijacked, printed: Printed, *, is_plain: bool) -> None:
+async def _read(connection: ProcessStream, output: CommandOutput, *, is_plain: bool) -> None:
     async for stream, piece in connection.plain_pieces() if is_plain else connection.pieces():
-        printed.feed(piece, is_error=stream == STDERR)
+        output.feed(piece, is_error=stream == STDERR)
 
 
 # --- streams of the engine: an HTTP request that becomes a connection to a process in a container ---
@@ -419,33 +449,37 @@ async def _read(connection: Hijacked, printed: Printed, *, is_plain: bool) -> No
 
 
 _HEAD = 8
-"""Bytes before each piece: number of the stream, and length of the piece."""
+"""Size in bytes of the header of each piece of output. The header has the number of the stream and the length."""
 STDERR = 2
 _PIECE = 1 << 16
 
 
-class Hijacked:
-    """A connection to a process in a container."""
+class ProcessStream:
+    """Stream connection to the input and output of a process in a container."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
 
     async def pieces(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield output: the number of its stream, and a piece."""
+        """Yield pieces of the process's output. Each comes with the number of its stream: 1 for stdout, 2 for
+        stderr.
+        """
         with suppress(asyncio.IncompleteReadError, ConnectionResetError):
             while True:
                 head = await self._reader.readexactly(_HEAD)
                 yield head[0], await self._reader.readexactly(int.from_bytes(head[4:], "big"))
 
     async def plain_pieces(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Yield output of a process with a terminal, which has the single stream 1."""
+        """Yield pieces of the output of a process that has a terminal. Such a process has a single output stream, with
+        the number 1.
+        """
         with suppress(ConnectionResetError):
             while piece := await self._reader.read(_PIECE):
                 yield 1, piece
 
     async def send(self, data: bytes, *, is_last: bool = False) -> None:
-        """Send input to the process. A process that stops reading is not an error."""
+        """Send input to the process. A process that does not read any more is not an error."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self._writer.write(data)
             if is_last:
@@ -453,12 +487,13 @@ class Hijacked:
             await self._writer.drain()
 
     def close(self) -> None:
-        """Close the connection, which does not end the process."""
+        """Close the connection. The process continues."""
         self._writer.close()
 
 
-async def hijacked(socket: str, path: str, body: Mapping[str, Any]) -> Hijacked:
-    """Send a request that becomes a connection; return it.
+async def open_stream(socket: str, path: str, body: Mapping[str, Any]) -> ProcessStream:
+    """Send an HTTP request to the container engine that turns the connection into a stream of raw data ("hijacking").
+    Return the stream.
 
     Raises
     ------
@@ -479,7 +514,7 @@ async def hijacked(socket: str, path: str, body: Mapping[str, Any]) -> Hijacked:
             raise
     except (OSError, asyncio.IncompleteReadError) as error:
         raise EngineUnavailableError(f"the container engine at {socket} does not answer: {error}") from error
-    return Hijacked(reader, writer)
+    return ProcessStream(reader, writer)
 
 
 async def _require_switched(reader: asyncio.StreamReader, path: str) -> None:
@@ -492,28 +527,30 @@ async def _require_switched(reader: asyncio.StreamReader, path: str) -> None:
 _MOST_BEGINNING = 2000
 
 
-class Printed:
-    """Receiver of both output streams of a command, which forwards them to buffers and a listener."""
+class CommandOutput:
+    """Receiver of the output of a command in a container. It stores the output in buffers and forwards the text to a
+    callback.
+    """
 
     def __init__(
         self, out: OutputBuffer, err: OutputBuffer, listen: OutputListener | None, undecodable: str = "replace"
     ) -> None:
-        self._kept = (out, err)
+        self._buffers = (out, err)
         self._listen = listen
         make = codecs.getincrementaldecoder("utf-8")
         self._decoders = (make(errors=undecodable), make(errors=undecodable))
         self.beginning = b""
-        """First bytes of output, in which the engine reports why a command cannot start."""
+        """First bytes of the output. If a command cannot start, the engine reports the reason there."""
 
     def feed(self, data: bytes, *, is_error: bool) -> None:
-        """Add the next bytes of a stream."""
+        """Add the next bytes of the command's stdout, or of its stderr with `is_error`."""
         if len(self.beginning) < _MOST_BEGINNING:
             self.beginning += data[:_MOST_BEGINNING]
-        self._kept[is_error].feed(data)
+        self._buffers[is_error].feed(data)
         self._forward(data, is_error=is_error)
 
     def finish(self) -> None:
-        """Forward the rest of a stream that ended within a letter."""
+        """Forward the bytes that are left if an output stream ended in the middle of a UTF-8 character."""
         for is_error in (False, True):
             self._forward(b"", is_error=is_error, final=True)
 
@@ -534,7 +571,7 @@ class Printed:
 
 
 PATIENCE = 5.0
-"""Seconds for the processes of a command to end."""
+"""Seconds that the guard process may take to end the processes of a command."""
 _TRIES = 3
 _KIB = 1024
 # Only built-in commands of the shell, so that a round starts no process. A mark is gone when five rounds in succession
@@ -571,36 +608,48 @@ COMMAND = ("/bin/sh", "-c", _SCRIPT)
 
 
 def marked(mark: int, argv: Sequence[str]) -> list[str]:
-    """Return a command with its mark. It starts in a shell, which reports a missing program and exits with 127."""
+    """Return a command line that runs `argv` with the number `mark` as a resource limit. By this mark, the guard
+    process finds all processes that the command starts.
+
+    A shell sets the mark. It reports a missing program and then exits with 127.
+    """
     return ["/bin/sh", "-c", 'ulimit -m "$1" && shift && exec "$@"', "sh", str(mark), *argv]
 
 
 class Guard:
-    """The guard of one container. It starts with the first command, and again if a command has ended it."""
+    """A helper process in a container that can end a command with all its processes, even if they left the command's
+    session.
 
-    def __init__(self, start: Callable[[Sequence[str]], Awaitable[Hijacked]]) -> None:
+    The guard is started for the first command, and again if a command has killed it.
+    """
+
+    def __init__(self, start: Callable[[Sequence[str]], Awaitable[ProcessStream]]) -> None:
         self._start = start
-        self._connection: Hijacked | None = None
+        self._connection: ProcessStream | None = None
         self._lock = asyncio.Lock()
         self._live: set[int] = set()
         self._replies: asyncio.Queue[bytes] = asyncio.Queue()
         self._reading: asyncio.Task[None] | None = None
 
-    async def begin(self, mark: int) -> None:
-        """Register a command, whose processes are ended if this process ends."""
+    async def register(self, mark: int) -> None:
+        """Register a command, identified by its mark, at the guard process. The guard ends the command's processes if
+        this Python process dies.
+        """
         async with self._lock:
             self._live.add(mark)
             await self._send(f"begin {mark}")
 
-    async def done(self, mark: int) -> None:
-        """Unregister a command. Its background processes live on."""
+    async def unregister(self, mark: int) -> None:
+        """Remove a command that has ended from the guard process. Processes that it left in the background continue."""
         async with self._lock:
             self._live.discard(mark)
             if self._connection is not None:
                 await self._connection.send(f"done {mark}\n".encode())
 
     async def end(self, mark: int) -> bool:
-        """End all processes of a command; return whether they have ended."""
+        """End all processes of the command with a mark. Return True if the guard process reports that they have ended,
+        False if it does not answer.
+        """
         async with self._lock:
             self._live.discard(mark)
             for _ in range(_TRIES):
@@ -628,7 +677,7 @@ class Guard:
                 await self._connection.send(f"begin {mark}\n".encode())
         await self._connection.send(f"{line}\n".encode())
 
-    async def _read(self, connection: Hijacked) -> None:
+    async def _read(self, connection: ProcessStream) -> None:
         async for _, piece in connection.pieces():
             self._replies.put_nowait(piece)
         self._replies.put_nowait(b"")
@@ -643,7 +692,9 @@ class Guard:
         self._replies = asyncio.Queue()
 
     async def close(self) -> None:
-        """End the guard, and all registered commands with it. Idempotent."""
+        """End the guard process in the container. Before it ends, it ends all commands that are still registered. A
+        second call has no effect.
+        """
         async with self._lock:
             reading = self._reading
             self._drop()
@@ -656,40 +707,42 @@ class Guard:
 
 WORKDIR = "/workspace"
 LABEL = "divebook.workspace"
-"""Label of each container created here; its value is the mounted folder."""
+"""Name of the label that each container has which divebook creates; the value is the mounted folder."""
 # The first process of a container cannot be killed from inside, and a waiting shell reaps orphans. A command that kills
 # everything it can therefore does not end the container (test_a_command_that_kills_all_it_can).
-_ALIVE = ["/bin/sh", "-c", "while cat >/dev/null; [ $? -gt 128 ]; do :; done"]
-"""First process of a container: it reads its input, and ends when the process that holds the input ends."""
-_KEPT = ["/bin/sh", "-c", "while :; do sleep 3600; done"]
+_UNTIL_INPUT_ENDS = ["/bin/sh", "-c", "while cat >/dev/null; [ $? -gt 128 ]; do :; done"]
+"""First program of a container that is not kept. It ends when the connection to its input is closed."""
+_SLEEP = ["/bin/sh", "-c", "while :; do sleep 3600; done"]
 
 
 class PublishedPort(NamedTuple):
-    """A port of a container that can be reached from outside."""
+    """A port of a container that can be reached through a port of this machine."""
 
     inside: int
     outside: int | None = None
-    """Port of this machine; None for any free one."""
+    """Port of this machine; None for any free port."""
     protocol: str = "tcp"
     address: str = "127.0.0.1"
-    """Address of this machine. A port on another address than the loopback is open to a whole network."""
+    """Address of this machine. With another address than the loopback, other machines can reach the port."""
 
 
 def caller() -> str:
-    """Return user and group of this process, so that files written in a container belong to its caller."""
+    """Return user id and group id of this process as ``uid:gid``, so that files which commands in a container write
+    belong to the current user.
+    """
     return f"{os.getuid()}:{os.getgid()}"
 
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """Plan of a new container."""
+    """All settings of a container to create: image, mounts, limits, network and labels."""
 
     image: str
     folder: str
-    """Folder of this machine, mounted at `workdir`."""
+    """Folder of this machine that is mounted at `workdir`."""
     workdir: str = WORKDIR
     mounts: Mapping[str, str] = field(default_factory=dict)
-    """Further folders of this machine with their mount points: ``/data``, or ``/data:ro`` for read-only."""
+    """Mount points in the container of further folders of this machine: ``/data``, or ``/data:ro`` for read-only."""
     user: str = field(default_factory=caller)
     memory: str = "1g"
     cpus: float | None = None
@@ -698,9 +751,9 @@ class ContainerPlan:
     ports: Sequence[PublishedPort] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     is_kept: bool = False
-    """True if it outlives the process that created it."""
+    """True if the container outlives the process that created it."""
     command: Sequence[str] = ()
-    """First program, with which the container ends; by default one that waits."""
+    """First program of the container, which ends with that program; by default a program that waits."""
 
     def __post_init__(self) -> None:
         needs = (  # for an engine, 0 and an empty value mean no limit
@@ -708,16 +761,17 @@ class ContainerPlan:
             ("cpus", self.cpus is None or SOME.fits(self.cpus), f"{SOME}, or None for all"),
             ("pids", COUNT.fits(self.pids), str(COUNT)),
         )
-        for name, holds, must in needs:
-            if not holds:
-                raise ValueError(f"{name} of a container must be {must}, not {getattr(self, name)!r}")
+        for name, is_valid, expectation in needs:
+            if not is_valid:
+                raise ValueError(f"{name} of a container must be {expectation}, not {getattr(self, name)!r}")
 
     def arguments(self) -> dict[str, Any]:
-        """Return the arguments for docker-py's ``containers.create``."""
+        """Return the keyword arguments of docker-py's ``containers.create``."""
         binds = {self.folder: self.workdir, **self.mounts}
         options: dict[str, Any] = {
             "image": self.image,
-            "command": list(self.command) or (_KEPT if self.is_kept else _ALIVE),
+            "command": list(self.command) or (_SLEEP if self.is_kept else _UNTIL_INPUT_ENDS),
+            # An entry point of the image would get the command as its arguments.
             "entrypoint": [],
             "user": self.user,
             "working_dir": self.workdir,
@@ -728,6 +782,7 @@ class ContainerPlan:
             "security_opt": ["no-new-privileges"],
             "pids_limit": self.pids,
             "mem_limit": self.memory,
+            # Equal limits mean that no swap is available.
             "memswap_limit": self.memory,
             "ports": {f"{port.inside}/{port.protocol}": (port.address, port.outside) for port in self.ports},
         }
@@ -747,34 +802,38 @@ def _bind(inside: str) -> dict[str, str]:
 
 
 class ContainerUse(NamedTuple):
-    """Current resource usage of a container."""
+    """Current CPU, memory and disk usage of a container."""
 
     cpu_percent: float
-    """100 is one core."""
+    """CPU usage in percent of one core: 100 is one fully used core."""
     memory_bytes: int
     disk_bytes: int
-    """Bytes written outside mounted folders."""
+    """Size in bytes of the files that were written outside mounted folders."""
 
 
-class KeepingEngine(Engine):
-    """The container engine, with requests for containers that are kept."""
+class PersistentEngine(Engine):
+    """Client of the container engine that can also store, list and remove containers, images and networks that outlive
+    this process.
+    """
 
     async def pull(self, image: str) -> None:
-        """Fetch an image; raises `ContainerError` if the engine cannot."""
+        """Fetch an image from its registry; raises `ContainerError` on failure."""
         await self._request(lambda client: client.images.pull(image), f"image {image}")
 
     async def image_id(self, image: str) -> str:
-        """Return the digest of an image; raises `ContainerError` if it does not exist."""
+        """Return the digest of an image, which identifies its content. Raise `ContainerError` if the image is not on
+        this machine.
+        """
         digest: str = (await self._request(lambda client: client.images.get(image), f"image {image}")).id
         return digest
 
     async def version(self) -> str:
-        """Return the version of the engine."""
+        """Return the version of the container engine."""
         version: str = (await self._request(lambda client: client.api.version(), "the engine"))["Version"]
         return version
 
     async def has_image(self, image: str) -> bool:
-        """Return whether an image exists."""
+        """Return True if an image exists on this machine."""
         try:
             await self.image_id(image)
         except ContainerError:
@@ -782,7 +841,7 @@ class KeepingEngine(Engine):
         return True
 
     async def write_image(self, image: str, path: Path) -> None:
-        """Write an image into a file, which `load_image` reads."""
+        """Save an image into a file in the format of ``docker save``, for `load_image`."""
 
         def write(client: Any) -> None:
             with path.open("wb") as file:
@@ -791,7 +850,7 @@ class KeepingEngine(Engine):
         await self._request(write, f"image {image}")
 
     async def load_image(self, path: Path) -> None:
-        """Load an image from a file into the engine."""
+        """Load an image from a file into the container engine."""
 
         def load(client: Any) -> None:
             with path.open("rb") as file:
@@ -800,12 +859,14 @@ class KeepingEngine(Engine):
         await self._request(load, f"the image in {path}")
 
     async def processes(self, container: str) -> int:
-        """Return the number of processes in a container."""
+        """Return the number of running processes in a container."""
         answer = await self._request(lambda client: client.api.top(container), f"container {container}")
         return len(answer["Processes"] or ())
 
     async def state(self, container: str) -> Mapping[str, Any] | None:
-        """Return the engine's state of a container (Status, OOMKilled, ...); None if the container does not exist."""
+        """Return the state of a container as the container engine reports it (Status, OOMKilled, ...). Return None if
+        the container does not exist.
+        """
         try:
             details = await self._request(
                 lambda client: client.api.inspect_container(container), f"container {container}"
@@ -816,15 +877,15 @@ class KeepingEngine(Engine):
         return state
 
     async def begin(self, container: str) -> None:
-        """Start a container that was stopped. A running one is fine."""
+        """Start a container that was stopped. Does nothing if the container is running."""
         await self._request(lambda client: client.api.start(container), f"container {container}")
 
     async def stop(self, container: str) -> None:
-        """End all processes of a container, which is kept."""
+        """Stop a container by ending all its processes. The container still exists."""
         await self._request(lambda client: client.api.stop(container, timeout=0), f"container {container}")
 
     async def keep_as(self, container: str, image: str) -> str:
-        """Save the file system of a container as an image with the container's labels.
+        """Save the file system of a container as a new image called `image`, which gets the container's labels.
 
         Return the digest of the image.
         """
@@ -837,21 +898,25 @@ class KeepingEngine(Engine):
         return digest
 
     async def use(self, container: str) -> ContainerUse:
-        """Measure a container for about a second."""
+        """Measure the resource usage of a container. Takes about a second."""
         subject = f"container {container}"
         stats = await self._request(lambda client: client.api.stats(container, stream=False), subject)
         sizes = await self._request(lambda client: client.api.df()["Containers"] or [], "what the engine holds")
         size = next((each.get("SizeRw", 0) for each in sizes if each["Id"].startswith(container)), 0)
         now = stats["cpu_stats"]
         before = stats["precpu_stats"]
-        spent = now["cpu_usage"]["total_usage"] - before["cpu_usage"]["total_usage"]
-        passed = now.get("system_cpu_usage", 0) - before.get("system_cpu_usage", 0)
+        # The engine reports two readings about a second apart. The differences give the current usage, as in `docker
+        # stats`.
+        used_time = now["cpu_usage"]["total_usage"] - before["cpu_usage"]["total_usage"]
+        total_time = now.get("system_cpu_usage", 0) - before.get("system_cpu_usage", 0)
         cores = now.get("online_cpus") or 1
         memory = stats["memory_stats"].get("usage", 0) - stats["memory_stats"].get("stats", {}).get("inactive_file", 0)
-        return ContainerUse(100 * cores * spent / passed if passed > 0 else 0.0, max(0, memory), size)
+        return ContainerUse(100 * cores * used_time / total_time if total_time > 0 else 0.0, max(0, memory), size)
 
     async def labelled(self, labels: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-        """Return the ids of the containers with some labels, each with all its labels."""
+        """Return the containers that have all of the given labels, as a dict from the container's id to all its
+        labels.
+        """
         filters = [f"{name}={value}" for name, value in labels.items()]
         containers = await self._request(
             lambda client: client.api.containers(all=True, filters={"label": filters}), "containers"
@@ -859,24 +924,26 @@ class KeepingEngine(Engine):
         return {container["Id"]: container["Labels"] for container in containers}
 
     async def labelled_images(self, labels: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
-        """Return the digests of the images with some labels, each with all its labels."""
+        """Return the images that have all of the given labels, as a dict from the image's digest to all its labels."""
         filters = [f"{name}={value}" for name, value in labels.items()]
         answer = await self._request(lambda client: client.api.images(filters={"label": filters}), "images")
         return {image["Id"]: image["Labels"] for image in answer}
 
     async def remove_images(self, labels: Mapping[str, str], *, but: frozenset[str] = frozenset()) -> None:
-        """Remove the images with some labels, except the digests in `but`. An image in use is kept."""
+        """Remove the images that have all of the given labels. Images with digests in `but`, and images in use, are
+        kept.
+        """
         # In the order of the answer, newest first: an image can be removed only after the images based on it.
         for image in [image for image in await self.labelled_images(labels) if image not in but]:
             with suppress(ContainerError):
                 await self.remove_image(image)
 
     async def remove_image(self, image: str) -> None:
-        """Remove an image; raises `ContainerError` if it is in use."""
+        """Remove an image. Raise `ContainerError` if a container uses it."""
         await self._request(lambda client: client.api.remove_image(image, force=True), f"image {image}")
 
     async def network(self, name: str, labels: Mapping[str, str]) -> str:
-        """Return the name of a network, which is created if it is missing."""
+        """Create a network with this name and these labels, unless a network of this name exists. Return the name."""
         networks = await self._request(lambda client: client.api.networks(names=[name]), f"network {name}")
         if not any(network["Name"] == name for network in networks):
             await self._request(
@@ -885,7 +952,7 @@ class KeepingEngine(Engine):
         return name
 
     async def labelled_networks(self, labels: Mapping[str, str]) -> list[str]:
-        """Return the names of the networks with some labels."""
+        """Return the names of the networks that have all of the given labels."""
         filters = [f"{name}={value}" for name, value in labels.items()]
         answer = await self._request(lambda client: client.api.networks(filters={"label": filters}), "networks")
         return [network["Name"] for network in answer]

@@ -1,4 +1,4 @@
-"""Workspaces in containers: files in a folder that is mounted, and commands that see little else of this machine."""
+"""Workspaces in Docker containers: a mounted folder with the files, and a shell that runs commands in the container."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from divebook.errors import (
     WorkspaceGoneError,
 )
 from divebook.workspace.docker.engine import LABEL, WORKDIR, ContainerPlan, Engine, PublishedPort
-from divebook.workspace.egress import door
+from divebook.workspace.egress import relay
 from divebook.workspace.egress.proxy import Egress, EgressAnswer
 from divebook.workspace.local import LocalWorkspace
 from divebook.workspace.paths import Root
@@ -31,7 +31,7 @@ _SCRATCH = "/divebook-tmp"
 
 
 class DockerWorkspace(LocalWorkspace):
-    """Files of a folder on this machine, and commands in a container in which the folder is mounted.
+    """Workspace with files in a folder of this machine and commands in a container that mounts the folder.
 
     The container has no network, no capabilities, and the user of this process. It is removed when the workspace is
     left or this process ends, unless it is to be kept. Paths of files are those in the container.
@@ -63,7 +63,7 @@ class DockerWorkspace(LocalWorkspace):
         Hosts that may be reached without a network (``pypi.org``, ``*.pypi.org``). Programs reach them through a proxy
         in ``HTTPS_PROXY``. The image must have Python.
     told
-        Called with each answer of that proxy.
+        Called with each `EgressAnswer` of that proxy.
     mounts
         Further folders of this machine with their mount points: ``/data``, or ``/data:ro`` for read-only.
     ports
@@ -121,7 +121,7 @@ class DockerWorkspace(LocalWorkspace):
         self._remove = remove
         self._engine = engine or Engine()
         self._container: str | None = None
-        self._outlet = Outlet.to(several(allow, "allow"), told) if allow else None
+        self._egress = ContainerEgress.to(several(allow, "allow"), told) if allow else None
         self._plan = ContainerPlan(
             image or "",
             str(self._default),
@@ -141,10 +141,14 @@ class DockerWorkspace(LocalWorkspace):
         self._command_user = None if is_new else user
         self._terminal = terminal
         self.ports: dict[int | str, int] = {}
-        """Published ports of the container (``80``, ``"53/udp"``) and their ports on this machine, while entered."""
+        """Ports of this machine by published port of the container (``80``, ``"53/udp"``), while entered."""
 
     async def require(self) -> None:
-        """Raise unless the workspace can be entered: `ContainerError` without its image, `EngineUnavailableError`."""
+        """Raise an error if the workspace cannot be entered, because its container, its image or the container engine
+        is missing.
+
+        `ContainerError` for a missing image, `EngineUnavailableError` without an engine.
+        """
         try:
             if self._existing is not None:
                 await self._engine.require_running(self._existing)
@@ -159,8 +163,9 @@ class DockerWorkspace(LocalWorkspace):
         self._policy()
         self._require_mounts()
         mounts = {} if self._scratch is None else {self._scratch: _SCRATCH}
-        if self._outlet is not None:
-            mounts[await self._outlet.open()] = INSIDE
+        # The socket of the proxy must exist before the container starts, because its folder is mounted.
+        if self._egress is not None:
+            mounts[await self._egress.open()] = INSIDE
         self._container = await self._container_for(mounts)
         self.ports = await self._engine.ports(self._container) if self._plan.ports else {}
         self._shell = DockerShell(
@@ -171,12 +176,12 @@ class DockerWorkspace(LocalWorkspace):
             scratch=lambda: None if self._scratch is None else (self._scratch, _SCRATCH),
             default_timeout=self._shell_timeout,
             environ=self._environ,
-            secrets=self._all_secrets if self._secrets is not None or self._outlet is not None else None,
+            secrets=self._all_secrets if self._secrets is not None or self._egress is not None else None,
             user=self._command_user,
             terminal=self._terminal,
         )
-        if self._outlet is not None:
-            await self._start_relay(self._outlet)
+        if self._egress is not None:
+            await self._start_relay(self._egress)
 
     def _require_mounts(self) -> None:
         for folder in self._plan.mounts:  # the engine would create a missing one, for its own user
@@ -184,32 +189,40 @@ class DockerWorkspace(LocalWorkspace):
                 raise WorkspaceGoneError(f"{folder} is not there, which a container is to have: make it first")
 
     async def _container_for(self, mounts: Mapping[str, str]) -> str:
-        """Return the container in which commands run: the given one, a kept one, or a new one."""
+        """Return the id of the container in which commands run: the container that the caller named, an existing kept
+        container with the same folder and image, or a new one.
+        """
         if self._existing is not None:
             await self._engine.require_running(self._existing)
             return self._existing
         plan = replace(self._plan, mounts={**self._plan.mounts, **mounts})
+        # A kept container is found by its folder and image, so both are labels.
         labels = {**plan.labels, "divebook.image": plan.image}
         container = await self._engine.find({**labels, LABEL: plan.folder}) if self._keep else None
         return container or await self._engine.start(replace(plan, labels=labels))
 
-    async def _start_relay(self, outlet: Outlet) -> None:
-        """Start the relay inside. It is ready when its command has ended."""
-        result = await self.shell.execute(outlet.command)
+    async def _start_relay(self, egress: ContainerEgress) -> None:
+        """Start the relay inside the container, through which programs reach the proxy for network access. Return when
+        the relay accepts connections.
+        """
+        result = await self.shell.execute(egress.command)
         if result.exit_code:
             reason = f"the image {self._plan.image} cannot open the way to its hosts, which needs Python"
             raise ContainerError(f"{reason}: {result.stderr.strip()}")
 
     def _all_secrets(self) -> Mapping[str, str]:
-        """Return the secret variables of commands.
+        """Return the environment variables with secret values for commands. With network access, they include the
+        address of the proxy, which contains its token.
 
-        They are passed to each command, so that the container does not store them.
+        The variables are passed to each command, so that the container does not store them.
         """
         secrets = dict(self._secrets()) if self._secrets is not None else {}
-        return secrets if self._outlet is None else {**self._outlet.environ, **secrets}
+        return secrets if self._egress is None else {**self._egress.environ, **secrets}
 
-    def _rooted(self, folder: str) -> Root:
-        """Open a folder, with its name in the container, so that links made there are resolved correctly."""
+    def _open_root(self, folder: str) -> Root:
+        """Open a folder of this machine under the path that it has in the container, so that links which commands
+        create there are resolved correctly.
+        """
         return Root(folder, name=_SCRATCH if folder == self._scratch else self._workdir, openat2=self._openat2)
 
     async def _teardown(self) -> None:
@@ -219,8 +232,8 @@ class DockerWorkspace(LocalWorkspace):
             if container is not None and self._is_removed:
                 await self._engine.remove(container)
         finally:
-            if self._outlet is not None:
-                await self._outlet.close()
+            if self._egress is not None:
+                await self._egress.close()
             await self._engine.close()
             await super()._teardown()
 
@@ -229,30 +242,34 @@ class DockerWorkspace(LocalWorkspace):
         return self._remove if self._existing is not None else not self._keep
 
     async def require_there(self) -> None:
-        """Raise unless the folder exists (`WorkspaceGoneError`) and the container runs (`ContainerError`)."""
+        """Raise `WorkspaceGoneError` if the folder of the workspace no longer exists, `ContainerError` if its container
+        is not running.
+        """
         await super().require_there()
         assert self._container is not None  # noqa: S101 - it is entered, otherwise `require_there` has raised
         await self._engine.require_running(self._container)
 
     @property
     def container(self) -> str | None:
-        """Id of the container, while entered."""
+        """Id of the workspace's container. None while the workspace is not entered."""
         return self._container
 
     @property
     def reference(self) -> dict[str, Any]:
-        """The folder, the image, and the container if it was passed."""
+        """Data by which the workspace can be created again after a restart of Python: its folder, its image, and the
+        container that the caller named, if any.
+        """
         fields = {**super().reference, "image": self._plan.image or None, "container": self._existing}
         return {name: value for name, value in fields.items() if value is not None}
 
 
-def _require(holds: bool, message: str) -> None:  # noqa: FBT001 - what must hold
-    if not holds:
+def _require(condition: bool, message: str) -> None:  # noqa: FBT001 - what must hold
+    if not condition:
         raise ValueError(message)
 
 
 class DockerEnvironment(DockerWorkspace):
-    """A `DockerWorkspace` with the parameters of the pai-agent-sdk.
+    """A `DockerWorkspace` whose parameters have the names of the pai-agent-sdk, for code written for that SDK.
 
     Parameters
     ----------
@@ -296,7 +313,7 @@ NOTE = "Commands run in a container, which sees of this machine only the mounted
 
 
 class DockerShell(Shell):
-    """Runs commands in a container, with the semantics of `LocalShell`.
+    """Shell that runs commands in a container. Results, errors and time limits are the same as those of `LocalShell`.
 
     Absolute paths in a command or in `cwd` are those of the container. A relative `cwd` is below `workdir`.
 
@@ -344,6 +361,7 @@ class DockerShell(Shell):
         if self._terminal is not None:  # in an image without stty the terminal has no size
             size = 'stty rows "$1" cols "$2" 2>/dev/null; shift 2; exec "$@"'
             argv = ["/bin/sh", "-c", size, "sh", *map(str, self._terminal), *argv]
+        # Docker always adds the variables of the image. Only `env -i` starts a command without them.
         if not request.inherit_env:
             argv = ["env", "-i", *(f"{name}={value}" for name, value in environ.items()), *argv]
             environ = {}
@@ -372,31 +390,38 @@ class DockerShell(Shell):
         result = command_result(outcome.code, out, err, timed_out=outcome.timed_out, duration=outcome.seconds)
         if scratch is not None:
             host, inside = scratch
-            result.stdout_file = _translated(result.stdout_file, host, inside)
-            result.stderr_file = _translated(result.stderr_file, host, inside)
+            result.stdout_file = _path_inside(result.stdout_file, host, inside)
+            result.stderr_file = _path_inside(result.stderr_file, host, inside)
         return result
 
     def _inside(self, cwd: str | None) -> str:
-        """Return the working folder of a command in the container."""
+        """Convert the requested working folder of a command to a path in the container. Raise `PathNotAllowedError` for
+        a relative path that leads out of the workspace.
+        """
         if cwd is None:
             return self._workdir
         path = posixpath.normpath(posixpath.join(self._workdir, cwd))
+        # Absolute paths are those of the container. Only relative ones must stay in the working folder.
         if not cwd.startswith("/") and path != self._workdir and not path.startswith(f"{self._workdir.rstrip('/')}/"):
             raise PathNotAllowedError(cwd, "leads above the root by ..", [self._workdir])
         return path
 
     async def get_context_instructions(self) -> str | None:
-        """Return the description for agents: the mounted folder, the time limit, and the limits of commands."""
+        """Return the description of the shell for agents: the mounted folder, the time limit, and the limits of
+        commands.
+        """
         text = shell_instructions(self._workdir, self.default_timeout, NOTE)
         return f"{mount_instructions(self._folder, self._workdir)}\n\n{text}"
 
     async def close(self) -> None:
-        """Release the container, and end commands that are still running."""
+        """Close the connections to the container and end running commands."""
         await self._engine.leave(self._container)
 
 
-def _translated(path: str | None, host: str, inside: str) -> str | None:
-    """Return the path in the container of a file in the folder `host`, which is mounted at `inside`."""
+def _path_inside(path: str | None, host: str, inside: str) -> str | None:
+    """Convert the path of a file below the folder `host` of this machine to its path in the container, which mounts
+    `host` at `inside`. Return None for None.
+    """
     return None if path is None else path.replace(host, inside, 1)
 
 
@@ -408,45 +433,46 @@ PORT = 3128
 _NAMES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
-class Outlet:
-    """A proxy, and the folder with its socket.
+class ContainerEgress:
+    """Network access of one container that has no network: a proxy on this machine, whose socket lies in a folder that
+    the container mounts.
 
     Parameters
     ----------
     proxy
-        The proxy.
+        The proxy, which must not be started yet.
     """
 
     def __init__(self, proxy: Egress) -> None:
         self._proxy = proxy
         self.folder: str | None = None
-        """Folder on this machine, mounted at `INSIDE`."""
+        """Folder of this machine that the container mounts at `INSIDE`; None while closed."""
 
     @classmethod
-    def to(cls, allow: Iterable[str], on_answer: Callable[[EgressAnswer], None]) -> Outlet:
-        """Return an outlet to some hosts; see `Egress`."""
+    def to(cls, allow: Iterable[str], on_answer: Callable[[EgressAnswer], None]) -> ContainerEgress:
+        """Create network access to the hosts in `allow`. `on_answer` is called for each request; see `Egress`."""
         return cls(Egress(allow, on_answer=on_answer))
 
     async def open(self) -> str:
-        """Start the proxy; return the folder that must be mounted at `INSIDE`."""
+        """Start the proxy. Return the folder of this machine that the container must mount at `INSIDE`."""
         self.folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="divebook-egress-")
-        await asyncio.to_thread(shutil.copy, door.__file__, f"{self.folder}/door.py")
+        await asyncio.to_thread(shutil.copy, relay.__file__, f"{self.folder}/relay.py")
         await self._proxy.start(f"{self.folder}/proxy")
         return self.folder
 
     @property
     def environ(self) -> dict[str, str]:
-        """Variables that lead programs to the proxy. They contain its token."""
+        """Environment variables that make programs in the container use the proxy. They contain the proxy's token."""
         address = f"http://divebook:{self._proxy.token}@127.0.0.1:{PORT}"
         return dict.fromkeys(_NAMES, address)
 
     @property
     def command(self) -> list[str]:
-        """Command that starts the relay inside. The image must have Python."""
-        return ["python3", "-I", f"{INSIDE}/door.py", f"{INSIDE}/proxy", str(PORT)]
+        """Command line that starts the relay in the container. The image of the container must have Python."""
+        return ["python3", "-I", f"{INSIDE}/relay.py", f"{INSIDE}/proxy", str(PORT)]
 
     async def close(self) -> None:
-        """Stop the proxy. Idempotent."""
+        """Stop the proxy and delete its folder. Idempotent."""
         await self._proxy.close()
         if self.folder is not None:
             await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)

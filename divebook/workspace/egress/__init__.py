@@ -1,1 +1,3 @@
-"""Network access for places without a network: `proxy` outside checks names of hosts, `door` inside leads to it."""
+"""Restricted network access for containers that have no network. `proxy` runs outside and checks the requested hosts;
+`relay` runs inside the container and forwards connections to it.
+"""

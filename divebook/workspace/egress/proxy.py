@@ -1,4 +1,6 @@
-"""Proxy outside an isolated place: CONNECT to allowed hosts only, and never to private addresses."""
+"""HTTP proxy for a container that has no network. It runs outside the container and connects to allowed hosts only, and
+never to private addresses.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from divebook.errors import WorkspaceError
 
 @dataclass(frozen=True)
 class EgressAnswer:
-    """Answer of the proxy to one request. `refused` is the reason, or None if the connection was made."""
+    """Reply of the proxy to a request for one host. `refused` is the reason for a refusal; None if the connection was
+    made.
+    """
 
     host: str
     port: int
@@ -27,19 +31,19 @@ class EgressAnswer:
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 _HEAD = 8192
-"""Most bytes of a request's head."""
+"""Maximum size in bytes of the head of a request."""
 _PATIENCE = 15.0
-"""Seconds in which a request must be answered."""
+"""Seconds within which the proxy must reply to a request."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Return the addresses of a host, as this machine resolves it."""
+    """Resolve a host name to its IP addresses, with the resolver of this machine."""
     infos = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
 class Egress:
-    """A proxy for one workspace, with its own list of hosts and its own token.
+    """HTTP proxy for one workspace. It connects only to hosts on a list, and only for clients that know its token.
 
     Parameters
     ----------
@@ -48,7 +52,7 @@ class Egress:
     on_answer
         Called with each `EgressAnswer` before it is sent.
     resolve, public
-        Addresses of a name, and whether one is public; replaced in tests.
+        Functions that return the addresses of a host name, and whether an address is public; replaced in tests.
 
     Raises
     ------
@@ -69,18 +73,21 @@ class Egress:
         self._resolve = resolve
         self._public = public
         self.token = secrets.token_urlsafe(16)
-        """Password of the user ``divebook``, which each request must contain."""
+        """Password of the user ``divebook``, which each request to the proxy must contain."""
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
     async def start(self, path: str) -> None:
-        """Open a Unix socket at `path`, which only this user can open. The isolated place mounts its folder."""
+        """Start the proxy on a Unix socket at `path`, in a folder that the container mounts.
+
+        Only the current user can open the socket.
+        """
         self._server = await asyncio.start_unix_server(self._serve, path, limit=_HEAD, start_serving=False)
         os.chmod(path, 0o600)
         await self._server.start_serving()
 
     async def close(self) -> None:
-        """Stop the proxy and end its connections. Idempotent."""
+        """Stop the proxy and close its connections. Idempotent."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -89,7 +96,9 @@ class Egress:
         await asyncio.gather(*self._open, return_exceptions=True)
 
     def refusal(self, host: str, port: int) -> str | None:
-        """Return why a host may not be reached, by its name alone; None if it may."""
+        """Return the reason why the list of allowed hosts does not allow a host and port; None if it allows them. The
+        addresses of the host are checked later.
+        """
         if _is_address(host):
             return "addresses are not asked for by number"
         name = host.lower().rstrip(".")
@@ -125,11 +134,10 @@ class Egress:
                 end.close()
 
     async def _connect(self, reader: asyncio.StreamReader) -> tuple[int, EgressAnswer, _Streams | None]:
-        """Read and check a request.
+        """Read a request of a client and check it. Connect to the requested host if the request is allowed.
 
-        Return the HTTP status, the answer, and the connection to the host if it is allowed.
-
-        The checks, in order: token, method CONNECT, name on the list, all addresses public.
+        Return the HTTP status, the reply, and the connection to the host; None in place of the connection if the
+        request is refused. The checks, in order: token, method CONNECT, name on the list, all addresses public.
         """
         host = ""
         port = 0
@@ -140,6 +148,7 @@ class Egress:
                     key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in rest)
                 }
                 expected = "Basic " + base64.b64encode(f"divebook:{self.token}".encode()).decode()
+                # Compared in constant time: commands inside could otherwise measure how many characters are right.
                 if not hmac.compare_digest(fields.get("proxy-authorization", "").encode(), expected.encode()):
                     return 407, EgressAnswer(host, port, "no token"), None
                 words = first.split(" ")
@@ -150,6 +159,7 @@ class Egress:
                 refused = self.refusal(host, port)
                 if refused:
                     return 403, EgressAnswer(host, port, refused), None
+                # A public name may lead to a private address, which would open the network of this machine.
                 addresses = await self._resolve(host, port)
                 if not addresses or not all(self._public(address) for address in addresses):
                     return 403, EgressAnswer(host, port, "resolves to an address that is not public"), None

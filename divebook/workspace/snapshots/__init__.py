@@ -1,1 +1,3 @@
-"""Snapshots of the files of a folder: taken, compared, restored and applied to other folders."""
+"""Snapshots of the files of a folder: taking a snapshot, comparing two, restoring one, and applying their differences
+to another folder.
+"""

@@ -1,4 +1,5 @@
-"""Applying of changes from a workspace to a folder of a person: file by file, all requested ones or none.
+"""Application of the file changes that a run made in its workspace to a folder of the user: all requested changes, or
+none.
 
 A file is written if the folder has one of these: the content before the change, the content after it, or a content that
 the workspace had meanwhile, which was applied before. Anything else is a conflict, and nothing is written::
@@ -30,25 +31,37 @@ from divebook.workspace.snapshots.restore import (
     same_content,
 )
 from divebook.workspace.snapshots.take import Snapshots, digest_of
-from divebook.workspace.snapshots.tree import CHANGED, FOLDER, RENAMED, FileChange, LeftOut, Tree, TreeEntry, shown_path
+from divebook.workspace.snapshots.tree import (
+    CHANGED,
+    FOLDER,
+    RENAMED,
+    FileChange,
+    Tree,
+    TreeEntry,
+    TreeProblem,
+    shown_path,
+)
 
 PROTECTED = "protected, and not named"
-"""Reason for which a restored tree leaves a file out."""
+"""Reason that a restored tree gives for a protected file that it leaves out."""
 
 
 @dataclass
 class Applied:
-    """Report on changes that were applied to a folder."""
+    """Report about file changes that were requested for a folder: written files, files that were up to date, and
+    protected files that were left out.
+    """
 
     written: list[str] = field(default_factory=list)
     """Paths of the files that were written or removed."""
     there: list[str] = field(default_factory=list)
-    """Paths of the files that already had the new state."""
+    """Paths of files that already had the new content."""
     left_out: list[str] = field(default_factory=list)
-    """Protected paths that were not applied, because they were not named."""
+    """Protected paths that were not written because the caller did not name them."""
 
     def told(self, folder: object, how: str = "apply RUN {}") -> str:
-        """Return the report as text.
+        """Return the report as one text for people: the files that were written, that were up to date, and that were
+        left out.
 
         Parameters
         ----------
@@ -64,7 +77,7 @@ class Applied:
 
 
 Meanwhile: TypeAlias = Mapping[str, Collection[TreeEntry | None]]
-"""Entries that a workspace had at some time, by path."""
+"""Entries that a workspace had at some time during a run, by path."""
 
 
 def apply_changes(
@@ -74,14 +87,15 @@ def apply_changes(
     meanwhile: Meanwhile | None = None,
     by_name: Collection[str] = (),
 ) -> Applied:
-    """Apply changes to a folder.
+    """Apply file changes of a workspace to a folder: all of them, or none. Return a report. Raise an error if a file in
+    the folder has changed otherwise in the meantime.
 
     Parameters
     ----------
     get
         Returns the content of a file by its digest.
     meanwhile
-        Entries that may be overwritten too, since the run keeps them.
+        Further entries that may be overwritten, since the run has recorded them.
     by_name
         Paths of files and folders that a person has named. Protected paths are only written with their names.
 
@@ -95,6 +109,7 @@ def apply_changes(
     conflicts = list[str]()
     allowed, left_out = without_protected(changes, root.path, by_name)
     done.left_out = [shown_path(change.path) for change in left_out if not _is_folder(change)]
+    # All conflicts are found under the lock of the folder and before the first write.
     with folder_writer(root) as writer:
         for change in allowed:
             if _is_there(root, change):
@@ -114,7 +129,8 @@ def apply_changes(
 
 
 def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: Collection[str] = ()) -> Tree:
-    """Make a folder equal to a tree, except for protected paths that are not named.
+    """Change a folder so that it has exactly the files of a tree. Protected paths, such as hidden files, stay as they
+    are unless `by_name` names them.
 
     Parameters
     ----------
@@ -133,7 +149,7 @@ def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: C
     SnapshotError
         A file cannot be written; the folder is unchanged.
     NotFoundError
-        The tree has nothing under a name.
+        `by_name` names a path that the tree does not have.
     """
     for name in by_name:
         if not any(is_beneath(shown_path(path), name.rstrip("/")) for path in tree.entries):
@@ -146,13 +162,16 @@ def restore_tree(root: Root, tree: Tree, get: Callable[[str], bytes], by_name: C
         allowed, left_out = without_protected(changes, root.path, by_name)
         writer.write({change.path: change.after for change in allowed}, get, is_exact=True)
     missing = {change.path for change in left_out if change.after is not None}
-    problems = [LeftOut(shown_path(path), PROTECTED) for path in sorted(missing) if tree.entries[path].kind != FOLDER]
+    problems = [
+        TreeProblem(shown_path(path), PROTECTED) for path in sorted(missing) if tree.entries[path].kind != FOLDER
+    ]
     entries = {path: entry for path, entry in tree.entries.items() if path not in missing}
     return Tree(digest_of(entries), entries, (*tree.problems, *problems))
 
 
 def select_changes(changes: Sequence[FileChange], paths: Sequence[str] | None) -> list[FileChange]:
-    """Return the changes of some paths, or all. A folder stands for all changes in it.
+    """Return the file changes at the given paths. The path of a folder selects all changes below it. For None, return
+    all changes.
 
     Raises
     ------
@@ -175,12 +194,13 @@ def select_changes(changes: Sequence[FileChange], paths: Sequence[str] | None) -
 def without_protected(
     changes: Sequence[FileChange], folder: str | None, by_name: Collection[str]
 ) -> tuple[list[FileChange], list[FileChange]]:
-    """Split changes into those that may be applied to a folder, and those of protected paths that are not named.
+    """Split file changes into two lists: those that may be applied, and those of protected paths, such as hidden files,
+    that `by_name` does not name.
 
     Raises
     ------
     SnapshotError
-        A name is that of a path which only divebook writes.
+        `by_name` names a path that only divebook may write.
     """
     paths = {path for change in changes for path in (change.path, change.was) if path is not None}
     names = [name.rstrip("/") for name in ([by_name] if isinstance(by_name, str) else by_name)]
@@ -194,6 +214,7 @@ def without_protected(
     allowed = list[FileChange]()
     left_out = list[FileChange]()
     for change in changes:
+        # A rename writes two paths. If either is protected, the whole change is.
         both = [path for path in (change.path, change.was) if path is not None]
         if any(map(is_reserved, both)):
             if any(map(is_named, both)):
@@ -211,7 +232,10 @@ def _is_folder(change: FileChange) -> bool:
 
 
 def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
-    """Return the new entry of each path. A folder that stays a folder is not changed, whatever its mode."""
+    """Return the tree entry that each changed path gets; None for a path that is removed.
+
+    A folder that exists before and after is left out, whatever its mode.
+    """
     targets: dict[str, TreeEntry | None] = {}
     for change in changes:
         if change.was is not None:
@@ -222,7 +246,9 @@ def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
 
 
 def _is_there(root: Root, change: FileChange) -> bool:
-    """Return whether the folder already has the new state of a change."""
+    """Return True if the folder already has the files as they are after a change, so that the change need not be
+    applied.
+    """
     is_gone = change.was is None or present_entry(root, change.was) is None
     present = present_entry(root, change.path)
     is_mode = present is None or change.after is None or (present.mode ^ change.after.mode) & 0o100 == 0
@@ -230,7 +256,9 @@ def _is_there(root: Root, change: FileChange) -> bool:
 
 
 def _fits(root: Root, change: FileChange, meanwhile: Meanwhile) -> bool:
-    """Return whether the folder has the old state of a change, or a state that the workspace had meanwhile."""
+    """Return True if a change can be applied because the folder has the files as they were before it, or as the
+    workspace had them at another time. Return False if a person has changed them.
+    """
 
     def is_ours(path: str, expected: TreeEntry | None) -> bool:
         present = present_entry(root, path)

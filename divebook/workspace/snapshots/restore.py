@@ -1,4 +1,5 @@
-"""Restoring of trees into folders, with or without a journal, and the paths that are protected from it.
+"""Writing of trees of files into folders, with or without a journal that lets an interrupted write be undone, and the
+rules for protected paths.
 
 `put_back` changes a folder of divebook file by file: each file is replaced in one step, and an interruption leaves a
 mixture of both trees, which the next restore repairs. `FolderWriter` changes a folder of the user: all files or none,
@@ -28,7 +29,7 @@ from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, TreeEntry, shown_path
 
 GetContent: TypeAlias = Callable[[str], bytes]
-"""Returns the content of a file by its SHA-256 (hexadecimal)."""
+"""Callback that returns the content of a file by its SHA-256 in hexadecimal."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FOLDER = 0o700
 
@@ -54,7 +55,7 @@ _OPEN_FOLDER = 0o700
 
 
 LOCK_PATIENCE = 30.0
-"""Seconds to wait for another process that writes into the same folder."""
+"""Seconds to wait while another process writes into the same folder."""
 _JOURNAL = "journal"
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NEW_FILE_MODE = 0o666
@@ -62,13 +63,15 @@ _NEW_FOLDER_MODE = 0o777
 _PARENT_MODE = 0o755
 _OWNER_ALL = 0o700
 _NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
-_STAYS = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
-"""Errors for which a folder is kept: it contains other files, or a file system is mounted there."""
+_FOLDER_IN_USE = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
+"""Errors of ``rmdir`` for which a folder stays: it contains other files, or a file system is mounted there."""
 _NO_HARD_LINKS = (errno.EPERM, errno.EACCES, errno.EXDEV, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 class _Step(NamedTuple):
-    """One path of a write: its entry before and after; None for no entry."""
+    """One step of a journaled write: a path with its tree entry before and after the step. None stands for a path that
+    does not exist.
+    """
 
     path: str
     before: TreeEntry | None
@@ -76,7 +79,9 @@ class _Step(NamedTuple):
 
 
 class FolderWriter:
-    """Writer of files in one folder, whose lock it holds. Created by `folder_writer`."""
+    """Writer of files into one locked folder. Each write is made as a whole or not at all. Created by
+    `folder_writer`.
+    """
 
     def __init__(self, root: Root) -> None:
         self._root = root
@@ -84,7 +89,7 @@ class FolderWriter:
     def write(
         self, targets: Mapping[str, TreeEntry | None], get: Callable[[str], bytes], *, is_exact: bool = False
     ) -> None:
-        """Set the entries of paths in the folder: all of them, or none.
+        """Give paths of the folder new entries, or remove them: all of them, or none.
 
         Parameters
         ----------
@@ -101,6 +106,7 @@ class FolderWriter:
         SnapshotError
             A file cannot be written; the folder is unchanged.
         """
+        # Nothing is changed before `commit`. Each later error undoes the steps that were made.
         steps = _steps_of(self._root, targets, is_exact=is_exact)
         if not steps:
             return
@@ -133,7 +139,8 @@ class FolderWriter:
 
 @contextmanager
 def folder_writer(root: Root) -> Iterator[FolderWriter]:
-    """Lock a folder, undo the write of a killed process, and yield the writer of the folder.
+    """Lock a folder during the block and yield its writer. First undo the write of an earlier process that was killed
+    before it had finished.
 
     Raises
     ------
@@ -168,7 +175,9 @@ def _lock(folder: int, path: str) -> None:
 
 
 def present_entry(root: Root, path: str) -> TreeEntry | None:
-    """Return the entry of a path on disk; None if it does not exist. The content of a file is read."""
+    """Return the tree entry of a path as it is on the disk now. For a file, it includes the SHA-256 of the content.
+    Return None if the path does not exist.
+    """
     try:
         with root.parent(path) as (folder, name):
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -184,14 +193,18 @@ def present_entry(root: Root, path: str) -> TreeEntry | None:
 
 
 def same_content(one: TreeEntry | None, other: TreeEntry | None) -> bool:
-    """Return whether two entries have the same kind and content. Modes are ignored."""
+    """Return True if two tree entries have the same kind and content, or are both None. Their modes are not
+    compared.
+    """
     if one is None or other is None:
         return one is None and other is None
     return one.kind == other.kind and one.content == other.content
 
 
 def _state(root: Root, path: str) -> tuple[os.stat_result | None, TreeEntry | None]:
-    """Return the status and the entry of a path, without the content of a file."""
+    """Return the result of `os.stat` for a path, and its tree entry without content. Return None for both if the path
+    does not exist.
+    """
     try:
         with root.parent(path) as (folder, name):
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -209,7 +222,8 @@ def _state(root: Root, path: str) -> tuple[os.stat_result | None, TreeEntry | No
 
 
 def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: bool) -> list[_Step]:
-    """Return the steps in order.
+    """Return the steps of a write into a folder, in the order in which they must be made. `targets` has the new entry
+    of each path.
 
     First go entries in the way of a new file or link, then everything is created (a folder before its files), then the
     rest is removed (a folder after its files). So a renamed file is never missing under both of its names.
@@ -218,6 +232,7 @@ def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: 
     back at the end.
     """
     entries = dict(targets)
+    # Missing parent folders become steps of their own, so that `undo` removes them again.
     for path, entry in targets.items():
         names = path.split("/")[:-1]
         if entry is not None:
@@ -244,7 +259,9 @@ def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: 
 
 
 class _Journal:
-    """The journal folder: new files, links to the old files, and the list of steps. Makes and undoes the steps."""
+    """The journal folder of one write into a folder. It contains the new files, links to the old files and the list of
+    steps, so that an interrupted write can be undone.
+    """
 
     def __init__(self, root: Root, folder: int) -> None:
         self._root = root
@@ -259,7 +276,8 @@ class _Journal:
         os.close(self._folder)
 
     def identity(self) -> list[int]:
-        """Return the inodes of the folder and of the journal folder. A journal from another place has other inodes.
+        """Return the inode numbers of the target folder and of the journal folder. A journal that was copied to another
+        folder is recognized by them.
 
         Without this check, a cloned repository or an archive could contain a journal whose undoing writes arbitrary
         files.
@@ -267,9 +285,9 @@ class _Journal:
         return [os.fstat(self._root.fd).st_ino, os.fstat(self._folder).st_ino]
 
     def stage(self, number: int, step: _Step, get: Callable[[str], bytes], *, is_exact: bool) -> os.stat_result | None:
-        """Write the new file of a step into the journal folder and link the old one.
+        """Prepare a step of the write: create its new file in the journal folder, and link the old file there.
 
-        Return the status of the old one.
+        Return the status of the old file.
         """
         before = step.before
         after = step.after
@@ -296,7 +314,9 @@ class _Journal:
         return state
 
     def _keep(self, number: int, folder: int, name: str, state: os.stat_result) -> None:
-        """Keep an old file as a hard link, or as a copy if the file system has no hard links."""
+        """Store an old file in the journal folder, so that the write can be undone: as a hard link, or as a copy if the
+        file system has no hard links.
+        """
         old = f"old{number}"
         try:
             os.link(name, old, src_dir_fd=folder, dst_dir_fd=self._folder, follow_symlinks=False)
@@ -306,7 +326,9 @@ class _Journal:
             _copy(name, folder, old, self._folder, state)
 
     def commit(self, steps: Sequence[_Step]) -> None:
-        """Write the journal. All files that it lists are on the disk by then."""
+        """Write the list of steps into the journal. If this process is killed afterwards, the next write into the
+        folder first undoes this one.
+        """
         record = {"identity": self.identity(), "steps": steps}
         descriptor = os.open(f"{_JOURNAL}.new", _NEW, 0o600, dir_fd=self._folder)
         with open(descriptor, "wb") as file:
@@ -317,7 +339,9 @@ class _Journal:
         os.fsync(self._folder)
 
     def make_step(self, number: int, step: _Step, state: os.stat_result | None) -> None:
-        """Make one step, unless the path has changed since it was staged."""
+        """Make one prepared step of the write in the target folder. Raise an error if the path has changed since
+        `stage` prepared the step.
+        """
         before = step.before
         after = step.after
         with self._root.parent(step.path) as (folder, name):
@@ -340,21 +364,24 @@ class _Journal:
                 os.mkdir(name, _NEW_FOLDER_MODE, dir_fd=folder)
 
     def _place(self, staged: str, folder: int, name: str, number: int) -> None:
-        """Rename a file of the journal folder to a path, in one step."""
+        """Move a file from the journal folder to its path in the target folder, atomically. If the path is on another
+        file system, the file is copied there first.
+        """
         try:
             os.rename(staged, name, src_dir_fd=self._folder, dst_dir_fd=folder)
         except OSError as error:
             if error.errno != errno.EXDEV:  # another file system is mounted inside the folder
                 raise
-            beside = _beside(number)
+            copy_name = _temporary_copy_name(number)
             with suppress(FileNotFoundError):  # left by a write that was killed while it copied
-                os.unlink(beside, dir_fd=folder)
+                os.unlink(copy_name, dir_fd=folder)
             state = os.stat(staged, dir_fd=self._folder, follow_symlinks=False)
-            _copy(staged, self._folder, beside, folder, state)
-            os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+            _copy(staged, self._folder, copy_name, folder, state)
+            os.rename(copy_name, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def undo(self, steps: Sequence[_Step]) -> None:
-        """Undo the steps that were made, in reverse order, and remove the journal. After a kill it can be repeated.
+        """Undo the steps of the write that were made, in reverse order, and remove the journal. If this process is
+        killed meanwhile, the call can be repeated.
 
         Raises
         ------
@@ -377,19 +404,21 @@ class _Journal:
         _remove_journal(self._root)
 
     def _undo_step(self, number: int, step: _Step) -> None:
-        """Restore the entry before a step.
+        """Undo one step of the write: restore the file that was at the path before the step. Does nothing if the step
+        was not made.
 
         A path with neither the old nor the new content was changed by a person and stays.
         """
         before = step.before
         after = step.after
+        # A kill may have happened before or after the rename, so the disk decides whether the step was made.
         current = present_entry(self._root, step.path)
         if current is not None and not same_content(current, after):
             return  # still the old file, or a later change of a person
         try:
             with self._root.parent(step.path) as (folder, name):
                 with suppress(FileNotFoundError):
-                    os.unlink(_beside(number), dir_fd=folder)
+                    os.unlink(_temporary_copy_name(number), dir_fd=folder)
                 if current is not None and current.kind == FOLDER and (before is None or before.kind != FOLDER):
                     with suppress(OSError):  # it contains later files of a person
                         os.rmdir(name, dir_fd=folder)
@@ -408,7 +437,10 @@ class _Journal:
 
 
 def _with_execution(mode: int, after: TreeEntry) -> int:
-    """Return the mode of a file, made executable for all who can read it if the new entry is executable."""
+    """Return the mode of a file, made executable if the new tree entry is executable, else made not executable.
+
+    Everyone who may read the file then may execute it.
+    """
     return mode | (mode & 0o444) >> 2 if after.mode & 0o100 else mode & ~0o111
 
 
@@ -421,8 +453,10 @@ def _is_unchanged(state: os.stat_result, name: str, folder: int) -> bool:
     return (now.st_ino, now.st_mtime_ns, now.st_size) == (state.st_ino, state.st_mtime_ns, state.st_size)
 
 
-def _beside(number: int) -> str:
-    """Return the name of a temporary copy beside a file that lies in another file system than the journal."""
+def _temporary_copy_name(number: int) -> str:
+    """Return the name of the temporary copy of a step's file. The copy is made if the path is on another file system
+    than the journal folder.
+    """
     return f"{JOURNAL_FOLDER}-{number}"
 
 
@@ -445,7 +479,7 @@ def _remove_folder(name: str, folder: int, *, may_stay: bool) -> None:
     try:
         os.rmdir(name, dir_fd=folder)
     except OSError as error:
-        if not (may_stay and error.errno in _STAYS):
+        if not (may_stay and error.errno in _FOLDER_IN_USE):
             raise
 
 
@@ -463,7 +497,9 @@ def _copy(name: str, folder: int, copy: str, target: int, state: os.stat_result)
 
 
 def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
-    """Make the existing folders of the steps writable for their owner."""
+    """Make the existing folders among the steps of a write writable for their owner, so that their entries can be
+    changed.
+    """
     for path in sorted(step.path for step in steps if step.before is not None and step.before.kind == FOLDER):
         _, entry = _state(root, path)
         if entry is not None and entry.kind == FOLDER and entry.mode & _OWNER_ALL != _OWNER_ALL:
@@ -471,7 +507,9 @@ def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
 
 
 def _set_folder_modes(root: Root, entries: Mapping[str, TreeEntry | None]) -> None:
-    """Set the modes of folders, inner ones first. Folders that a person has removed meanwhile are skipped."""
+    """Set the modes of folders to those of their tree entries, inner folders first. Folders that do not exist any more
+    are skipped.
+    """
     for path, entry in sorted(entries.items(), reverse=True):
         if entry is not None and entry.kind == FOLDER:
             with suppress(FileNotFoundError, NotADirectoryError):
@@ -487,7 +525,7 @@ def _set_mode_of_file(root: Root, path: str, mode: int) -> None:
 
 @contextmanager
 def _path_in_errors(root: Root, path: str) -> Iterator[None]:
-    """Turn OSError of the block into a `SnapshotError` that names the path."""
+    """Convert an OSError that is raised inside the block to a `SnapshotError` that names the path."""
     try:
         yield
     except PathNotAllowedError:  # a subclass of OSError, but its text already names the path
@@ -499,7 +537,9 @@ def _path_in_errors(root: Root, path: str) -> Iterator[None]:
 
 
 def _recover(root: Root) -> None:
-    """Undo a write that was killed, and remove its journal."""
+    """Undo the unfinished write of a process that was killed, by its journal in the folder, and remove the journal.
+    Does nothing without a journal.
+    """
     try:
         folder = os.open(JOURNAL_FOLDER, _FOLDER_FLAGS | os.O_CLOEXEC, dir_fd=root.fd)
     except FileNotFoundError:
@@ -516,6 +556,7 @@ def _recover(root: Root) -> None:
         with open(descriptor, "rb") as file:
             text = file.read()
         try:
+            # The journal may come from an archive or another machine, so that everything in it is checked.
             record = json.loads(text)
             is_ours = record["identity"] == journal.identity()
             steps = [_step(row) for row in record["steps"]] if is_ours else []
@@ -546,7 +587,7 @@ def _unlink_journal(root: Root) -> None:
 
 
 def _remove_journal(root: Root) -> None:
-    """Remove the journal folder, when no step is left to undo."""
+    """Remove the journal folder of a write. Call this only if the write is complete or undone."""
     try:
         # The journal first: a folder without a journal means that there is nothing to undo.
         _unlink_journal(root)
@@ -559,7 +600,7 @@ def _remove_journal(root: Root) -> None:
 
 
 def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, TreeEntry], get: GetContent) -> None:
-    """Turn a folder with one tree into one with another tree.
+    """Change a folder whose files are those of the tree `present` to the files of the tree `target`, without a journal.
 
     Removed entries go first, a file before its folder. Then entries are created and changed, a folder before its files.
     Folders get their modes at the end, since a read-only folder could not be filled.
@@ -569,7 +610,7 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, 
     OSError, PathNotAllowedError
         A file cannot be written, or a path leads out meanwhile. Changes made so far stay.
     """
-    unlocked = _unlocked(root, present, target)
+    unlocked = _unlock_changed_folders(root, present, target)
     surplus = [path for path in present if path not in target]
     for path in sorted(surplus, reverse=True):  # the content of a folder sorts behind it
         _remove(root, path, present[path].kind)
@@ -578,6 +619,7 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, 
         old = present.get(path)
         if entry == old:
             continue
+        # A rename can replace a file by a file, but not a folder by a file.
         if old is not None and old.kind != entry.kind:
             _remove(root, path, old.kind)
             old = None
@@ -586,13 +628,16 @@ def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, 
             unlocked.append(path)
         else:
             _write(root, path, entry, get)
+    # Inner folders first: the mode of an outer folder may forbid changes in the inner ones.
     for path in sorted(unlocked, reverse=True):
         if path in target:
             _set_mode(root, path, target[path].mode)
 
 
-def _unlocked(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, TreeEntry]) -> list[str]:
-    """Make read-only folders with changes writable; return them."""
+def _unlock_changed_folders(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, TreeEntry]) -> list[str]:
+    """Make the read-only folders whose entries will change writable. Return their paths, so that their modes can be
+    restored.
+    """
     changed = {path for path in {*present, *target} if present.get(path) != target.get(path)}
     around = {path.rpartition("/")[0] for path in changed}
     locked = [path for path in sorted(around) if path in present and not _is_open(present[path])]
@@ -630,7 +675,9 @@ def _make_folder(root: Root, path: str, *, is_new: bool) -> None:
 
 
 def _write(root: Root, path: str, entry: TreeEntry, get: GetContent) -> None:
-    """Replace a path by a file or link, through a rename. Other names of a replaced file keep the old content."""
+    """Put a file or link at a path by renaming a temporary file, which replaces an old file there. Hard links to the
+    old file keep the old content.
+    """
     temporary = f".{secrets.token_hex(8)}.restored"
     with root.parent(path) as (folder, name):
         try:
@@ -662,18 +709,20 @@ def _write_file(descriptor: int, entry: TreeEntry, content: bytes) -> None:
 
 
 JOURNAL_FOLDER = ".divebook-apply"
-"""Folder in which a write into a user's folder keeps its journal. It is never copied, even by name."""
+"""Name of the folder in a user's folder that contains the journal during a write. It is never copied."""
 MOST_NAMED = 20
-"""Most paths that a report lists."""
+"""Maximum number of protected paths that a report names."""
 
 
 def is_protected(path: str) -> bool:
-    """Return whether a path contains a hidden name, or one of version-control metadata, by its text alone."""
+    """Return True if any name in a path is hidden or belongs to version control, such as ``.git``. Only the text of the
+    path is examined, not the disk.
+    """
     return any(map(why_protected_name, _names(path)))
 
 
 def is_reserved(path: str) -> bool:
-    """Return whether a path lies in a folder that only divebook itself writes."""
+    """Return True if a path lies in a journal folder, which only divebook itself may write."""
     return any(canonical_name(name).partition(":")[0] == JOURNAL_FOLDER for name in _names(path))
 
 
@@ -683,7 +732,8 @@ def _names(path: str) -> list[str]:
 
 
 def protected_paths(paths: Collection[str], folder: str | os.PathLike[str] | None) -> set[str]:
-    """Return the changed paths that are protected in a folder.
+    """Return the protected paths among changed paths of a folder: hidden files, files of version control, and paths
+    that lead to such files through links.
 
     Besides the names, the folder on disk counts: a link in it may lead into a hidden folder, and a changed file may
     belong to, or complete, a bare git repository, which has no hidden name.
@@ -697,6 +747,7 @@ def protected_paths(paths: Collection[str], folder: str | os.PathLike[str] | Non
     """
     base = None if folder is None else os.path.realpath(folder)
     repositories = _repositories(paths, base)
+    # Links are resolved once for each folder, not for each path: a change may have thousands of files.
     around_real: dict[str, str] = {}
     protected = set()
     for path in paths:
@@ -713,7 +764,10 @@ def protected_paths(paths: Collection[str], folder: str | os.PathLike[str] | Non
 
 
 def _real_below(base: str | None, around: str) -> str:
-    """Return the real path of a folder below the base. A link that leads out is refused when it is opened."""
+    """Return the path of a subfolder with its links resolved, relative to the folder `base`.
+
+    A link that leads out is returned as written, since it is refused when it is opened.
+    """
     if base is None or not around:
         return around
     real = os.path.realpath(os.path.join(base, around))
@@ -721,7 +775,9 @@ def _real_below(base: str | None, around: str) -> str:
 
 
 def _repositories(paths: Iterable[str], base: str | None) -> set[str]:
-    """Return the folders that are bare git repositories once the paths are written; '' is the base itself."""
+    """Return the subfolders that will be bare git repositories after the files at `paths` are written, given the files
+    that are on disk. '' stands for the folder itself.
+    """
     by_folder: dict[str, set[str]] = {"": set()}
     for path in paths:
         names = path.split("/")
@@ -737,17 +793,20 @@ def _repositories(paths: Iterable[str], base: str | None) -> set[str]:
 
 
 def is_beneath(path: str, folder: str) -> bool:
-    """Return whether a path is a folder or lies in it; '' is the top folder."""
+    """Return True if a path is the folder itself or lies below it, compared as text. The folder '' contains every
+    relative path.
+    """
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
 def left_out_text(paths: Collection[str], how: str) -> str:
-    """Return the sentence of a report that lists protected paths which were left out; empty if there are none.
+    """Return a sentence for people that names the protected paths that were left out of a write. Return an empty string
+    for no paths.
 
     Parameters
     ----------
     how
-        Command by which a person requests one, with ``{}`` for the name, such as ``apply RUN {}``.
+        Command by which a person requests a file, with ``{}`` for its name, such as ``apply RUN {}``.
     """
     if not paths:
         return ""
@@ -760,7 +819,9 @@ def left_out_text(paths: Collection[str], how: str) -> str:
 
 
 def _protected_part(path: str) -> str:
-    """Return a path up to its first protected name, with a slash if that is a folder."""
+    """Return the beginning of a path up to its first protected name, for display. If that is a folder, a slash
+    follows.
+    """
     names = path.split("/")
     for depth, name in enumerate(names[:-1], 1):
         if why_protected_name(name):

@@ -1,10 +1,11 @@
-"""Snapshots of a folder: detection of changed files since the last one, their contents, and the digest of the tree.
+"""Snapshots of a folder: detection of the files that have changed since the last snapshot, their contents, and the
+digest of the whole tree.
 
 A snapshot does not read all files. A file is read again only in two cases:
 
 - Its sign (ctime, inode and size) has changed. Every change of a file sets its ctime, which, unlike other times,
 programs cannot set back.
-- Its ctime is so close to the time of the last look that a later change could have set the same one. The clock of a
+- Its ctime is so close to the time of the last scan that a later change could have set the same ctime. The clock of a
 file system advances in ticks of some milliseconds::
 
       12:00:00.000   tick
@@ -38,348 +39,20 @@ from divebook.documents.repository import matches
 from divebook.events.values import StoredFile
 from divebook.workspace.paths import Root
 from divebook.workspace.snapshots.restore import GetContent, put_back
-from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, NO_ENTRIES, LeftOut, Tree, TreeEntries, TreeEntry
+from divebook.workspace.snapshots.tree import FILE, FOLDER, LINK, NO_ENTRIES, Tree, TreeEntries, TreeEntry, TreeProblem
 from divebook.workspace.workspace import several
-
-# --- snapshots of one folder: taken as it changes, and restored ---
-
-
-LARGEST = 100_000_000
-"""Bytes of the largest file in a snapshot."""
-
-
-class TreeSnapshot(NamedTuple):
-    """A tree, and its differences from the tree before."""
-
-    tree: Tree
-    delta: Mapping[str, TreeEntry | None]
-    """Changed entries by path; None for removed ones."""
-    contents: Mapping[str, bytes]
-    """Contents of changed files, by digest."""
-
-
-class Snapshots:
-    """Snapshots of one folder. Methods may be called in any thread and run one after the other.
-
-    Parameters
-    ----------
-    root
-        The folder. The caller closes it.
-    exclude
-        Patterns of files that are left out and never changed: of names (``*.pyc``), or of paths (``build/**``).
-    largest
-        Bytes of the largest file in a snapshot. Larger files are listed among the problems.
-    watch
-        Whether to let the kernel report changes, if it can; otherwise all files are examined.
-    """
-
-    def __init__(self, root: Root, *, exclude: Sequence[str] = (), largest: int = LARGEST, watch: bool = True) -> None:
-        self.root = root
-        self._watch = FolderWatch.open() if watch else None
-        is_left_out = functools.partial(_is_left_out, _Patterns.of(several(exclude, "exclude")))
-        self._scanner = TreeScanner(root, is_left_out, largest, self._watch)
-        self._lock = threading.Lock()
-        self.tree = Tree("", NO_ENTRIES)
-        """The tree of the last snapshot."""
-
-    def take(self, *, everything: bool = False) -> TreeSnapshot:
-        """Take a snapshot.
-
-        Parameters
-        ----------
-        everything
-            Whether to examine each file, regardless of reported changes.
-        """
-        with self._lock:
-            return self._take(everything=everything)
-
-    def _take(self, *, everything: bool) -> TreeSnapshot:
-        scanner = self._scanner
-        try:
-            digest = scanner.scan(everything=everything)
-        except BaseException:
-            scanner.forget()
-            raise
-        entries = dict(scanner.entries) if scanner.delta or not self.tree.digest else self.tree.entries
-        self.tree = Tree(digest, entries, scanner.problem_list())
-        return TreeSnapshot(self.tree, scanner.delta, scanner.contents)
-
-    def restore(self, tree: Tree, get: GetContent) -> TreeSnapshot:
-        """Make the folder equal to a tree; return the tree and the changes that this needed.
-
-        Files that snapshots leave out are not touched. Changes since the last snapshot are lost: take one first.
-
-        Parameters
-        ----------
-        get
-            Returns the content of a file by its digest.
-        """
-        with self._lock:
-            self._take(everything=True)
-            put_back(self.root, self.tree.entries, tree.entries, get)
-            return self._take(everything=True)
-
-    def close(self) -> None:
-        """End the watch of the folder. Idempotent."""
-        if self._watch is not None:
-            self._watch.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class _Patterns(NamedTuple):
-    """Patterns of left out files, for names and for paths."""
-
-    names: tuple[str, ...]
-    paths: tuple[str, ...]
-
-    @classmethod
-    def of(cls, patterns: Sequence[str]) -> Self:
-        """Parse patterns. One without a slash applies to names at any depth."""
-        trimmed = [pattern.rstrip("/") for pattern in patterns]
-        names = tuple(pattern for pattern in trimmed if "/" not in pattern)
-        return cls(names, tuple(pattern.lstrip("/") for pattern in trimmed if "/" in pattern))
-
-
-def _is_left_out(patterns: _Patterns, path: str, name: str) -> bool:
-    return any(matches(pattern, name) for pattern in patterns.names) or any(
-        matches(pattern, path) for pattern in patterns.paths
-    )
-
-
-# --- changes below a folder as the kernel reports them: inotify by ctypes, a watch for each folder ---
-#
-# The kernel queues an event within the call that makes the change. When a command has ended, all its events are in the
-# queue. Not reported are changes of a mapped file while it is mapped, by another name of a hard link, and through a
-# network. If the kernel has dropped events, or the changed file does not have the reported name any more, everything
-# must be examined (`is_lost`): a name that was written and then removed may have been a second name of another file
-# (test_a_change_by_a_name_that_is_gone_is_seen).
-
-
-_MODIFY = 0x2
-_ATTRIB = 0x4
-_CLOSE_WRITE = 0x8
-_FROM = 0x40
-_TO = 0x80
-_CREATE = 0x100
-_DELETE = 0x200
-_OVERFLOW = 0x4000
-_IGNORED = 0x8000
-_IS_FOLDER = 0x40000000
-_WRITTEN = _MODIFY | _ATTRIB | _CLOSE_WRITE
-_COME = _CREATE | _TO
-_GONE = _DELETE
-_ONLY_FOLDERS = 0x01000000
-_NOT_FOLLOWED = 0x02000000
-_LINKED = 0x04000000
-_MASK = _MODIFY | _ATTRIB | _CLOSE_WRITE | _FROM | _TO | _CREATE | _DELETE | _ONLY_FOLDERS | _NOT_FOLLOWED | _LINKED
-_HEAD = struct.Struct("iIII")
-_MOST = 1 << 18
-
-
-class FolderWatch:
-    """The folders of one root that the kernel watches."""
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL(None, use_errno=True)
-        self._fd = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._fd < 0:
-            code = ctypes.get_errno()
-            raise OSError(code, f"inotify: {os.strerror(code)}")
-        self._folders: dict[int, str] = {}
-        self._numbers: dict[str, int] = {}
-        self.is_lost = False
-        """True if there may be changes that were not reported."""
-
-    @classmethod
-    def open(cls) -> FolderWatch | None:
-        """Return a watch; None if the system has none available."""
-        try:
-            return cls()
-        except (OSError, AttributeError):  # the limit of this user is reached; a system without inotify
-            return None
-
-    def add(self, root: str, folder: str) -> None:
-        """Watch a folder. Call this before the folder is listed, so that no change is missed in between."""
-        number = self._library.inotify_add_watch(self._fd, os.fsencode(os.path.join(root, folder)), _MASK)
-        if number < 0:  # it is gone, or there are too many
-            self.is_lost = True
-            return
-        self._folders[number] = folder
-        self._numbers[folder] = number
-
-    def remove(self, folder: str) -> None:
-        """Stop watching a folder."""
-        number = self._numbers.pop(folder, None)
-        if number is not None and self._folders.get(number) == folder:
-            del self._folders[number]
-            self._library.inotify_rm_watch(self._fd, number)
-
-    def sees(self, folder: str) -> bool:
-        """Return whether a folder is watched."""
-        return folder in self._numbers
-
-    def drain(self) -> dict[str, set[str]]:
-        """Return the names that may have changed since the last call, by folder."""
-        changes = _ReportedChanges()
-        while True:
-            try:
-                data = os.read(self._fd, _MOST)
-            except BlockingIOError:
-                self.is_lost |= changes.is_unsure
-                return changes.names
-            self._read(data, changes)
-
-    def _read(self, data: bytes, changes: _ReportedChanges) -> None:
-        at = 0
-        while at < len(data):
-            number, mask, cookie, length = _HEAD.unpack_from(data, at)
-            at += _HEAD.size
-            name = data[at : at + length].rstrip(b"\0")
-            at += length
-            if mask & _OVERFLOW:
-                self.is_lost = True
-            elif mask & _IGNORED:  # the folder was removed; another one may have its name, and even its inode, by now
-                folder = self._folders.pop(number, None)
-                if folder is not None and self._numbers.get(folder) == number:
-                    del self._numbers[folder]
-            elif name and number in self._folders:
-                changes.record(self._folders[number], os.fsdecode(name), mask, cookie)
-
-    def close(self) -> None:
-        """End all watches. Idempotent."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
-class _ReportedChanges:
-    """Names that the kernel has reported since the last look, and whether files were written that were then renamed."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, set[str]] = {}
-        self._written: set[tuple[str, str]] = set()
-        """Names of written files, until they are renamed or removed."""
-        self._moving: set[int] = set()
-        """Cookies of renames of written files whose new name is not reported yet."""
-        self._has_new_folders = False
-
-    @property
-    def is_unsure(self) -> bool:
-        """True if a written file may have another name than the reported one."""
-        return self._has_new_folders or bool(self._moving)
-
-    def record(self, folder: str, name: str, mask: int, cookie: int) -> None:
-        """Record an event of a name."""
-        self.names.setdefault(folder, set()).add(name)
-        entry = folder, name
-        if mask & _IS_FOLDER:  # changes in a new folder are not reported before it is watched
-            self._has_new_folders |= bool(mask & _COME)
-            return
-        if entry in self._written and mask & (_COME | _GONE | _FROM):
-            self._written.discard(entry)
-            self._moving.add(cookie if mask & _FROM else 0)
-        if mask & _WRITTEN or (mask & _TO and cookie in self._moving):
-            self._written.add(entry)
-            self._moving.discard(cookie)
-
-
-# --- the digest of a tree: a hash of hashes, so that only the folders above a change are hashed again. Pure. ---
-
-
-class Digests:
-    """Digests of the folders of a tree that changes.
-
-    The digest of a folder is the hash of the names, kinds, modes and digests of its entries. After a change of
-    ``a/b/file`` only the digests of ``a/b``, ``a`` and the top folder are computed again.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[str, bytes] = {}
-        self._stale: set[str] = {""}
-
-    def mark_stale(self, folder: str) -> None:
-        """Mark a folder, and all folders around it, as changed."""
-        while folder not in self._stale:
-            self._stale.add(folder)
-            folder = folder.rpartition("/")[0]
-
-    def forget(self, folder: str) -> None:
-        """Remove a folder that was deleted."""
-        self._known.pop(folder, None)
-        self._stale.discard(folder)
-
-    def of(self, entries: Mapping[str, TreeEntry], children: Mapping[str, set[str]]) -> str:
-        """Return the digest of the whole tree (hexadecimal)."""
-        for folder in sorted(self._stale, key=_depth, reverse=True):
-            if folder in children:
-                self._known[folder] = self._folder(folder, entries, children[folder])
-        self._stale = set()
-        return self._known[""].hex()
-
-    def _folder(self, folder: str, entries: Mapping[str, TreeEntry], names: set[str]) -> bytes:
-        hasher = sha256()
-        prefix = f"{folder}/" if folder else ""
-        for name in sorted(names):
-            entry = entries[prefix + name]
-            content = self._known[prefix + name] if entry.kind == FOLDER else os.fsencode(entry.content)
-            hasher.update(f"{entry.kind} {entry.mode:o} {len(content)} ".encode() + os.fsencode(name) + b"\0" + content)
-        return hasher.digest()
-
-
-def _depth(folder: str) -> int:
-    return folder.count("/") + bool(folder)
-
-
-def digest_of(entries: Mapping[str, TreeEntry]) -> str:
-    """Return the digest of a tree from its entries (hexadecimal)."""
-    children: dict[str, set[str]] = {"": set()}
-    digests = Digests()
-    for path, entry in entries.items():
-        folder, _, name = path.rpartition("/")
-        children.setdefault(folder, set()).add(name)
-        if entry.kind == FOLDER:
-            children.setdefault(path, set())
-            digests.mark_stale(path)
-    return digests.of(entries, children)
-
-
-SLACK = 20_000_000
-"""Nanoseconds: two ticks of the coarsest clock of common file systems. A younger ctime is not reliable."""
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
-_TRIES = 3
-TOO_LARGE = "too large"
-UNREADABLE = "may not be read"
-SPECIAL = "not a file, folder or link"
-DEEPEST = 100
-TOO_DEEP = "nested too deep"
-UNSTABLE = "was written while it was read: the tree has what it held for a moment"
-
-_Sign = tuple[int, ...]
-
-
-def _sign(status: os.stat_result) -> _Sign:
-    return status.st_ctime_ns, status.st_ino, status.st_size
-
-
-def _folder_sign(status: os.stat_result) -> _Sign:
-    return status.st_ino, status.st_mode
 
 
 class TreeScanner:
-    """State of a folder at the last look, and the examination of what has changed since.
+    """Scanner of the files of one folder. It remembers the last scan, so that the next scan finds the changes without
+    reading all files.
 
     Parameters
     ----------
     is_left_out
-        Returns whether a path with a name is not part of the tree.
+        Returns True if a path, given with its last name, is not part of the tree.
     largest
-        Bytes of the largest file that is read.
+        Maximum size in bytes of a file that is read.
     watch
         Source of reported changes; None to examine all files each time.
     """
@@ -393,41 +66,44 @@ class TreeScanner:
         self._watch = watch
         self.entries: dict[str, TreeEntry] = {}
         self.problems: dict[str, str] = {}
-        """Reason for which a path is left out, or its content is uncertain, by path."""
+        """Reason for leaving a path out, or for doubts about its content, by path."""
         self.delta: dict[str, TreeEntry | None] = {}
-        """Entries that the current look found changed; None for removed ones."""
+        """Entries that the current scan found changed, by path; None for a removed entry."""
         self.contents: dict[str, bytes] = {}
-        """Contents of the files that the current look has read, by digest."""
+        """Contents of the files that the current scan has read, by SHA-256."""
         self._digests = Digests()
         self._children: dict[str, set[str]] = {"": set()}
         self._signs: dict[str, dict[str, _Sign]] = {}
-        """Signs by folder and name, without racy files."""
-        self._listed: dict[str, tuple[_Sign, list[str]]] = {}
-        """Ctime and inode of a folder with all names in it, by folder."""
+        """Signs (ctime, inode, size) of entries by folder and name. Racy files have none, and so are read again."""
+        self._listings: dict[str, tuple[_Sign, list[str]]] = {}
+        """Ctime and inode of each folder at its last listing, and the names in it."""
         self._racy: set[str] = set()
-        """Racy files: they may have changed since the last look with the same sign."""
+        """Racy files: their sign may have stayed the same although they changed after the last scan."""
         self._linked: set[str] = set()
-        """Files with several names, which are examined each time: a change by another name is not reported."""
+        """Files with several hard links. Each scan examines them, since changes by another name are not reported."""
         self._is_new = True
         self._is_relinked = False
         self._next_racy: set[str] = set()
-        self._began = 0
+        self._scan_start = 0
 
     def forget(self) -> None:
-        """Forget the last states, so that the next look examines everything."""
+        """Forget the last scan, so that the next scan examines all files."""
         self._is_new = True
 
     def scan(self, *, everything: bool) -> str:
-        """Find the changes since the last look; return the digest of the tree.
+        """Find all changes of the folder since the last scan. Return the digest of the tree; the attributes `delta` and
+        `contents` have the changes.
 
-        All files are examined without a watch, at the first look, after lost events, and if `everything`.
-        Otherwise only the reported names, racy files and files with several names are.
+        All files are examined without a watch, in the first scan, after lost events, and with `everything`. Otherwise
+        only the reported names, racy files and files with several names are examined.
         """
         self.delta = {}
         self.contents = {}
         self._next_racy = set()
         self._is_relinked = False
-        self._began = time.time_ns()
+        # Before anything is read: a file that changes during the scan then counts as racy.
+        self._scan_start = time.time_ns()
+        # Drained before the scan, so that a change during the scan is reported for the next one.
         watch = self._watch
         names_by_folder = watch.drain() if watch is not None else {}
         if watch is None or everything or self._is_new or watch.is_lost:
@@ -463,7 +139,7 @@ class TreeScanner:
         return True
 
     def _names(self, folder: str, names: set[str]) -> None:
-        """Check some names of a folder."""
+        """Check the entries with the given names in one folder for changes since the last scan."""
         if folder not in self._children:
             return  # it was removed with the folder around it
         try:
@@ -476,21 +152,23 @@ class TreeScanner:
                 try:
                     status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
                 except FileNotFoundError:
-                    self._gone(path)
+                    self._remove_entry(path)
                 else:
                     self._entry(path, name, status, descriptor)
         finally:
             os.close(descriptor)
 
     def _folder(self, folder: str, descriptor: int) -> None:
-        """Check a folder and everything below it; close its descriptor."""
+        """Check all entries of a folder and of its subfolders for changes since the last scan. Close the folder's
+        descriptor.
+        """
         try:
             if self._watch is not None:
                 self._watch.add(self._root.path, folder)
             prefix = f"{folder}/" if folder else ""
             names = self._listing(folder, descriptor)
             for name in self._children.setdefault(folder, set()).difference(names):
-                self._gone(prefix + name)
+                self._remove_entry(prefix + name)
             sign_of = self._signs.setdefault(folder, {}).get
             stat_of = os.stat
             for name in names:
@@ -505,27 +183,33 @@ class TreeScanner:
             os.close(descriptor)
 
     def _listing(self, folder: str, descriptor: int) -> list[str]:
-        """Return the names in a folder. The last list is used if no entry can have been added or removed since."""
+        """Return the names of the entries of a folder. If the folder's ctime shows that no entry was added or removed,
+        the remembered list is returned without reading the folder.
+        """
         status = os.fstat(descriptor)
         sign = (status.st_ctime_ns, status.st_ino)
-        listing = self._listed.get(folder)
+        listing = self._listings.get(folder)
         if listing is not None and listing[0] == sign:
             return listing[1]
         names = os.listdir(descriptor)
-        if self._began - status.st_ctime_ns >= SLACK:
-            self._listed[folder] = sign, names
+        if self._scan_start - status.st_ctime_ns >= SLACK:
+            self._listings[folder] = sign, names
         else:
-            self._listed.pop(folder, None)
+            self._listings.pop(folder, None)
         return names
 
     def _entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool = False) -> None:
-        """Check one entry: compare its sign with the last one, and record its new state if they differ."""
+        """Check one entry of a folder for a change since the last scan, by comparing its ctime, inode and size. If it
+        has changed, record its new state.
+        """
+        # The patterns apply to new entries only: an entry that is in the tree was not left out before.
         mode = status.st_mode
         entry = self.entries.get(path)
         if entry is None and self._is_left_out(path, name):
             return
+        # A folder that became a file, or the reverse: forget everything below it first.
         if entry is not None and (entry.kind == FOLDER) is not stat.S_ISDIR(mode):
-            self._gone(path)
+            self._remove_entry(path)
             entry = None
         if stat.S_ISDIR(mode):
             self._folder_entry(path, name, status, folder, deep=deep)
@@ -546,19 +230,22 @@ class TreeScanner:
             self._leave_out(path, SPECIAL)
 
     def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
-        """Check a folder as an entry of another one, and its content with `deep` or if it was not watched."""
+        """Check an entry that is a folder, and record its new state if it has changed. Its content is checked only with
+        `deep`, or if the kernel did not report changes in it so far.
+        """
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
             return
+        # The inode shows whether the name still belongs to the same folder, to which the watch belongs.
         sign = self._sign_of(path)
-        is_known = path in self._children and sign is not None and sign[0] == status.st_ino
-        is_seen = self._watch is None or self._watch.sees(path)
-        if path in self._children and not deep and not (is_known and is_seen):
-            self._gone(path)  # another folder with the same name: the watch is on the old one
+        is_same_folder = path in self._children and sign is not None and sign[0] == status.st_ino
+        is_watched = self._watch is None or self._watch.sees(path)
+        if path in self._children and not deep and not (is_same_folder and is_watched):
+            self._remove_entry(path)  # another folder with the same name: the watch is on the old one
         if sign != _folder_sign(status) or path not in self._children or path in self.problems:
             self._set(path, TreeEntry(FOLDER, status.st_mode & 0o7777), _folder_sign(status))
             self._children.setdefault(path, set())
-        if deep or not (is_known and is_seen):
+        if deep or not (is_same_folder and is_watched):
             try:
                 below = os.open(name, _LIST, dir_fd=folder)
             except PermissionError:
@@ -569,7 +256,9 @@ class TreeScanner:
                 self._folder(path, below)
 
     def _file(self, path: str, name: str, folder: int) -> None:
-        """Read a file and record its entry."""
+        """Read a file and record its new tree entry and content. If it cannot be read or is too large, record the
+        reason for leaving it out.
+        """
         try:
             descriptor = os.open(name, _READ, dir_fd=folder)
         except OSError as error:
@@ -586,7 +275,7 @@ class TreeScanner:
         content, status, is_stable = result
         digest = sha256(content).hexdigest()
         self.contents[digest] = content
-        if not is_stable or self._began - status.st_ctime_ns < SLACK:
+        if not is_stable or self._scan_start - status.st_ctime_ns < SLACK:
             self._next_racy.add(path)
         mode = status.st_mode & 0o7777
         mtime = status.st_mtime_ns
@@ -595,13 +284,14 @@ class TreeScanner:
             self.problems[path] = UNSTABLE
 
     def _read(self, descriptor: int) -> tuple[bytes, os.stat_result, bool] | None:
-        """Return content and status of a file, and whether it stayed unchanged while it was read.
+        """Read a file. Return its content, its `os.fstat` result, and True if it did not change while it was read.
 
-        None if it is too large.
+        Return None if the file is too large.
         """
         content = b""
         after = os.fstat(descriptor)
         is_stable = False
+        # A file that is written all the time never becomes stable. After some tries its last content is taken.
         for _ in range(_TRIES):
             before = after
             if before.st_size > self._largest:
@@ -631,19 +321,19 @@ class TreeScanner:
         return self._signs.get(folder, {}).get(name)
 
     def _leave_out(self, path: str, reason: str) -> None:
-        self._gone(path)
+        self._remove_entry(path)
         self.problems[path] = reason
 
-    def _gone(self, path: str) -> None:
+    def _remove_entry(self, path: str) -> None:
         folder, _, name = path.rpartition("/")
         for child in list(self._children.get(path, ())):
-            self._gone(f"{path}/{child}")
+            self._remove_entry(f"{path}/{child}")
         if self._children.pop(path, None) is not None:
             self._digests.forget(path)
             if self._watch is not None:
                 self._watch.remove(path)
         self._signs.pop(path, None)
-        self._listed.pop(path, None)
+        self._listings.pop(path, None)
         self._signs.get(folder, {}).pop(name, None)
         self.problems.pop(path, None)
         self._linked.discard(path)
@@ -653,9 +343,357 @@ class TreeScanner:
             self.delta[path] = None
             self._digests.mark_stale(folder)
 
-    def problem_list(self) -> tuple[LeftOut, ...]:
-        """Return the paths with problems, sorted."""
-        return tuple(LeftOut(path, reason) for path, reason in sorted(self.problems.items()))
+    def problem_list(self) -> tuple[TreeProblem, ...]:
+        """Return the paths that the tree leaves out or that changed while they were read, each with the reason, sorted
+        by path.
+        """
+        return tuple(TreeProblem(path, reason) for path, reason in sorted(self.problems.items()))
+
+
+# --- snapshots of one folder: taken as it changes, and restored ---
+
+
+LARGEST = 100_000_000
+"""Maximum size in bytes of a file in a snapshot. Larger files are left out."""
+
+
+class TreeSnapshot(NamedTuple):
+    """Result of taking a snapshot of a folder: the tree of its files, and the differences from the tree of the last
+    snapshot.
+    """
+
+    tree: Tree
+    delta: Mapping[str, TreeEntry | None]
+    """Changed entries by path; None for a removed entry."""
+    contents: Mapping[str, bytes]
+    """Contents of the changed files, by SHA-256."""
+
+
+class Snapshots:
+    """Taking and restoring of snapshots of one folder. Thread-safe: only one method runs at a time.
+
+    Parameters
+    ----------
+    root
+        The folder. The caller closes it.
+    exclude
+        Patterns of files that are left out and never changed: of names (``*.pyc``), or of paths (``build/**``).
+    largest
+        Maximum size in bytes of a file. Larger files are left out and listed among the problems.
+    watch
+        Whether to let the kernel report changes, if it can; otherwise all files are examined.
+    """
+
+    def __init__(self, root: Root, *, exclude: Sequence[str] = (), largest: int = LARGEST, watch: bool = True) -> None:
+        self.root = root
+        self._watch = FolderWatch.open() if watch else None
+        is_left_out = functools.partial(_is_left_out, _Patterns.of(several(exclude, "exclude")))
+        self._scanner = TreeScanner(root, is_left_out, largest, self._watch)
+        self._lock = threading.Lock()
+        self.tree = Tree("", NO_ENTRIES)
+        """The tree of the last snapshot; empty before the first one."""
+
+    def take(self, *, everything: bool = False) -> TreeSnapshot:
+        """Take a snapshot of the folder, and return its tree and the changes since the last snapshot.
+
+        Parameters
+        ----------
+        everything
+            Whether to examine each file, regardless of reported changes.
+        """
+        with self._lock:
+            return self._take(everything=everything)
+
+    def _take(self, *, everything: bool) -> TreeSnapshot:
+        scanner = self._scanner
+        try:
+            digest = scanner.scan(everything=everything)
+        except BaseException:
+            scanner.forget()
+            raise
+        entries = dict(scanner.entries) if scanner.delta or not self.tree.digest else self.tree.entries
+        self.tree = Tree(digest, entries, scanner.problem_list())
+        return TreeSnapshot(self.tree, scanner.delta, scanner.contents)
+
+    def restore(self, tree: Tree, get: GetContent) -> TreeSnapshot:
+        """Change the folder so that it has the files of a tree. Return the tree that the folder now has, and the
+        changes that were made.
+
+        Files that snapshots leave out are not touched. Changes since the last snapshot are lost: take one first.
+
+        Parameters
+        ----------
+        get
+            Returns the content of a file by its digest.
+        """
+        with self._lock:
+            self._take(everything=True)
+            put_back(self.root, self.tree.entries, tree.entries, get)
+            return self._take(everything=True)
+
+    def close(self) -> None:
+        """Stop watching the folder for changes. Idempotent."""
+        if self._watch is not None:
+            self._watch.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Patterns(NamedTuple):
+    """Parsed patterns of files that snapshots leave out: patterns for the names of files, and patterns for
+    whole paths.
+    """
+
+    names: tuple[str, ...]
+    paths: tuple[str, ...]
+
+    @classmethod
+    def of(cls, patterns: Sequence[str]) -> Self:
+        """Parse patterns of files to leave out. A pattern without a slash is compared with the last name of a path, any
+        other with the whole path.
+        """
+        trimmed = [pattern.rstrip("/") for pattern in patterns]
+        names = tuple(pattern for pattern in trimmed if "/" not in pattern)
+        return cls(names, tuple(pattern.lstrip("/") for pattern in trimmed if "/" in pattern))
+
+
+def _is_left_out(patterns: _Patterns, path: str, name: str) -> bool:
+    return any(matches(pattern, name) for pattern in patterns.names) or any(
+        matches(pattern, path) for pattern in patterns.paths
+    )
+
+
+# --- changes below a folder as the kernel reports them: inotify by ctypes, a watch for each folder ---
+#
+# The kernel queues an event within the call that makes the change. When a command has ended, all its events are in the
+# queue. Not reported are changes of a mapped file while it is mapped, by another name of a hard link, and through a
+# network. If the kernel has dropped events, or the changed file does not have the reported name any more, everything
+# must be examined (`is_lost`): a name that was written and then removed may have been a second name of another file
+# (test_a_change_by_a_name_that_is_gone_is_seen).
+
+
+_MODIFY = 0x2
+_ATTRIB = 0x4
+_CLOSE_WRITE = 0x8
+_FROM = 0x40
+_TO = 0x80
+_CREATE = 0x100
+_DELETE = 0x200
+_OVERFLOW = 0x4000
+_IGNORED = 0x8000
+_IS_FOLDER = 0x40000000
+_WRITTEN = _MODIFY | _ATTRIB | _CLOSE_WRITE
+_APPEARED = _CREATE | _TO
+_GONE = _DELETE
+_ONLY_FOLDERS = 0x01000000
+_NOT_FOLLOWED = 0x02000000
+_LINKED = 0x04000000
+_MASK = _MODIFY | _ATTRIB | _CLOSE_WRITE | _FROM | _TO | _CREATE | _DELETE | _ONLY_FOLDERS | _NOT_FOLLOWED | _LINKED
+_HEAD = struct.Struct("iIII")
+_MOST = 1 << 18
+
+
+class FolderWatch:
+    """Watch of a folder and its subfolders by the Linux service inotify: the kernel reports the names of entries that
+    change.
+    """
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(None, use_errno=True)
+        self._fd = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._fd < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, f"inotify: {os.strerror(code)}")
+        self._folders: dict[int, str] = {}
+        self._numbers: dict[str, int] = {}
+        self.is_lost = False
+        """True if changes may have been missed, so that everything must be examined."""
+
+    @classmethod
+    def open(cls) -> FolderWatch | None:
+        """Start a watch and return it. Return None if the system has no inotify or allows no further watch."""
+        try:
+            return cls()
+        except (OSError, AttributeError):  # the limit of this user is reached; a system without inotify
+            return None
+
+    def add(self, root: str, folder: str) -> None:
+        """Watch a subfolder for changes. Call this before its entries are listed, so that no change between the two is
+        missed.
+        """
+        number = self._library.inotify_add_watch(self._fd, os.fsencode(os.path.join(root, folder)), _MASK)
+        if number < 0:  # it is gone, or there are too many
+            self.is_lost = True
+            return
+        self._folders[number] = folder
+        self._numbers[folder] = number
+
+    def remove(self, folder: str) -> None:
+        """Stop watching a subfolder."""
+        number = self._numbers.pop(folder, None)
+        if number is not None and self._folders.get(number) == folder:
+            del self._folders[number]
+            self._library.inotify_rm_watch(self._fd, number)
+
+    def sees(self, folder: str) -> bool:
+        """Return True if this object watches the subfolder for changes."""
+        return folder in self._numbers
+
+    def drain(self) -> dict[str, set[str]]:
+        """Return the names of the entries that may have changed since the last call, as a set for each folder."""
+        changes = _ReportedChanges()
+        while True:
+            try:
+                data = os.read(self._fd, _MOST)
+            except BlockingIOError:
+                self.is_lost |= changes.is_unsure
+                return changes.names
+            self._read(data, changes)
+
+    def _read(self, data: bytes, changes: _ReportedChanges) -> None:
+        at = 0
+        while at < len(data):
+            number, mask, cookie, length = _HEAD.unpack_from(data, at)
+            at += _HEAD.size
+            name = data[at : at + length].rstrip(b"\0")
+            at += length
+            if mask & _OVERFLOW:
+                self.is_lost = True
+            elif mask & _IGNORED:  # the folder was removed; another one may have its name, and even its inode, by now
+                folder = self._folders.pop(number, None)
+                if folder is not None and self._numbers.get(folder) == number:
+                    del self._numbers[folder]
+            elif name and number in self._folders:
+                changes.record(self._folders[number], os.fsdecode(name), mask, cookie)
+
+    def close(self) -> None:
+        """End all watches and close their descriptor. Idempotent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class _ReportedChanges:
+    """Names of the entries that the kernel has reported as changed since the last scan. It also follows renames of
+    files that were written before.
+    """
+
+    def __init__(self) -> None:
+        self.names: dict[str, set[str]] = {}
+        self._written_files: set[tuple[str, str]] = set()
+        """Written files as folder and name, until they are renamed or removed."""
+        self._renames: set[int] = set()
+        """inotify cookies of renames of written files whose new name was not reported yet."""
+        self._has_new_folders = False
+
+    @property
+    def is_unsure(self) -> bool:
+        """True if an entry may have changed that the kernel did not report by its present name. The next scan must then
+        examine all files.
+        """
+        return self._has_new_folders or bool(self._renames)
+
+    def record(self, folder: str, name: str, mask: int, cookie: int) -> None:
+        """Add the change that one inotify event reports for an entry of a folder."""
+        self.names.setdefault(folder, set()).add(name)
+        entry = folder, name
+        if mask & _IS_FOLDER:  # changes in a new folder are not reported before it is watched
+            self._has_new_folders |= bool(mask & _APPEARED)
+            return
+        if entry in self._written_files and mask & (_APPEARED | _GONE | _FROM):
+            self._written_files.discard(entry)
+            self._renames.add(cookie if mask & _FROM else 0)
+        if mask & _WRITTEN or (mask & _TO and cookie in self._renames):
+            self._written_files.add(entry)
+            self._renames.discard(cookie)
+
+
+# --- the digest of a tree: a hash of hashes, so that only the folders above a change are hashed again. Pure. ---
+
+
+class Digests:
+    """Digests (SHA-256) of the folders of a tree that changes. Only the digests of changed folders are computed again.
+
+    The digest of a folder is the hash of the names, kinds, modes and digests of its entries. After a change of
+    ``a/b/file`` only the digests of ``a/b``, ``a`` and the top folder are computed again.
+    """
+
+    def __init__(self) -> None:
+        self._folder_digests: dict[str, bytes] = {}
+        self._stale: set[str] = {""}
+
+    def mark_stale(self, folder: str) -> None:
+        """Mark a folder and all its parent folders as changed, so that their digests are computed again."""
+        while folder not in self._stale:
+            self._stale.add(folder)
+            folder = folder.rpartition("/")[0]
+
+    def forget(self, folder: str) -> None:
+        """Remove the digest of a folder that was deleted from the tree."""
+        self._folder_digests.pop(folder, None)
+        self._stale.discard(folder)
+
+    def of(self, entries: Mapping[str, TreeEntry], children: Mapping[str, set[str]]) -> str:
+        """Compute the digests of the folders that have changed. Return the digest of the whole tree, in hexadecimal."""
+        # Deepest folders first: the digest of a folder depends on the digests of its subfolders.
+        for folder in sorted(self._stale, key=_depth, reverse=True):
+            if folder in children:
+                self._folder_digests[folder] = self._folder(folder, entries, children[folder])
+        self._stale = set()
+        return self._folder_digests[""].hex()
+
+    def _folder(self, folder: str, entries: Mapping[str, TreeEntry], names: set[str]) -> bytes:
+        hasher = sha256()
+        prefix = f"{folder}/" if folder else ""
+        for name in sorted(names):
+            entry = entries[prefix + name]
+            content = self._folder_digests[prefix + name] if entry.kind == FOLDER else os.fsencode(entry.content)
+            hasher.update(f"{entry.kind} {entry.mode:o} {len(content)} ".encode() + os.fsencode(name) + b"\0" + content)
+        return hasher.digest()
+
+
+def _depth(folder: str) -> int:
+    return folder.count("/") + bool(folder)
+
+
+def digest_of(entries: Mapping[str, TreeEntry]) -> str:
+    """Return the digest of a tree in hexadecimal, computed from all its entries."""
+    children: dict[str, set[str]] = {"": set()}
+    digests = Digests()
+    for path, entry in entries.items():
+        folder, _, name = path.rpartition("/")
+        children.setdefault(folder, set()).add(name)
+        if entry.kind == FOLDER:
+            children.setdefault(path, set())
+            digests.mark_stale(path)
+    return digests.of(entries, children)
+
+
+SLACK = 20_000_000
+"""Nanoseconds: two ticks of the coarsest file system clock. A ctime that is more recent may not show a later change."""
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LIST = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+_TRIES = 3
+TOO_LARGE = "too large"
+UNREADABLE = "may not be read"
+SPECIAL = "not a file, folder or link"
+DEEPEST = 100
+TOO_DEEP = "nested too deep"
+UNSTABLE = "was written while it was read: the tree has what it held for a moment"
+
+_Sign = tuple[int, ...]
+
+
+def _sign(status: os.stat_result) -> _Sign:
+    return status.st_ctime_ns, status.st_ino, status.st_size
+
+
+def _folder_sign(status: os.stat_result) -> _Sign:
+    return status.st_ino, status.st_mode
 
 
 # --- trees in events: rows of a whole tree, or of its changes. Pure. ---
@@ -669,7 +707,8 @@ Manifest = Sequence[Sequence[Any]]
 
 
 def manifest_of(delta: Mapping[str, TreeEntry | None], contents: Mapping[str, bytes]) -> list[list[Any]]:
-    """Return the rows of changes; None stands for a removed entry.
+    """Convert changed tree entries to the list that an event stores for a snapshot, with one row per path. The entry
+    None stands for a removed path.
 
     Parameters
     ----------
@@ -681,15 +720,15 @@ def manifest_of(delta: Mapping[str, TreeEntry | None], contents: Mapping[str, by
 
 def _row(path: str, entry: TreeEntry | None, contents: Mapping[str, bytes]) -> list[Any]:
     if entry is None:
-        return [_written(path)]
+        return [_storable_name(path)]
     if entry.kind != FILE:
-        return [_written(path), entry.kind, entry.mode, _written(entry.content)]
+        return [_storable_name(path), entry.kind, entry.mode, _storable_name(entry.content)]
     content = StoredFile(entry.content, entry.size, contents.get(entry.content))
-    return [_written(path), entry.kind, entry.mode, content, entry.mtime]
+    return [_storable_name(path), entry.kind, entry.mode, content, entry.mtime]
 
 
-def _written(text: str) -> str | bytes:
-    """Return a name as JSON can represent it: bytes if it is not UTF-8."""
+def _storable_name(text: str) -> str | bytes:
+    """Return the name of a file in a form that an event can store: as text, or as bytes if it is not valid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -698,12 +737,14 @@ def _written(text: str) -> str | bytes:
 
 
 def tree_of(manifests: Iterable[Manifest]) -> Tree:
-    """Return the tree that results from manifests, oldest first."""
+    """Rebuild the tree of a folder from the rows that the events of all its snapshots store, oldest first."""
     return changed_tree(NO_ENTRIES, manifests)
 
 
 def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
-    """Return the tree that results from entries and manifests of changes, oldest first."""
+    """Apply the changes that the events of snapshots store, oldest first, to the entries of a tree. Return the new
+    tree.
+    """
     result = dict(entries)
     for manifest in manifests:
         for row in manifest:
@@ -716,7 +757,7 @@ def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
 
 
 def versions_in(manifests: Iterable[Manifest]) -> dict[str, set[TreeEntry | None]]:
-    """Return all entries that each path ever had; None if it was removed."""
+    """Return all tree entries that each path had according to the events of snapshots. None stands for a removal."""
     versions: dict[str, set[TreeEntry | None]] = {}
     for manifest in manifests:
         for row in manifest:

@@ -1,4 +1,6 @@
-"""Trees: all files of a folder at one moment, with one digest, and the differences between two trees. Pure."""
+"""Trees (all entries of a folder at one moment, with a digest) and the differences between two trees. All functions are
+pure.
+"""
 
 from __future__ import annotations
 
@@ -17,55 +19,55 @@ LINK = "l"
 
 
 class TreeEntry(NamedTuple):
-    """A file, folder or link."""
+    """One entry of a tree (the files of a folder at one moment): a file, folder or link, with its mode and content."""
 
     kind: str
-    """`FILE`, `FOLDER` or `LINK`."""
+    """Kind of the entry: `FILE`, `FOLDER` or `LINK`."""
     mode: int = 0
     """Permission bits; 0 for a link."""
     content: str = ""
     """SHA-256 of a file (hexadecimal), or target of a link."""
     size: int = 0
-    """Bytes of a file."""
+    """Size of a file in bytes; 0 for other kinds."""
     mtime: int = 0
     """Modification time of a file in nanoseconds. It is restored, but is not part of a digest."""
 
     def is_like(self, other: TreeEntry | None) -> bool:
-        """Return whether another entry has the same kind, mode and content."""
+        """Return True if another tree entry has the same kind, mode and content. Return False for None."""
         return other is not None and self[:3] == other[:3]
 
 
 TreeEntries: TypeAlias = Mapping[str, TreeEntry]
-"""Entries by path below the folder. Names that are not UTF-8 are decoded with `os.fsdecode`."""
+"""Entries of a tree by path relative to the folder. Names that are not UTF-8 are decoded with `os.fsdecode`."""
 NO_ENTRIES: TreeEntries = {}
 
 
-class LeftOut(NamedTuple):
-    """A file that a tree leaves out, or whose content changed while it was read."""
+class TreeProblem(NamedTuple):
+    """A path that a tree leaves out, or whose content changed while it was read, with the reason."""
 
     path: str
     reason: str
 
 
 class Tree(NamedTuple):
-    """All files of a folder at one moment."""
+    """All entries of a folder at one moment, and their digest."""
 
     digest: str
-    """SHA-256 over names, kinds, modes and contents, hexadecimal."""
+    """SHA-256 over the names, kinds, modes and contents of all entries, in hexadecimal."""
     entries: TreeEntries
-    problems: tuple[LeftOut, ...] = ()
+    problems: tuple[TreeProblem, ...] = ()
 
 
 class FileChange(NamedTuple):
-    """Difference of one path between two trees."""
+    """The difference of one path between two trees, with its entry in each of them."""
 
     path: str
     kind: str
-    """``added``, ``changed``, ``deleted`` or ``renamed``."""
+    """Kind of the change: ``added``, ``changed``, ``deleted`` or ``renamed``."""
     before: TreeEntry | None
     after: TreeEntry | None
     was: str | None = None
-    """Earlier path of a renamed file."""
+    """Path of a renamed file in the earlier tree; None for other kinds."""
 
 
 ADDED = "added"
@@ -75,7 +77,9 @@ RENAMED = "renamed"
 
 
 def changes_between(before: Mapping[str, TreeEntry], after: Mapping[str, TreeEntry]) -> list[FileChange]:
-    """Return the differences of two trees, by path. A file with the same content at a new path was renamed.
+    """Compare two trees of files. Return a `FileChange` for each path that differs.
+
+    A deleted file whose content appears at a new path counts as renamed.
 
     Examples
     --------
@@ -84,25 +88,26 @@ def changes_between(before: Mapping[str, TreeEntry], after: Mapping[str, TreeEnt
     [('renamed', 'a', 'b'), ('added', None, 'c')]
     """
     differences = {path: (old, new) for path, old, new in _differing(before, after)}
-    deleted: dict[tuple[str, int], list[str]] = {}
+    # Deleted files by content and mode. An added file with the same content and mode takes one of them as its old path.
+    deleted_paths: dict[tuple[str, int], list[str]] = {}
     for path, (old, new) in differences.items():
         if new is None and old is not None and old.kind == FILE:
-            deleted.setdefault((old.content, old.mode), []).append(path)
+            deleted_paths.setdefault((old.content, old.mode), []).append(path)
     changes: list[FileChange] = []
-    moved: set[str] = set()
+    renamed_paths: set[str] = set()
     for path, (old, new) in sorted(differences.items()):
         if old is None and new is not None:
-            candidates = deleted.get((new.content, new.mode)) if new.kind == FILE and new.size else None
+            # Empty files are never matched: any two of them have the same content.
+            candidates = deleted_paths.get((new.content, new.mode)) if new.kind == FILE and new.size else None
             old_path = candidates.pop(0) if candidates else None
-            if old_path is not None:
-                moved.add(old_path)
             if old_path is None:
                 changes.append(FileChange(path, ADDED, None, new))
             else:
+                renamed_paths.add(old_path)
                 changes.append(FileChange(path, RENAMED, differences[old_path][0], new, old_path))
         else:
             changes.append(FileChange(path, DELETED if new is None else CHANGED, old, new))
-    return [change for change in changes if change.kind != DELETED or change.path not in moved]
+    return [change for change in changes if change.kind != DELETED or change.path not in renamed_paths]
 
 
 def _differing(
@@ -118,7 +123,7 @@ def _differing(
 
 
 def shown_path(path: str) -> str:
-    """Return a path as text for people and logs; bytes that are not UTF-8 are escaped."""
+    """Return a path as text for people and logs, with bytes that are not UTF-8 escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -126,13 +131,14 @@ def shown_path(path: str) -> str:
 
 
 MOST_BYTES = 200_000
-"""Largest file whose lines are counted."""
+"""Maximum size in bytes of a file whose changed lines are counted."""
 MOST_COUNTED = 200
-_NAMED = 5
+_MOST_NAMED = 5
 
 
 def summary_of(changes: Sequence[FileChange], get: Callable[[str], bytes]) -> list[dict[str, Any]]:
-    """Return ``path``, ``kind``, ``was``, and the ``added`` and ``removed`` lines of short texts, for each change.
+    """Return a dict of plain data for each change: its ``path``, ``kind`` and old path ``was``, and for text files the
+    numbers of ``added`` and ``removed`` lines.
 
     Parameters
     ----------
@@ -153,7 +159,9 @@ def _summary(change: FileChange, get: Callable[[str], bytes] | None) -> dict[str
 def lines_changed(
     before: TreeEntry | None, after: TreeEntry | None, get: Callable[[str], bytes]
 ) -> tuple[int, int] | None:
-    """Return the numbers of added and removed lines; None if one of the two is not a text, or is too long."""
+    """Return the numbers of added and of removed lines between two versions of a file. Return None if one of them is
+    binary or too long.
+    """
     old = text_of(before, get)
     new = text_of(after, get)
     if old is None or new is None:
@@ -164,7 +172,9 @@ def lines_changed(
 
 
 def text_of(entry: TreeEntry | None, get: Callable[[str], bytes]) -> str | None:
-    """Return the text of a file, '' for no entry; None for binary content, other kinds, and long files."""
+    """Return the text of a file in a tree. Return '' for the entry None (no file). Return None for a binary or long
+    file, and for entries of other kinds.
+    """
     if entry is None:
         return ""
     if entry.kind != FILE or entry.size > MOST_BYTES:
@@ -177,14 +187,15 @@ def text_of(entry: TreeEntry | None, get: Callable[[str], bytes]) -> str | None:
 
 
 def short_summary(changes: Sequence[FileChange]) -> str:
-    """Return a summary in a few words: number of files of each kind, and the first paths.
+    """Return a short text for people about changes: the number of files of each kind of change (added, changed, ...),
+    and the first paths.
 
     >>> short_summary([FileChange("a.py", "changed", None, None), FileChange("b.py", "added", None, None)])
     '1 changed, 1 added: a.py, b.py'
     """
     counts = Counter(change.kind for change in changes)
-    paths = ", ".join(shown_path(change.path) for change in changes[:_NAMED])
-    more = f" and {len(changes) - _NAMED} more" if len(changes) > _NAMED else ""
+    paths = ", ".join(shown_path(change.path) for change in changes[:_MOST_NAMED])
+    more = f" and {len(changes) - _MOST_NAMED} more" if len(changes) > _MOST_NAMED else ""
     return f"{', '.join(f'{count} {kind}' for kind, count in counts.items())}: {paths}{more}"
 
 
@@ -199,20 +210,20 @@ _KINDS = {FILE: 0o100000, LINK: 0o120000, FOLDER: 0o040000}
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """Difference of one file."""
+    """The difference of one file between two trees, with its text as a unified diff in the format of git."""
 
     path: str
     kind: str
-    """``added``, ``changed``, ``deleted`` or ``renamed``."""
+    """Kind of the change: ``added``, ``changed``, ``deleted`` or ``renamed``."""
     was: str | None
     added: int | None
     removed: int | None
-    """Numbers of added and removed lines; None for content that is not a text."""
+    """Number of added and of removed lines; None for binary content."""
     text: str
-    """The difference in the format of git."""
+    """The difference as a unified diff in the format of git."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the difference as plain data."""
+        """Return the difference as a dict of plain data."""
         data = {"path": self.path, "kind": self.kind, "added": self.added, "removed": self.removed, "diff": self.text}
         return data if self.was is None else {**data, "was": self.was}
 
@@ -221,7 +232,7 @@ class FileDiff:
 
 
 def diffs_of(changes: Sequence[FileChange], get: Callable[[str], bytes]) -> list[FileDiff]:
-    """Return the differences of all changed files. Folders have none of their own.
+    """Return the difference of each changed file. Changes of folders are left out.
 
     Parameters
     ----------
@@ -265,7 +276,9 @@ def _diff(change: FileChange, get: Callable[[str], bytes]) -> FileDiff:
 
 
 def _of_another_kind(change: FileChange, get: Callable[[str], bytes]) -> FileDiff:
-    """Return the difference of a path whose kind changed, as git writes it: a deletion and an addition."""
+    """Return the difference of a path that has changed its kind, for example from a file to a link. Like in git, it
+    consists of a deletion and an addition.
+    """
     parts = (change._replace(after=None), change._replace(before=None))
     diffs = diffs_of(parts, get)
     line_counts = [(diff.added, diff.removed) for diff in diffs]
@@ -274,7 +287,9 @@ def _of_another_kind(change: FileChange, get: Callable[[str], bytes]) -> FileDif
 
 
 def _git_path(side: str, path: str) -> str:
-    """Return a path as git writes it: quoted if it contains special characters."""
+    """Return a path as git writes it in a diff, after the prefix `side`, such as ``a/``. A path with special characters
+    is quoted and escaped.
+    """
     text = side + path
     if text.isprintable() and not set('"\\') & set(text):
         return text
@@ -302,7 +317,7 @@ def _modes(change: FileChange) -> Iterator[str]:
 
 
 def _mode(entry: TreeEntry) -> int:
-    """Return the mode that git records: whether a file is executable."""
+    """Return the mode that git records for a tree entry, such as 0o100755 for an executable file."""
     if entry.kind == LINK:
         return _KINDS[LINK]
     return _KINDS[entry.kind] | (0o755 if entry.mode & 0o100 else 0o644)

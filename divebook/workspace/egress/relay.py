@@ -1,7 +1,7 @@
-"""Relay inside a place without a network: a port of its loopback that leads to the proxy through a socket in a folder.
+"""Relay program in a container without a network: forwards a loopback port to the proxy's socket in a mounted folder.
 
-``python -I door.py SOCKET PORT`` returns once the port is open, and leaves a process that serves it. It imports nothing
-of this package, since the place may not have it.
+``python -I relay.py SOCKET PORT`` returns once the port is open, and leaves a background process that serves it. The
+program imports nothing of divebook, which a container need not have.
 """
 
 import asyncio
@@ -18,26 +18,27 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write_eof()
 
 
-async def _lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    far = None
+async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    proxy_writer = None
     try:
-        far_reader, far = await asyncio.open_unix_connection(sys.argv[1])
-        await asyncio.gather(_copy(reader, far), _copy(far_reader, writer))
+        proxy_reader, proxy_writer = await asyncio.open_unix_connection(sys.argv[1])
+        await asyncio.gather(_copy(reader, proxy_writer), _copy(proxy_reader, writer))
     except OSError:
         pass  # one side has closed, or the proxy does not run: the client sees the end of its connection
     finally:
-        for end in (far, writer):
+        for end in (proxy_writer, writer):
             if end is not None:
                 end.close()
 
 
 async def _serve(listening: socket.socket) -> None:
-    async with await asyncio.start_server(_lead, sock=listening) as server:
+    async with await asyncio.start_server(_relay, sock=listening) as server:
         await server.serve_forever()
 
 
 def _main() -> None:
     listening = socket.create_server(("127.0.0.1", int(sys.argv[2])))
+    # The port is open by now, so the caller may continue; the child serves it.
     if os.fork():
         return
     os.setsid()

@@ -1,4 +1,7 @@
-"""Encryption at rest: a store encrypts ("seals") values before it writes them, and decrypts ("opens") them on reading.
+"""Encryption at rest: codecs, which encrypt and decrypt, and the conversion of values to their stored form and back
+(`Sealing`).
+
+A store encrypts ("seals") values before it writes them, and decrypts ("opens") them on reading.
 
 A store without a codec writes plain JSON. With a codec, it encrypts the payloads of events, large values, messages,
 checkpoints, errors and notes. One store may contain both. Checksums cover the written form, so that `divebook check`
@@ -21,21 +24,23 @@ KEY_VARIABLE = "DIVEBOOK_KEY"
 _SEALED_MARK = f'{{"{TAG}":"sealed","value":"'.encode()
 _END = b'"}'
 UNREADABLE = "(encrypted)"
-"""Placeholder in lists for strings that cannot be decrypted here."""
+"""Placeholder that lists show for strings that this store cannot decrypt."""
 
 
 class Codec(Protocol):
-    """Encrypts and decrypts values. Both methods may be called from several threads."""
+    """Interface of an encryption algorithm with its keys. Both methods may be called from several threads."""
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return the encrypted data."""
+        """Return data in encrypted form, from which `decrypt` restores them."""
 
     def decrypt(self, data: bytes) -> bytes:
-        """Undo `encrypt`; raise DecryptionError if the data were encrypted with another key, or changed."""
+        """Return the data that `encrypt` encrypted. Raise DecryptionError if they were encrypted with another key, or
+        changed.
+        """
 
 
 class FernetCodec:
-    """AES-128 with a signature (`cryptography.fernet`).
+    """Codec that encrypts with AES-128 and signs the result (`cryptography.fernet`).
 
     Parameters
     ----------
@@ -55,12 +60,15 @@ class FernetCodec:
             self._fernet = fernet.MultiFernet([fernet.Fernet(key) for key in keys])
         except ValueError as error:
             raise SetupError(
-                f"the key for encryption is invalid ({error}); make one with divebook.store.codec.FernetCodec.new_key()"
+                f"the key for encryption is invalid ({error}); make one with "
+                "divebook.store.encryption.FernetCodec.new_key()"
             ) from None
 
     @classmethod
     def from_environment(cls, variable: str = KEY_VARIABLE) -> Self:
-        """Return the codec of the keys in an environment variable, separated by commas."""
+        """Return a codec with the encryption keys in an environment variable, separated by commas; raise SetupError if
+        it has none.
+        """
         keys = [key.strip() for key in os.environ.get(variable, "").split(",") if key.strip()]
         if not keys:
             raise SetupError(f"no key for encryption: the environment variable {variable} is not set")
@@ -68,15 +76,17 @@ class FernetCodec:
 
     @staticmethod
     def new_key() -> str:
-        """Return a new key."""
+        """Return a new random key as a string."""
         return str(_fernet().Fernet.generate_key().decode())
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return the data encrypted with the first key."""
+        """Return data encrypted with the first key of the codec."""
         return urlsafe_b64decode(self._fernet.encrypt(data))
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return the decrypted data; raise DecryptionError if none of the keys fits."""
+        """Return data decrypted with any key of the codec. Raise DecryptionError if they were encrypted with another
+        key.
+        """
         try:
             return bytes(self._fernet.decrypt(urlsafe_b64encode(data)))
         except _fernet().InvalidToken:
@@ -94,7 +104,7 @@ def _fernet() -> ModuleType:
 
 
 class Sealing:
-    """Conversion of a store's values into their written form and back: compression and encryption.
+    """Conversion of values to the form in which a store keeps them, compressed and encrypted, and back.
 
     Parameters
     ----------
@@ -107,16 +117,20 @@ class Sealing:
         self.compresses = compresses
 
     def seal(self, data: bytes) -> bytes:
-        """Return data encrypted, or unchanged without a codec."""
+        """Return data in encrypted form if there is a codec, otherwise unchanged."""
+        # A JSON object, since messages, errors and notes are in columns of text.
         return data if self.codec is None else _SEALED_MARK + b64encode(self.codec.encrypt(data)) + _END
 
     def seal_packed(self, data: bytes) -> bytes:
-        """Return the data of a record or a checkpoint compressed and encrypted."""
+        """Return the data of a record or a checkpoint in the form in which the store keeps them: compressed, then
+        encrypted.
+        """
+        # Encrypted data cannot be compressed, so the order matters.
         packed = pack(data) if self.compresses else data
         return packed if self.codec is None else self.seal(packed)
 
     def open_packed(self, data: bytes) -> bytes:
-        """Undo `seal_packed`.
+        """Return the data of a record or a checkpoint as they were before `seal_packed`: decrypted and decompressed.
 
         Raises
         ------
@@ -126,17 +140,22 @@ class Sealing:
         return unpack(self.open(data))
 
     def open_whole(self, data: bytes, fetch: Fetch) -> bytes:
-        """Return the data of a record with its large values inserted; raises as `open_packed` and `embed` do."""
+        """Return the decrypted data of a record, in which references to large values are replaced by the values (loaded
+        with `fetch`).
+
+        Raises the errors of `open_packed` and `embed`.
+        """
         return embed(self.open_packed(data), fetch)
 
     def open(self, data: bytes) -> bytes:
-        """Return data decrypted, or unchanged if they are not encrypted.
+        """Return data in decrypted form if they are encrypted, otherwise unchanged.
 
         Raises
         ------
         DecryptionError
             The codec is missing, or it has another key.
         """
+        # One store may contain plain and encrypted values, as after a key was first set.
         if not data.startswith(_SEALED_MARK):
             return data
         if self.codec is None:
@@ -146,22 +165,29 @@ class Sealing:
         return self.codec.decrypt(b64decode(data[len(_SEALED_MARK) : -len(_END)]))
 
     def seal_content(self, content: bytes) -> bytes:
-        """Return a large value compressed and encrypted; unchanged without a codec, as the store compresses it."""
+        """Return a large value compressed and encrypted. Without a codec, return it unchanged, because the store then
+        compresses it itself.
+        """
         return content if self.codec is None else self.seal(zlib.compress(content, 1))
 
     def open_content(self, digest: bytes, data: bytes | None) -> bytes | None:
-        """Return a large value decrypted, None for None; raise CorruptStoreError if it does not match its hash."""
+        """Return the content of a large value, decrypted; None for None. Raise CorruptStoreError if the content does
+        not match its hash.
+        """
         if data is None:
             return None
         decrypted = self.open(data)
+        # The hash covers the plain content. Only encrypted contents were compressed here.
         return verified(digest, decrypted if decrypted is data else zlib.decompress(decrypted))
 
     def seal_text(self, text: str | None) -> str | None:
-        """Return a string of a row (an error or a note) encrypted, None for None."""
+        """Return the error or the note of an execution's row in encrypted form; None for None."""
         return None if text is None else self.seal(text.encode()).decode()
 
     def open_text(self, text: str | None) -> str | None:
-        """Return a string of a row decrypted, None for None; `UNREADABLE` if it cannot be decrypted."""
+        """Return the error or the note of an execution's row decrypted; None for None, and `UNREADABLE` if it cannot be
+        decrypted.
+        """
         try:
             return None if text is None else self.open(text.encode()).decode()
         except DecryptionError:

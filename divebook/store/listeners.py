@@ -1,8 +1,9 @@
-"""Notifications of a store: events that this process appended, and news that come from other processes.
+"""Listeners of a store. They are called for events that this process appends, and for messages and writes of other
+processes.
 
 - `Subscribers` calls listeners with the events of each commit, in the thread that appended them.
-- `Arrivals` counts news (messages, and writes of other processes), so that threads can wait for the next one.
-- `News` calls listeners at each change of that count, from one thread per store.
+- `NewsCounter` counts news (new messages, and writes of other processes), so that threads can wait for the next one.
+- `NewsListeners` calls listeners at each change of that count, from one thread per store.
 """
 
 from __future__ import annotations
@@ -21,13 +22,16 @@ NewsListener: TypeAlias = Callable[[], object]
 Wait: TypeAlias = Callable[[int, float], int]
 
 LINGER = 1.0
-"""Seconds that the thread of `News` runs after the last listener was removed, since the next one often comes soon."""
+"""Seconds for which the thread of `NewsListeners` waits for another listener after the last listener was removed."""
 
 _log = logger(__name__)
 
 
 class Subscribers:
-    """Listeners to the appended events of one store. The caller of `notify` holds the store's lock, for the order."""
+    """Listeners that a store calls with the events of each commit of this process.
+
+    The caller of `notify` holds the store's lock, so that listeners get the events in the order of the commits.
+    """
 
     def __init__(self) -> None:
         # Each listener is in a tuple of its own, so that one listener added twice is two entries.
@@ -38,7 +42,7 @@ class Subscribers:
         self._is_notifying = False
 
     def add(self, listener: Listener) -> Callable[[], None]:
-        """Add a listener; return a function that removes it."""
+        """Add a listener for the events of commits; return a function that removes it."""
         entry = (listener,)
         with self._lock:
             self.listeners = (*self.listeners, entry)
@@ -50,7 +54,7 @@ class Subscribers:
         return unsubscribe
 
     def notify(self, execution_id: str, records: Sequence[Record]) -> None:
-        """Call every listener with the events of some records.
+        """Call every listener with the events of newly committed records.
 
         A listener may append events itself. All listeners get these after the present ones.
         """
@@ -74,28 +78,28 @@ class Subscribers:
                 _log.exception("a listener of the event store failed at execution %s", execution_id)
 
 
-class Arrivals:
-    """Count of news, and a condition to wait for the next one."""
+class NewsCounter:
+    """Counter of news: new messages, and writes of other processes to the store. Threads can wait for the next one."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._count = 0
 
     def add(self) -> None:
-        """Count one more, and wake the waiting threads."""
+        """Increase the count of news by one, and wake the threads in `wait`."""
         with self._condition:
             self._count += 1
             self._condition.notify_all()
 
     def wait(self, last_count: int, seconds: float) -> int:
-        """Return the count as soon as it differs from `last_count`, or after `seconds`."""
+        """Wait until the count of news differs from `last_count`, at most for `seconds`; return the present count."""
         with self._condition:
             self._condition.wait_for(lambda: self._count != last_count, seconds)
             return self._count
 
 
-class News:
-    """Listeners to the news of one store, and the thread that waits for them.
+class NewsListeners:
+    """Listeners that a thread of a store calls when there are new messages or another process has written to the store.
 
     One thread waits, however many executions and views listen
     (test_news_are_waited_for_by_one_thread_however_many_listen). It starts with the first listener, and ends when it
@@ -108,7 +112,9 @@ class News:
         self._thread: threading.Thread | None = None
 
     def add(self, listener: NewsListener, wait: Wait) -> Callable[[], None]:
-        """Add a listener, which is called once soon, and then at all news; return a function that removes it.
+        """Add a listener for new messages and writes of other processes; return a function that removes the listener.
+
+        The listener is called once soon, and then at all news.
 
         `wait` is the store's `wait_for_news`.
         """
@@ -128,7 +134,10 @@ class News:
         return remove
 
     def join(self) -> None:
-        """Wait for the thread to end, once the store is closed (test_unloading_leaves_no_thread_file_or_socket)."""
+        """Wait until the thread that calls the listeners has ended. Call this after the store was closed.
+
+        (test_unloading_leaves_no_thread_file_or_socket)
+        """
         with self._lock:
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -159,7 +168,9 @@ class News:
                 _log.exception("a listener to the store's news failed")
 
     def _has_listeners(self) -> bool:
-        """Return True if there are listeners. If not, note under the same lock that the thread ends."""
+        """Return True if there are listeners. If there are none, forget the thread under the same lock, because it
+        ends; `add` then starts another one.
+        """
         with self._lock:
             if not self._listeners:
                 self._thread = None
