@@ -114,7 +114,7 @@ class Comparison:
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, object]:
         """Return the ids of the compared runs. divebook's JupyterLab extension uses them to navigate in the HTML
-        (``widgets/src/lab/compared.ts``).
+        (``widgets/src/lab/comparison.ts``).
         """
         return {MIME: {"runs": [self.pairs[0].a.id, *(pair.b.id for pair in self.pairs)]}}
 

@@ -196,7 +196,7 @@ class ViewModel:
 # --- comms for the JupyterLab extension ------------------------------------------------------------------------------
 #
 # These messages do not belong to a cell. The kernel opens a comm. A page that was loaded later finds it by asking the
-# kernel for the comms of its target (`widgets/src/lab/lines.ts`). Pages without the extension close their end.
+# kernel for the comms of its target (`widgets/src/lab/comms.ts`). Pages without the extension close their end.
 
 
 class Comm:

@@ -1,95 +1,112 @@
-// Bundle of the files that a run has changed in its workspaces: one line for each, with its difference.
+// Bundle of the files that a run has changed in its workspaces: a line for each file, which unfolds into its
+// difference.
 
 import type { Files, WorkspaceView } from "../protocol";
 import { copyButton } from "../shared/copy";
-import { Takings, type Taking } from "./taking";
+import { FileSelections, type FileSelection } from "./selection";
 import { h, setText, type View } from "../shared/dom";
 import { fileList } from "../shared/filediff";
 import { plural } from "../shared/format";
-import type { Host, Part } from "../shared/later";
+import type { Host, Part } from "../shared/lazypart";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import style from "./files.css";
 
-const EVERY = 1_000; // milliseconds between two looks
-const PATIENCE = 5_000; // after which an answer is taken for lost
+const POLL_INTERVAL = 1_000; // milliseconds between an answer and the next request
+const ANSWER_TIMEOUT = 5_000; // milliseconds after which an answer is considered lost
 
-/** Shows changed files while it is unfolded, and asks for them only then. */
+/** View of the changed files. It requests them only while it is unfolded. */
 export function files(model: Model, host: Host): View {
   const summary = h("summary", {}, "Files");
   const body = h("div", { class: "workspaces" });
   const element = h("details", { class: "db-workflow divebook-files", open: true, hidden: true }, summary, body);
-  let [version, generation, askedAt]: [number, number, number | null] = [0, model.generation, null];
+  let version = 0;
+  let generation = model.generation;
+  let askedAt: number | null = null;
   let isBehind = true;
-  let [at, since] = [0, 0]; // the event whose files are shown, 0 for those of now, and the one that they are compared with
+  let at = 0; // event whose files are shown; 0 for the current files
+  let since = 0; // event that they are compared with; 0 for the beginning
   let timer: ReturnType<typeof setTimeout> | undefined;
 
-  const takings = new Takings(model, host);
+  const selections = new FileSelections(model, host);
 
-  function look(): void {
+  /** Request the current files, unless a request is pending, the last answer is too recent, or the files of an event are shown. */
+  function poll(): void {
     isBehind = true;
-    const isWaiting = askedAt !== null && Date.now() - askedAt < PATIENCE;
+    const isWaiting = askedAt !== null && Date.now() - askedAt < ANSWER_TIMEOUT;
     if (timer !== undefined || isWaiting || !element.open || at > 0) return;
-    if (generation !== model.generation) [generation, version] = [model.generation, 0]; // another kernel counts anew
-    [isBehind, askedAt] = [false, Date.now()];
-    host.files(version, take, 0, since);
+    if (generation !== model.generation) {
+      generation = model.generation;
+      version = 0; // another kernel counts versions anew
+    }
+    isBehind = false;
+    askedAt = Date.now();
+    host.files(version, onFiles, 0, since);
   }
 
-  /** Shows the files as they were at an event, beside those of another one. */
-  function stand(event: number, before: number): void {
-    [at, since, version] = [event, before, 0];
-    if (at > 0) host.files(0, take, at, since);
+  /** Show the files at an event, compared with another event. */
+  function chooseEvents(event: number, before: number): void {
+    at = event;
+    since = before;
+    version = 0;
+    if (at > 0) host.files(0, onFiles, at, since);
     else {
       clearTimeout(timer);
-      [timer, askedAt] = [undefined, null];
-      look();
+      timer = undefined;
+      askedAt = null;
+      poll();
     }
   }
 
-  function take(told: Files): void {
-    if (told.at !== at || told.since !== since) return; // another event was chosen meanwhile
+  function onFiles(answer: Files): void {
+    if (answer.at !== at || answer.since !== since) return; // another event was chosen meanwhile
     if (at > 0) {
-      if (told.workspaces !== null) show(told.workspaces);
+      if (answer.workspaces !== null) show(answer.workspaces);
       return;
     }
     askedAt = null;
     timer = setTimeout(() => {
       timer = undefined;
-      if (isBehind) look();
-    }, EVERY);
-    version = since > 0 ? 0 : told.version;
-    if (told.workspaces !== null) show(told.workspaces);
+      if (isBehind) poll();
+    }, POLL_INTERVAL);
+    version = since > 0 ? 0 : answer.version;
+    if (answer.workspaces !== null) show(answer.workspaces);
   }
 
+  /** Show the files of all workspaces. Files that a person has folded or unfolded stay so. */
   function show(workspaces: readonly WorkspaceView[]): void {
-    const total = workspaces.reduce((sum, one) => sum + one.total, 0);
+    const total = workspaces.reduce((sum, item) => sum + item.total, 0);
     element.hidden = total === 0 && at === 0 && since === 0;
     setText(summary, `Changed files (${total.toLocaleString("en")})`);
-    const paths = (which: string): Set<string> => new Set([...body.querySelectorAll(`${which} > summary code`)].map((one) => one.textContent));
-    const [known, unfolded] = [paths("details"), paths("details[open]")];
-    const before = body.childElementCount > 0;
+    const paths = (selector: string): Set<string> => {
+      const names = [...body.querySelectorAll(`${selector} > summary code`)];
+      return new Set(names.map((name) => name.textContent));
+    };
+    const previousPaths = paths("details");
+    const openPaths = paths("details[open]");
+    const hadContent = body.childElementCount > 0;
     const run = model.header?.execution_id ?? "";
-    const shown = workspaces.map((one) => {
-      const mayTake = since === 0 && one.folder !== "" && one.files.length > 0 && host.takeOver !== undefined;
-      const taking = mayTake ? takings.of(one, at) : undefined;
-      return h("div", {}, workspace(one, taking), taking?.element, chooser(one, [at, since], run, stand));
+    const sections = workspaces.map((item) => {
+      const isSelectable = since === 0 && item.folder !== "" && item.files.length > 0 && host.takeOver !== undefined;
+      const selection = isSelectable ? selections.of(item, at) : undefined;
+      return h("div", {}, workspace(item, selection), selection?.element, chooser(item, [at, since], run, chooseEvents));
     });
-    body.replaceChildren(...shown);
-    if (!before) return;
-    for (const one of body.querySelectorAll("details")) { // whoever has unfolded a file, or folded it, goes on so
-      const path = one.querySelector("summary code")?.textContent ?? "";
-      if (known.size > 0 && !known.has(path)) one.open = false; // what comes beside others is folded
-      else if (known.has(path)) one.open = unfolded.has(path);
-      one.dispatchEvent(new Event("toggle"));
+    body.replaceChildren(...sections);
+    if (!hadContent) return;
+    for (const details of body.querySelectorAll("details")) {
+      const path = details.querySelector("summary code")?.textContent ?? "";
+      if (previousPaths.has(path)) details.open = openPaths.has(path);
+      else if (previousPaths.size > 0) details.open = false; // files that are new among others are folded
+      details.dispatchEvent(new Event("toggle"));
     }
   }
 
   const undo = model.on((change) => {
-    if (change === "header" || change === "connection") look();
-    if (change === "connection") takings.reach();
+    if (change === "header" || change === "connection") poll();
+    if (change === "connection") selections.refresh();
   });
-  element.addEventListener("toggle", look);
-  look();
+  element.addEventListener("toggle", poll);
+  poll();
   const destroy = (): void => {
     clearTimeout(timer);
     undo();
@@ -98,29 +115,43 @@ export function files(model: Model, host: Host): View {
   return { element, destroy };
 }
 
-function workspace({ name, kind, folder, total, added, removed, files: shown, left_out: leftOut }: WorkspaceView, taking?: Taking): HTMLElement {
-  const of = folder === "" ? "" : `, a copy of ${folder}`;
+/** Return the files of one workspace. `selection` adds a checkbox to each file. */
+function workspace({ name, kind, folder, total, added, removed, files, left_out: leftOut }: WorkspaceView, selection?: FileSelection): HTMLElement {
+  const origin = folder === "" ? "" : `, a copy of ${folder}`;
   const lines = h("span", { class: "lines" }, h("b", {}, `+${added.toLocaleString("en")}`), " ", h("i", {}, `−${removed.toLocaleString("en")}`));
-  const head = h("p", { class: "head" }, h("strong", {}, name), h("span", { class: "soft" }, `${kind}${of}`), lines);
-  const more = total > shown.length && h("p", { class: "soft" }, `and ${plural(total - shown.length, "file")} more: %dive files lists all`);
-  const missing = leftOut.length > 0 && h("p", { class: "soft" }, "Not kept: ", ...leftOut.flatMap(({ path, reason }, place) => [place > 0 ? ", " : "", h("code", {}, path), ` (${reason})`]));
-  return h("section", { class: "db-files" }, head, fileList(shown, taking && ((file) => taking.tick(file))), more, missing);
+  const head = h("p", { class: "head" }, h("strong", {}, name), h("span", { class: "soft" }, `${kind}${origin}`), lines);
+  const more = total > files.length && h("p", { class: "soft" }, `and ${plural(total - files.length, "file")} more: %dive files lists all`);
+  const omitted = leftOut.flatMap(({ path, reason }, place) => [place > 0 ? ", " : "", h("code", {}, path), ` (${reason})`]);
+  const missing = leftOut.length > 0 && h("p", { class: "soft" }, "Not kept: ", ...omitted);
+  return h("section", { class: "db-files" }, head, fileList(files, selection && ((file) => selection.checkbox(file))), more, missing);
 }
 
-/** Chooses the event whose files are shown, and the one that they are compared with; has what puts these files into a folder, or goes on from there. */
-function chooser({ name, points }: WorkspaceView, [at, since]: [number, number], run: string, stand: (at: number, since: number) => void): HTMLElement | false {
+/**
+ * Return the choice of the event whose files are shown, and of the event to compare with. For a past event, add
+ * buttons that copy the commands to restore its files or to fork the run there.
+ */
+function chooser({ name, points }: WorkspaceView, [at, since]: [number, number], run: string, chooseEvents: (at: number, since: number) => void): HTMLElement | false {
   if (points.length < 2) return false;
-  const choice = (standard: string, some: WorkspaceView["points"], chosen: number): HTMLSelectElement => {
-    const options = some.map(({ sequence, told }) => h("option", { value: String(sequence) }, `event ${sequence.toLocaleString("en")}${told === "" ? "" : `: ${oneLine(told, 60)}`}`));
-    const select = h("select", { onchange: () => { stand(Number(then.value), Number(before.value)); } }, h("option", { value: "0" }, standard), ...options);
-    select.value = String(chosen);
+  const choice = (standard: string, events: WorkspaceView["points"], selected: number): HTMLSelectElement => {
+    const options = events.map(({ sequence, told: description }) => {
+      const suffix = description === "" ? "" : `: ${oneLine(description, 60)}`;
+      return h("option", { value: String(sequence) }, `event ${sequence.toLocaleString("en")}${suffix}`);
+    });
+    const onchange = (): void => { chooseEvents(Number(atSelect.value), Number(sinceSelect.value)); };
+    const select = h("select", { onchange }, h("option", { value: "0" }, standard), ...options);
+    select.value = String(selected);
     return select;
   };
-  const [then, before] = [choice("now", points, at), choice("the beginning", points.slice(0, -1), since)];
-  const labels = [h("label", { class: "soft" }, "Files as they were at ", then), h("label", { class: "soft" }, "compared with ", before)];
+  const atSelect = choice("now", points, at);
+  const sinceSelect = choice("the beginning", points.slice(0, -1), since);
+  const labels = [h("label", { class: "soft" }, "Files as they were at ", atSelect), h("label", { class: "soft" }, "compared with ", sinceSelect)];
   if (at === 0) return h("p", { class: "at" }, ...labels);
-  const restore = copyButton(() => `%dive restore ${run} --to FOLDER --at ${at} --workspace ${name}`, { class: "db-button", title: "Puts them into a folder: copies the line to run" }, "Copy %dive restore");
-  const fork = copyButton(() => `%dive fork ${run} --at ${at}`, { class: "db-button", title: "Another run from there: copies the line to run" }, "Copy %dive fork");
+  const restoreLine = `%dive restore ${run} --to FOLDER --at ${at} --workspace ${name}`;
+  const restoreTitle = "Puts them into a folder: copies the line to run";
+  const restore = copyButton(() => restoreLine, { class: "db-button", title: restoreTitle }, "Copy %dive restore");
+  const forkLine = `%dive fork ${run} --at ${at}`;
+  const forkTitle = "Another run from there: copies the line to run";
+  const fork = copyButton(() => forkLine, { class: "db-button", title: forkTitle }, "Copy %dive fork");
   return h("p", { class: "at" }, ...labels, restore, fork);
 }
 

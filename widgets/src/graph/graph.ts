@@ -1,29 +1,32 @@
-// Picture of the workflow with the state of its execution; choosing a step filters the timeline.
+// Graph of a workflow with the state of its execution. It can be panned, zoomed and navigated by keys.
 
 import type { Graph, StepProgress } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button, newId, setAttribute } from "../shared/element";
 import { svg } from "../shared/svg";
-import { drawEdge, drawStep, SIGNS, WORDS, type Drawn } from "./draw";
+import { drawEdge, drawStep, SIGNS, WORDS, type StepDrawing } from "./draw";
 import { HEIGHT, layout, WIDTH, type Layout } from "./layout";
-import { NOT_TAKEN, NOT_YET, type Lit, type StepState } from "./lit";
+import { NOT_TAKEN, NOT_YET, type StepStatus, type StepState } from "./stepstate";
 
-const PAD = 28;
-const ABOVE = 14;
-const [CLOSEST, FARTHEST] = [2.5, 0.05];
-const READABLE = 0.5; // below this scale texts are left out
-const AT_FIRST = 0.65;
-const DRAGGED = 4;
-const [LEAST_HIGH, MOST_HIGH] = [72, 420];
-const LEGEND: Lit[] = ["pending", "untaken", "running", "stopped", "waiting", "completed", "failed", "cancelled", "caught"];
+const SIDE_MARGIN = 28; // least room at the left in pixels
+const TOP_MARGIN = 14; // least room at the top
+// Limits of the scale. Below `READABLE_SCALE` texts are hidden. A large graph has at first at least `FIRST_LEAST_SCALE`.
+const MAX_SCALE = 2.5;
+const MIN_SCALE = 0.05;
+const READABLE_SCALE = 0.5;
+const FIRST_LEAST_SCALE = 0.65;
+const DRAG_DISTANCE = 4; // pixels from which a press is a drag and not a click
+const LEAST_HIGH = 72;
+const MOST_HIGH = 420;
+const LEGEND: StepStatus[] = ["pending", "untaken", "running", "stopped", "waiting", "completed", "failed", "cancelled", "caught"];
 
-/** What the graph needs of the view that embeds it. */
+/** Callbacks of the view that contains the graph. */
 export interface GraphHost {
-  /** A step was chosen, or none. */
+  /** Called with the selected step; null if the selection was removed. */
   select: (step: string | null) => void;
 }
 
-/** Shows a workflow until it is destroyed. */
+/** View of a workflow graph. */
 export class GraphView implements View {
   readonly element: HTMLElement;
   readonly #host: GraphHost;
@@ -31,44 +34,54 @@ export class GraphView implements View {
   readonly #arrow = newId();
   readonly #canvas: SVGSVGElement;
   readonly #legend = h("div", { class: "legend" });
-  readonly #steps = new Map<string, Drawn>();
-  readonly #resized: ResizeObserver;
+  readonly #steps = new Map<string, StepDrawing>();
+  readonly #resizeObserver: ResizeObserver;
   #graph: Graph | undefined;
   #layout: Layout = { steps: new Map(), edges: [], width: 0, height: 0 };
   #selected: string | null = null;
   #focused: string | null = null;
-  #marked: string | null = null;
+  #replayStep: string | null = null;
   #view = { x: 0, y: 0, scale: 1 };
-  #isMoved = false;
+  /** True if a person has moved or zoomed the graph: a new size of the page then does not fit it again. */
+  #isMovedByUser = false;
 
   constructor(host: GraphHost) {
     this.#host = host;
-    const arrow = svg("marker", { id: this.#arrow, viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 8, markerHeight: 8, orient: "auto-start-reverse" }, svg("path", { d: "M 0 0.5 L 7 4 L 0 7.5 z", class: "arrow" }));
-    this.#canvas = svg("svg", { role: "group", "aria-label": "Steps of the workflow; arrow keys go from step to step, Enter selects" }, svg("defs", {}, arrow), this.#scene);
+    const tip = svg("path", { d: "M 0 0.5 L 7 4 L 0 7.5 z", class: "arrow" });
+    const markerSize = { viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 8, markerHeight: 8 };
+    const arrow = svg("marker", { id: this.#arrow, ...markerSize, orient: "auto-start-reverse" }, tip);
+    const label = "Steps of the workflow; arrow keys go from step to step, Enter selects";
+    this.#canvas = svg("svg", { role: "group", "aria-label": label }, svg("defs", {}, arrow), this.#scene);
     const tools = h(
       "div",
       { class: "seg", role: "group", "aria-label": "Zoom" },
       button("+", () => { this.#zoom(1.25); }, { class: "small", "aria-label": "Zoom in" }),
       button("−", () => { this.#zoom(0.8); }, { class: "small", "aria-label": "Zoom out" }),
-      button("Fit", () => { this.fit(); this.#isMoved = true; }, { class: "small" }),
+      button("Fit", () => {
+        this.fit();
+        this.#isMovedByUser = true;
+      }, { class: "small" }),
     );
     this.element = h("section", { class: "divebook divebook-graph", "aria-label": "Workflow" }, this.#canvas, h("div", { class: "foot" }, this.#legend, tools));
     this.#listen();
-    this.#resized = new ResizeObserver(() => { if (!this.#isMoved) this.fit(AT_FIRST); });
-    this.#resized.observe(this.#canvas);
+    this.#resizeObserver = new ResizeObserver(() => {
+      if (!this.#isMovedByUser) this.fit(FIRST_LEAST_SCALE);
+    });
+    this.#resizeObserver.observe(this.#canvas);
   }
 
-  /** Shows this workflow with these states; it is laid out again only if it is another. */
+  /** Show a workflow with the states of its steps. The layout is computed again only for a different workflow. */
   update(graph: Graph, states: ReadonlyMap<string, StepState>, progress: readonly StepProgress[] = [], isOver = false): void {
     if (graph !== this.#graph && JSON.stringify(graph) !== JSON.stringify(this.#graph)) this.#draw(graph);
     this.#graph = graph;
     const stateOf = (name: string): StepState => states.get(name) ?? (isOver ? NOT_TAKEN : NOT_YET);
-    for (const [name, step] of this.#steps) step.light(stateOf(name), progress.find((one) => one.step === name));
-    const there = new Set([...this.#steps.keys()].map((name) => stateOf(name).status));
-    setText(this.#legend, LEGEND.filter((status) => there.has(status)).map((status) => `${SIGNS[status]} ${WORDS[status]}`).join("   "));
+    for (const [name, step] of this.#steps) step.showState(stateOf(name), progress.find((one) => one.step === name));
+    const statuses = new Set([...this.#steps.keys()].map((name) => stateOf(name).status));
+    const entries = LEGEND.filter((status) => statuses.has(status)).map((status) => `${SIGNS[status]} ${WORDS[status]}`);
+    setText(this.#legend, entries.join("   "));
   }
 
-  /** Marks a step as chosen, without telling the host. */
+  /** Mark a step as selected, without calling the host. */
   select(step: string | null): void {
     this.#selected = step;
     for (const [name, { element }] of this.#steps) {
@@ -77,10 +90,10 @@ export class GraphView implements View {
     }
   }
 
-  /** Marks the step in which a replay stands, and brings it into sight. */
-  mark(step: string | null): void {
-    if (step === this.#marked) return;
-    this.#marked = step;
+  /** Mark the step of a replay's position, and scroll to it. */
+  markReplayStep(step: string | null): void {
+    if (step === this.#replayStep) return;
+    this.#replayStep = step;
     for (const [name, { element }] of this.#steps) {
       element.classList.toggle("here", name === step);
       setAttribute(element, "aria-current", name === step ? "step" : null);
@@ -88,24 +101,30 @@ export class GraphView implements View {
     this.#reveal(step);
   }
 
-  /** Shows all of it; at first only as much as can be read well, from the beginning. */
-  fit(least = FARTHEST): void {
+  /**
+   * Show the whole graph, or its beginning if the scale would be below `least`.
+   *
+   * The width decides the scale, the scale decides the height of the canvas, and a height at its limit reduces the scale
+   * again.
+   */
+  fit(least = MIN_SCALE): void {
     const width = this.#canvas.clientWidth;
-    const across = Math.max(least, Math.min((width - 2 * PAD) / this.#layout.width, 1)) || 1;
-    const height = Math.min(MOST_HIGH, Math.max(LEAST_HIGH, this.#layout.height * across + 2 * ABOVE));
+    const widthScale = Math.max(least, Math.min((width - 2 * SIDE_MARGIN) / this.#layout.width, 1)) || 1; // NaN for an empty graph
+    const height = Math.min(MOST_HIGH, Math.max(LEAST_HIGH, this.#layout.height * widthScale + 2 * TOP_MARGIN));
     this.#canvas.style.height = `${height}px`;
-    const scale = Math.max(least, Math.min(across, (height - 2 * ABOVE) / this.#layout.height));
-    const start = (size: number, room: number, least: number): number => Math.max(Math.min(least, room / 2), (room - size * scale) / 2);
-    this.#isMoved = false;
-    this.#view = { scale, x: start(this.#layout.width, width, PAD), y: start(this.#layout.height, height, ABOVE) };
+    const scale = Math.max(least, Math.min(widthScale, (height - 2 * TOP_MARGIN) / this.#layout.height));
+    const centered = (size: number, room: number, margin: number): number => Math.max(Math.min(margin, room / 2), (room - size * scale) / 2);
+    this.#isMovedByUser = false;
+    this.#view = { scale, x: centered(this.#layout.width, width, SIDE_MARGIN), y: centered(this.#layout.height, height, TOP_MARGIN) };
     this.#apply();
   }
 
   destroy(): void {
-    this.#resized.disconnect();
+    this.#resizeObserver.disconnect();
     this.element.remove();
   }
 
+  /** Lay out a workflow and create its elements. */
   #draw(graph: Graph): void {
     this.#layout = layout(graph);
     const { steps, edges } = this.#layout;
@@ -113,26 +132,27 @@ export class GraphView implements View {
     const lines = edges.map((edge) => drawEdge(edge, steps.get(edge.edge.source), this.#arrow));
     for (const step of graph.steps) {
       const at = steps.get(step.name);
-      if (at !== undefined) this.#steps.set(step.name, this.#step(drawStep(step, at), step.name));
+      if (at !== undefined) this.#steps.set(step.name, this.#withClick(drawStep(step, at), step.name));
     }
     this.#scene.replaceChildren(...lines, ...[...this.#steps.values()].map(({ element }) => element));
     this.#focus(graph.steps[0]?.name ?? null, false);
     this.select(this.#selected);
-    this.fit(AT_FIRST);
+    this.fit(FIRST_LEAST_SCALE);
   }
 
-  #step(drawn: Drawn, name: string): Drawn {
-    drawn.element.addEventListener("click", () => { this.#choose(name); });
-    return drawn;
+  /** Make a step selectable by clicking. */
+  #withClick(drawing: StepDrawing, name: string): StepDrawing {
+    drawing.element.addEventListener("click", () => { this.#toggle(name); });
+    return drawing;
   }
 
-  #choose(name: string): void {
+  #toggle(name: string): void {
     this.#focus(name, false);
     this.select(this.#selected === name ? null : name);
     this.#host.select(this.#selected);
   }
 
-  /** Makes a step the one that Tab comes to. */
+  /** Give a step the tab stop of the graph. */
   #focus(name: string | null, isMove: boolean): void {
     if (this.#focused !== null) this.#steps.get(this.#focused)?.element.setAttribute("tabindex", "-1");
     this.#focused = name;
@@ -143,52 +163,59 @@ export class GraphView implements View {
     element?.focus({ preventScroll: true });
   }
 
-  /** Moves the picture so far that a step is in it. */
+  /** Scroll until a step is visible. */
   #reveal(name: string | null): void {
     const at = name === null ? undefined : this.#layout.steps.get(name);
     if (at === undefined) return;
     const { x, y, scale } = this.#view;
-    const within = (place: number, half: number, size: number): number => Math.min(0, size - half - place) + Math.max(0, half - place);
-    this.#view.x += within(x + at.x * scale, (WIDTH / 2) * scale + 8, this.#canvas.clientWidth);
-    this.#view.y += within(y + at.y * scale, (HEIGHT / 2) * scale + 8, this.#canvas.clientHeight);
+    /** Return the shift that moves a center with a half size into the range from 0 to `size`. */
+    const shift = (place: number, half: number, size: number): number => Math.min(0, size - half - place) + Math.max(0, half - place);
+    this.#view.x += shift(x + at.x * scale, (WIDTH / 2) * scale + 8, this.#canvas.clientWidth);
+    this.#view.y += shift(y + at.y * scale, (HEIGHT / 2) * scale + 8, this.#canvas.clientHeight);
     this.#apply();
   }
 
+  /** Zoom about a point, which stays in place. */
   #zoom(factor: number, x = this.#canvas.clientWidth / 2, y = this.#canvas.clientHeight / 2): void {
-    const scale = Math.min(CLOSEST, Math.max(FARTHEST, this.#view.scale * factor));
-    const by = scale / this.#view.scale;
-    this.#isMoved = true;
-    this.#view = { scale, x: x - (x - this.#view.x) * by, y: y - (y - this.#view.y) * by };
+    const scale = Math.min(MAX_SCALE, Math.max(MIN_SCALE, this.#view.scale * factor));
+    const ratio = scale / this.#view.scale;
+    this.#isMovedByUser = true;
+    this.#view = { scale, x: x - (x - this.#view.x) * ratio, y: y - (y - this.#view.y) * ratio };
     this.#apply();
   }
 
+  /** Apply position and scale. The class `beyond` shows that a part of the graph is out of view. */
   #apply(): void {
     const { x, y, scale } = this.#view;
     this.#scene.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${scale.toFixed(4)})`);
-    this.#canvas.classList.toggle("far", scale < READABLE);
-    this.element.classList.toggle("beyond", x + this.#layout.width * scale > this.#canvas.clientWidth || y + this.#layout.height * scale > parseFloat(this.#canvas.style.height));
+    this.#canvas.classList.toggle("far", scale < READABLE_SCALE);
+    const isWider = x + this.#layout.width * scale > this.#canvas.clientWidth;
+    const isHigher = y + this.#layout.height * scale > parseFloat(this.#canvas.style.height);
+    this.element.classList.toggle("beyond", isWider || isHigher);
   }
 
   #listen(): void {
-    this.#canvas.addEventListener("keydown", (event) => { this.#key(event); });
+    this.#canvas.addEventListener("keydown", (event) => { this.#onKey(event); });
     this.#canvas.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey && !event.metaKey) return; // scrolling the page must stay possible
+      if (!event.ctrlKey && !event.metaKey) return; // the wheel alone scrolls the page
       event.preventDefault();
       const frame = this.#canvas.getBoundingClientRect();
       this.#zoom(Math.exp(-event.deltaY / 300), event.clientX - frame.left, event.clientY - frame.top);
     }, { passive: false });
-    this.#canvas.addEventListener("pointerdown", (event) => { this.#drag(event); });
+    this.#canvas.addEventListener("pointerdown", (event) => { this.#startPan(event); });
   }
 
-  #drag(down: PointerEvent): void {
+  /** Pan with the pointer until it is released. */
+  #startPan(down: PointerEvent): void {
     if (down.button !== 0) return;
     const start = { ...this.#view };
     let isDrag = false;
     const move = (event: PointerEvent): void => {
-      const [dx, dy] = [event.clientX - down.clientX, event.clientY - down.clientY];
-      if (!isDrag && Math.hypot(dx, dy) < DRAGGED) return;
-      if (!isDrag) this.#canvas.setPointerCapture(down.pointerId); // only now: it would take the click from a step
-      isDrag = this.#isMoved = true;
+      const dx = event.clientX - down.clientX;
+      const dy = event.clientY - down.clientY;
+      if (!isDrag && Math.hypot(dx, dy) < DRAG_DISTANCE) return;
+      if (!isDrag) this.#canvas.setPointerCapture(down.pointerId); // not earlier: a captured press does not click a step
+      isDrag = this.#isMovedByUser = true;
       this.#view = { ...start, x: start.x + dx, y: start.y + dy };
       this.#apply();
     };
@@ -198,28 +225,33 @@ export class GraphView implements View {
     for (const name of ["pointerup", "pointercancel", "pointerleave"]) this.#canvas.addEventListener(name, stop, { signal: end.signal });
   }
 
-  #key(event: KeyboardEvent): void {
+  /** Move between steps, toggle the selection, or zoom. */
+  #onKey(event: KeyboardEvent): void {
     const name = this.#focused;
     const moves: Record<string, [number, number]> = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
     const move = moves[event.key];
     if (move !== undefined) this.#focus(this.#nearest(name, ...move), true);
-    else if (event.key === "Enter" || event.key === " ") this.#choose(name ?? "");
-    else if (event.key === "Escape" && this.#selected !== null) this.#choose(this.#selected);
+    else if (event.key === "Enter" || event.key === " ") this.#toggle(name ?? "");
+    else if (event.key === "Escape" && this.#selected !== null) this.#toggle(this.#selected);
     else if (event.key === "+" || event.key === "-") this.#zoom(event.key === "+" ? 1.25 : 0.8);
     else if (event.key === "0") this.fit();
     else return;
     event.preventDefault();
   }
 
-  /** Returns the nearest step in a direction, or the same. */
+  /** Return the nearest step in a direction; the same step if there is none. Distance to the side counts double. */
   #nearest(name: string | null, dx: number, dy: number): string | null {
     const from = name === null ? undefined : this.#layout.steps.get(name);
     if (from === undefined) return name;
-    let [best, least] = [name, Infinity];
+    let best = name;
+    let least = Infinity;
     for (const [other, at] of this.#layout.steps) {
       const ahead = (at.x - from.x) * dx + (at.y - from.y) * dy;
       const aside = Math.abs((at.x - from.x) * dy) + Math.abs((at.y - from.y) * dx);
-      if (ahead > 1 && ahead + 2 * aside < least) [best, least] = [other, ahead + 2 * aside];
+      const distance = ahead + 2 * aside;
+      if (ahead <= 1 || distance >= least) continue;
+      best = other;
+      least = distance;
     }
     return best;
   }

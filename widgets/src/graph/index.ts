@@ -1,6 +1,6 @@
-// Bundle of the workflow's graph, which runs of one step do not need.
+// Bundle of the workflow graph. Runs with one step do not load it.
 
-import type { Part } from "../shared/later";
+import type { Part } from "../shared/lazypart";
 import style from "./graph.css";
 import { workflow } from "./workflow";
 

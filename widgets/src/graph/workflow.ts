@@ -1,30 +1,36 @@
-// The execution's workflow in the live view; choosing a step filters the timeline.
+// Workflow graph in the live view. Selecting a step filters the timeline.
 
 import { GraphView } from "./graph";
-import { type StepState, Tally } from "./lit";
+import { type StepState, StepVisits } from "./stepstate";
 import { h, type View } from "../shared/dom";
 import type { Change, Model, Position } from "../shared/model";
 import type { Spans } from "../shared/spans";
 
-/** Shows the workflow of a model with the state of its steps. */
+/** Show the workflow of a model with the state of its steps, now or at the position of a replay. */
 export function workflow(model: Model): View {
   const graph = new GraphView({ select: (step) => { model.filterStep(step); } });
-  const visits = new Visits(model);
+  const visitReader = new VisitReader(model);
   const element = h("details", { class: "db-workflow", open: true }, h("summary", {}, "Workflow"), graph.element);
   let frame = 0;
   const draw = (): void => {
     frame = 0;
     element.hidden = model.graph.steps.length < 2;
     const { position } = model;
-    if (position === null) graph.update(model.graph, visits.tally().states(model.questions.values(), model.rests), model.header?.progress, model.isOver);
-    else graph.update(model.graph, stoodAt(model, position), [], model.isOver && position.sequence >= model.last);
-    graph.mark(position?.step ?? null);
+    if (position === null) {
+      const states = visitReader.current().states(model.questions.values(), model.isHalted);
+      graph.update(model.graph, states, model.header?.progress, model.isOver);
+    } else {
+      const isAtEnd = model.isOver && position.sequence >= model.last;
+      graph.update(model.graph, statesAt(model, position), [], isAtEnd);
+    }
+    graph.markReplayStep(position?.step ?? null);
   };
-  const changed = (change: Change): void => {
+  const onChange = (change: Change): void => {
+    const isShown = ["spans", "questions", "graph", "header", "connection", "position"].includes(change);
     if (change === "filter") graph.select(model.step);
-    else if (frame === 0 && ["spans", "questions", "graph", "header", "connection", "position"].includes(change)) frame = requestAnimationFrame(draw);
+    else if (frame === 0 && isShown) frame = requestAnimationFrame(draw);
   };
-  const stop = model.on(changed);
+  const stop = model.on(onChange);
   const destroy = (): void => {
     stop();
     cancelAnimationFrame(frame);
@@ -35,55 +41,65 @@ export function workflow(model: Model): View {
   return { element, destroy };
 }
 
-/** Returns how the steps stood where a replay stands. */
-function stoodAt({ spans, questions, originUs }: Model, { sequence, time }: Position): Map<string, StepState> {
-  const [tally, kind] = [new Tally(), spans.code("step")];
-  const [kinds, firsts] = [spans.column("kind"), spans.column("sequence")];
+/** Return the states of the steps at the position of a replay. */
+function statesAt({ spans, questions, originUs }: Model, { sequence, time }: Position): Map<string, StepState> {
+  const visits = new StepVisits();
+  const stepCode = spans.code("step");
+  const kinds = spans.column("kind");
+  const sequences = spans.column("sequence");
   for (let id = 0; id < spans.total; id += 1) {
-    if (kinds[id] !== kind || !spans.has(id) || (firsts[id] ?? 0) > sequence) continue;
+    const began = sequences[id] ?? 0;
+    if (kinds[id] !== stepCode || !spans.has(id) || began > sequence) continue;
     const hasEnded = (spans.end[id] ?? -1) >= 0 && spans.endOf(id, 0) <= time;
-    tally.put({ id, path: spans.text(id, "path"), step: spans.text(id, "step"), status: hasEnded ? spans.text(id, "status") : "running", sequence: firsts[id] ?? 0 });
+    const status = hasEnded ? spans.text(id, "status") : "running";
+    visits.add({ id, path: spans.text(id, "path"), step: spans.text(id, "step"), status, sequence: began });
   }
-  const asked = [...questions.values()].filter(({ raised_us: raised, answered_us: answered }) => raised - originUs <= time && (answered === null || answered - originUs > time));
-  return tally.states(asked.map((one) => ({ ...one, status: "pending" })));
+  const open = [...questions.values()].filter(({ raised_us: raised, answered_us: answered }) =>
+    raised - originUs <= time && (answered === null || answered - originUs > time));
+  return visits.states(open.map((question) => ({ ...question, status: "pending" })));
 }
 
-/** Follows the visits among a model's spans, looking only at those that may have changed. */
-class Visits {
+/** Incremental reader of the visits in a model's spans: it reads only spans that may have changed. */
+class VisitReader {
   readonly #model: Model;
-  readonly #open = new Set<number>();
-  #tally = new Tally();
+  readonly #running = new Set<number>();
+  #visits = new StepVisits();
   #generation = -1;
-  #first = 0;
-  #stop = 0;
+  #readFrom = 0;
+  #readTo = 0;
 
   constructor(model: Model) {
     this.#model = model;
   }
 
-  tally(): Tally {
+  /** Return the visits up to date. */
+  current(): StepVisits {
     const { spans, generation } = this.#model;
-    if (generation !== this.#generation) this.#forget(generation);
-    const known = [...this.#open, ...spans.running, ...spans.early]; // what had ended may run again
-    for (let id = this.#stop; id < spans.total; id += 1) known.push(id);
-    for (let id = spans.floor; id < this.#first; id += 1) known.push(id);
-    [this.#first, this.#stop] = [Math.min(this.#first, spans.floor), spans.total];
-    for (const id of known) this.#look(spans, id);
-    return this.#tally;
+    if (generation !== this.#generation) this.#reset(generation);
+    const ids = [...this.#running, ...spans.running, ...spans.early]; // a visit that had ended may run again
+    for (let id = this.#readTo; id < spans.total; id += 1) ids.push(id);
+    for (let id = spans.floor; id < this.#readFrom; id += 1) ids.push(id);
+    this.#readFrom = Math.min(this.#readFrom, spans.floor);
+    this.#readTo = spans.total;
+    for (const id of ids) this.#read(spans, id);
+    return this.#visits;
   }
 
-  #forget(generation: number): void {
+  #reset(generation: number): void {
     this.#generation = generation;
-    this.#tally = new Tally();
-    this.#open.clear();
-    this.#first = this.#stop = this.#model.spans.floor;
+    this.#visits = new StepVisits();
+    this.#running.clear();
+    this.#readFrom = this.#readTo = this.#model.spans.floor;
   }
 
-  #look(spans: Spans, id: number): void {
+  /** Add the visit of a span, if it is a step. */
+  #read(spans: Spans, id: number): void {
     if (!spans.has(id) || spans.text(id, "kind") !== "step") return;
-    const [path, step, status] = [spans.text(id, "path"), spans.text(id, "step"), spans.text(id, "status")];
-    if (status === "running") this.#open.add(id);
-    else this.#open.delete(id);
-    this.#tally.put({ id, path, step, status, sequence: spans.column("sequence")[id] ?? 0 });
+    const path = spans.text(id, "path");
+    const step = spans.text(id, "step");
+    const status = spans.text(id, "status");
+    if (status === "running") this.#running.add(id);
+    else this.#running.delete(id);
+    this.#visits.add({ id, path, step, status, sequence: spans.column("sequence")[id] ?? 0 });
   }
 }

@@ -21,126 +21,137 @@ const DURABILITY = {
   relaxed: ["relaxed", "Events survive a crash of this process; a power failure may take the latest."],
   memory: ["memory only", "Events are kept in memory and end with this process."],
 } as const;
-const [TICK, SETTLED] = [500, 200]; // milliseconds; numbers that change faster than that nobody reads
+const TICK = 500; // milliseconds between two updates of the numbers
+const MIN_TICK = 200; // milliseconds; nobody can read numbers that change faster
 
-/** Makes the head; `root` is the view whose keys it lists, and `spread` what stands under the bars. */
+/** Make the head. `root` is the view whose keys are listed; `spread` is shown below the progress bars. */
 export function header(root: HTMLElement, model: Model, connection: Pick<Connection, "control">, spread: View): View {
   const name = h("h2", { class: "db-name" });
   const status = h("span", { class: "db-status" });
-  const asked = button("", () => { root.querySelector(".divebook-prompt .card")?.scrollIntoView({ block: "center" }); }, { class: "quiet small db-asks", hidden: true });
+  const toQuestions = (): void => { root.querySelector(".divebook-prompt .card")?.scrollIntoView({ block: "center" }); };
+  const questionButton = button("", toQuestions, { class: "quiet small db-asks", hidden: true });
   const when = h("span", { class: "db-when" });
   const durability = h("span", { class: "db-badge", tabindex: 0 });
   const dashboards = h("span", { class: "db-dashboards", hidden: true });
   const notice = h("div", { class: "db-notice", role: "status", hidden: true });
-  const waits = h("div", { class: "db-notice db-waits", hidden: true });
+  const waitNotice = h("div", { class: "db-notice db-waits", hidden: true });
   const error = h("div", { class: "db-error", role: "alert", hidden: true });
   const keys = keysList(root);
-  const copy = copyButton(() => pythonOf(model.header), { class: "quiet small", title: "Copy the line that opens this run in any notebook", "aria-label": "Copy the line that opens this run" });
-  const acting = actions(model, connection, say);
-  const [going, told] = [progress(model), facts(model)];
+  const copyTitle = "Copy the line that opens this run in any notebook";
+  const copy = copyButton(() => pythonOf(model.header), { class: "quiet small", title: copyTitle, "aria-label": "Copy the line that opens this run" });
+  const actionBar = actions(model, connection, showNotice);
+  const progressBars = progress(model);
+  const consumption = facts(model);
 
-  let said = "";
-  let hasFailed = false; // and with it the cell of this view
-  let tickedAt = 0;
-  let linked = "";
+  let message = "";
+  let hasFailed = false; // true if the run has failed while this view existed; the view's cell has then failed too
+  let lastTick = 0;
+  let linkKey = "";
 
-  function say(text: string): void {
-    said = text;
-    const shown = { connecting: "connecting to the kernel …", connected: said, detached: stopped(model) }[model.connected] || pausedText(model) || mendedText(model, hasFailed);
-    setText(notice, shown);
-    notice.hidden = shown === "";
+  /** Show a message about a command, or a hint about the state of the connection or the run. */
+  function showNotice(text: string): void {
+    message = text;
+    const connectionText = { connecting: "connecting to the kernel …", connected: message, detached: stoppedText(model) }[model.connected];
+    const noticeText = connectionText || pausedText(model) || completedText(model, hasFailed);
+    setText(notice, noticeText);
+    notice.hidden = noticeText === "";
   }
 
+  /** Show the header of the model. The numbers are updated at most every MIN_TICK milliseconds while the run is live. */
   function show(): void {
-    const shown = model.header;
-    if (shown === null) return;
-    hasFailed ||= shown.status === "failed";
-    setText(name, shown.workflow);
-    name.title = shown.execution_id;
-    const standing = standingOf(shown);
-    setText(status, `${SIGNS[standing] ?? ""} ${standing}`);
-    status.dataset["status"] = standing;
-    status.title = standing === "asleep" ? "It goes on by itself: a bar in the timeline says what it waits for." : "";
-    setText(when, shown.started_us === null ? "" : `began ${moment(shown.started_us)}`);
-    const [word, meaning] = DURABILITY[shown.durability];
+    const header = model.header;
+    if (header === null) return;
+    hasFailed ||= header.status === "failed";
+    setText(name, header.workflow);
+    name.title = header.execution_id;
+    const displayStatus = displayStatusOf(header);
+    setText(status, `${SIGNS[displayStatus] ?? ""} ${displayStatus}`);
+    status.dataset["status"] = displayStatus;
+    status.title = displayStatus === "asleep" ? "It goes on by itself: a bar in the timeline says what it waits for." : "";
+    setText(when, header.started_us === null ? "" : `began ${moment(header.started_us)}`);
+    const [word, meaning] = DURABILITY[header.durability];
     setText(durability, word);
     durability.title = meaning;
     durability.setAttribute("aria-label", `${word}: ${meaning}`);
-    durability.dataset["durability"] = shown.durability;
-    link(shown);
-    setText(waits, shown.waits);
-    waits.hidden = shown.waits === "";
-    setText(error, shown.error);
-    error.dataset["status"] = standing;
-    error.hidden = shown.error === "" || model.failures.total > 0; // its card says it
-    say(said);
-    ask();
-    if (!shown.live || Date.now() - tickedAt > SETTLED) tick();
+    durability.dataset["durability"] = header.durability;
+    showLinks(header);
+    setText(waitNotice, header.waits);
+    waitNotice.hidden = header.waits === "";
+    setText(error, header.error);
+    error.dataset["status"] = displayStatus;
+    error.hidden = header.error === "" || model.failures.total > 0; // the failure's card shows the error
+    showNotice(message);
+    showQuestions();
+    if (!header.live || Date.now() - lastTick > MIN_TICK) tick();
   }
 
-  function link({ dashboards: addresses, live }: Header): void {
-    const links = live ? addresses.filter(isOfWeb) : [];
-    if (links.join(" ") === linked) return;
-    linked = links.join(" ");
+  /** Show links to the dashboards of clusters. They are replaced only if they change, so that a link keeps the focus. */
+  function showLinks({ dashboards: addresses, live }: Header): void {
+    const links = live ? addresses.filter(isWebAddress) : [];
+    if (links.join(" ") === linkKey) return;
+    linkKey = links.join(" ");
     dashboards.replaceChildren(...links.map((href) => h("a", { href, title: href, target: "_blank", rel: "noopener noreferrer" }, "Dask dashboard ↗")));
     dashboards.hidden = links.length === 0;
   }
 
-  function ask(): void {
+  function showQuestions(): void {
     const open = [...model.questions.values()].filter((question) => question.status === "pending").length;
-    asked.hidden = open === 0 || model.isOver;
-    setText(asked, `? ${plural(open, "question")} for you`);
+    questionButton.hidden = open === 0 || model.isOver;
+    setText(questionButton, `? ${plural(open, "question")} for you`);
   }
 
   function tick(): void {
-    tickedAt = Date.now();
-    going.update();
-    told.update();
+    lastTick = Date.now();
+    progressBars.update();
+    consumption.update();
   }
 
   const timer = setInterval(tick, TICK);
   const undo = model.on((change) => {
     if (change === "header" || change === "failures") show();
-    if (change === "questions") ask();
-    if (change === "connection") say("");
+    if (change === "questions") showQuestions();
+    if (change === "connection") showNotice("");
   });
-  say("");
-  const end = h("div", { class: "db-actions", role: "group", "aria-label": "Run" }, acting.element, copy, keys.button);
-  const line = h("div", { class: "db-top" }, name, status, asked, when, durability, dashboards, end);
-  const element = h("div", { class: "db-header" }, line, acting.question, keys.element, going.element, spread.element, told.element, error, notice, waits);
+  showNotice("");
+  const end = h("div", { class: "db-actions", role: "group", "aria-label": "Run" }, actionBar.element, copy, keys.button);
+  const line = h("div", { class: "db-top" }, name, status, questionButton, when, durability, dashboards, end);
+  const bars = [progressBars.element, spread.element, consumption.element];
+  const element = h("div", { class: "db-header" }, line, actionBar.question, keys.element, ...bars, error, notice, waitNotice);
   const destroy = (): void => {
     clearInterval(timer);
     undo();
-    acting.destroy();
+    actionBar.destroy();
     spread.destroy();
   };
   return { element, destroy };
 }
 
-/** Tells whether an address is one of pages, and no script. */
-function isOfWeb(address: string): boolean {
+/** Return whether an address is a web page (and not, for example, a script). */
+function isWebAddress(address: string): boolean {
   return /^https?:\/\//i.test(address);
 }
 
+/** Return the Python line that opens a run. */
 function pythonOf(header: Header | null): string {
   return `import divebook; run = divebook.show(${JSON.stringify(header?.execution_id ?? "")})`;
 }
 
-function stopped({ header }: Model): string {
+function stoppedText({ header }: Model): string {
   return kernelStopped(`continue${header === null ? "." : `, or: %dive resume ${header.execution_id}`}`);
 }
 
 function pausedText({ header }: Model): string {
-  return header !== null && standingOf(header) === "paused" ? "paused. Run the cell again to continue." : "";
+  return header !== null && displayStatusOf(header) === "paused" ? "paused. Run the cell again to continue." : "";
 }
 
-/** Says how a notebook comes by what a run has come to after its cell had ended with the error. */
-function mendedText({ header }: Model, hasFailed: boolean): string {
-  return hasFailed && header?.status === "completed" ? "The run has completed, after its cell had failed. Run the cell again to use the result: it is taken from the log." : "";
+/** Return how to use the result of a run that was fixed after its cell had failed. */
+function completedText({ header }: Model, hasFailed: boolean): string {
+  if (!hasFailed || header?.status !== "completed") return "";
+  return "The run has completed, after its cell had failed. Run the cell again to use the result: it is taken from the log.";
 }
 
-/** Returns how a run stands. For its log one that somebody paused is running, and one that lets time pass is waiting. */
-function standingOf({ status, doing, live, ended_us: ended }: Header): string {
+/** Return the status to display. In the log, a paused run is still "running", and a run that waits for a time is "waiting". */
+function displayStatusOf({ status, doing, live, ended_us: ended }: Header): string {
   if (ended !== null) return status;
   if (doing === "asleep" && status === "waiting") return "asleep";
   return doing === "paused" && !live && status !== "enqueued" ? "paused" : status;

@@ -1,52 +1,54 @@
-// How far the steps with items are: a bar and words for each that runs, or is not whole. Where it is told what the rows
-// gave (src/spread), the bar stays when the run has ended.
+// Progress of the steps with items: a bar and words for each step that runs or is incomplete. A step whose results have
+// distributions (src/spread) keeps its bar after the run has ended.
 
 import type { Header, StepProgress } from "../protocol";
 import { h } from "../shared/dom";
 import { duration } from "../shared/format";
 import type { Model } from "../shared/model";
 
-const MOST = 3;
+const MAX_BARS = 3;
 const number = (count: number): string => count.toLocaleString("en");
 
-/** Makes the bars; `update` shows them as they are now. */
+/** Make the bars; `update` shows the current numbers. */
 export function progress(model: Model): { element: HTMLElement; update: () => void } {
   const element = h("div", { class: "db-progress", hidden: true });
-  let shown = "";
+  let drawnKey = "";
 
   function update(): void {
     const rows = rowsOf(model.header);
     const now = model.originUs + model.now();
-    const left = (row: StepProgress): string => (model.rests ? "" : leftText(row, now));
-    const texts = rows.map((row) => [wordsOf(row), left(row)]);
-    if (JSON.stringify([rows, texts]) === shown) return;
-    shown = JSON.stringify([rows, texts]);
+    const timeLeft = (row: StepProgress): string => (model.isHalted ? "" : leftText(row, now));
+    const texts = rows.map((row) => [wordsOf(row), timeLeft(row)]);
+    if (JSON.stringify([rows, texts]) === drawnKey) return;
+    drawnKey = JSON.stringify([rows, texts]);
     element.hidden = rows.length === 0;
-    element.replaceChildren(...rows.map((row) => rowOf(row, left(row))));
+    element.replaceChildren(...rows.map((row) => rowOf(row, timeLeft(row))));
   }
 
   return { element, update };
 }
 
-/** Returns the steps that are worth a bar: those that run, or the last that is not whole and those of which is told what they gave. */
+/** Return the steps that get a bar: the running ones; if there are none, the last incomplete step and those with distributions. */
 export function rowsOf(header: Header | null): StepProgress[] {
   const current = currentOf(header);
-  const steps = known(header);
+  const steps = stepsWithItems(header);
   const running = steps.filter((step) => step.running);
-  if (running.length > 0) return running.slice(-MOST);
-  return steps.filter((step) => step === current || step.spread.length > 0).slice(-MOST);
+  if (running.length > 0) return running.slice(-MAX_BARS);
+  return steps.filter((step) => step === current || step.spread.length > 0).slice(-MAX_BARS);
 }
 
-/** Returns the step of which people want to know how far it is. */
+/** Return the step to show progress for: the last running one, else the last incomplete one. */
 export function currentOf(header: Header | null): StepProgress | undefined {
-  return known(header).findLast((step) => step.running) ?? known(header).findLast((step) => step.done < step.total);
+  const steps = stepsWithItems(header);
+  return steps.findLast((step) => step.running) ?? steps.findLast((step) => step.done < step.total);
 }
 
-function known(header: Header | null): StepProgress[] {
+/** Return the steps that process items. */
+function stepsWithItems(header: Header | null): StepProgress[] {
   return (header?.progress ?? []).filter((step) => step.total > 0);
 }
 
-/** Says what is safe whatever happens. */
+/** Return the text about the results that are kept if the run is cancelled. */
 export function keptText(step: StepProgress | undefined): string {
   return step === undefined ? "What is done is kept." : `${number(step.done)} of ${number(step.total)} are kept.`;
 }
@@ -55,20 +57,26 @@ function wordsOf({ step, done, total }: StepProgress): string {
   return `${step}: ${number(done)} of ${number(total)}`;
 }
 
-function leftText({ running, left_us: left, at_us: at }: StepProgress, now: number): string {
-  return running && left !== null && left > 0 ? `, about ${duration(Math.max(1e6, left - (now - at)))} left` : "";
+/** Return the estimated remaining time as text. The estimate of the kernel is reduced by its age. */
+function leftText({ running, left_us: remaining, at_us: at }: StepProgress, now: number): string {
+  return running && remaining !== null && remaining > 0 ? `, about ${duration(Math.max(1e6, remaining - (now - at)))} left` : "";
 }
 
-function rowOf(row: StepProgress, left: string): HTMLElement {
+/** Return the bar of a step: done and failed items, remaining time, and missing items. */
+function rowOf(row: StepProgress, timeLeft: string): HTMLElement {
   const { done, total, failed, running } = row;
   const missing = running ? 0 : total - done;
-  const notes = [failed > 0 && h("span", { class: "db-bad" }, ` · ${number(failed)} failed`), missing > 0 && h("span", { class: "db-faint" }, ` · ${number(missing)} not done`)];
-  const bar = h("span", { class: "db-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": total, "aria-valuenow": done, "aria-label": `${wordsOf(row)} done, ${number(failed)} failed` });
+  const notes = [
+    failed > 0 && h("span", { class: "db-bad" }, ` · ${number(failed)} failed`),
+    missing > 0 && h("span", { class: "db-faint" }, ` · ${number(missing)} not done`),
+  ];
+  const label = `${wordsOf(row)} done, ${number(failed)} failed`;
+  const bar = h("span", { class: "db-bar", role: "meter", "aria-valuemin": 0, "aria-valuemax": total, "aria-valuenow": done, "aria-label": label });
   const part = (count: number, className: string): HTMLElement => {
     const fill = h("span", { class: className });
     fill.style.width = `${(count / total) * 100}%`;
     return fill;
   };
   bar.append(part(done, "db-fill"), ...(failed > 0 ? [part(failed, "db-fill db-fill-failed")] : []));
-  return h("div", { class: "db-far" }, bar, h("span", {}, h("strong", {}, wordsOf(row)), left, ...notes));
+  return h("div", { class: "db-far" }, bar, h("span", {}, h("strong", {}, wordsOf(row)), timeLeft, ...notes));
 }

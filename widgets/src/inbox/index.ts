@@ -1,14 +1,14 @@
-// Widget with the questions of all executions of a store, which anywidget renders for `%dive inbox`.
+// Widget with the questions of all executions of a store, rendered by anywidget for `%dive inbox`.
 
 import type { RenderProps } from "@anywidget/types";
-import { away, drafts } from "../prompt/host";
+import { blockedReason, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
 import { isHosted } from "../shared/channel";
 import { h, setText } from "../shared/dom";
-import { contain } from "../shared/keys";
+import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { kernelStopped } from "../shared/words";
-import { Asking, InboxChannel } from "./inbox";
+import { InboxState, InboxChannel } from "./inbox";
 import "./inbox.css";
 
 const WORDS = {
@@ -17,29 +17,30 @@ const WORDS = {
   detached: kernelStopped("go on."),
 };
 
+/** Render the inbox. The returned function removes it. */
 function render({ model: wire, el }: RenderProps): () => void {
-  const asking = new Asking();
-  const channel = new InboxChannel(wire, asking, () => isHosted(el));
+  const state = new InboxState();
+  const channel = new InboxChannel(wire, state, () => isHosted(el));
   const answer = (id: string, response: unknown): ReturnType<InboxChannel["answer"]> => channel.answer(id, response);
-  const prompt = new Prompt({ answer, away: away(asking), now: () => asking.now(), drafts });
+  const prompt = new Prompt({ answer, blockedReason: blockedReason(state), now: () => state.now(), drafts });
   const notice = h("p", { class: "notice", role: "status" });
   const root = h("div", { class: "divebook divebook-inbox" }, notice, prompt.element);
-  contain(root);
+  containKeys(root);
   el.append(root);
-  const forget = onThemeChange(root);
+  const stopThemeUpdates = onThemeChange(root);
 
   function show(): void {
-    prompt.update([...asking.questions.values()]);
-    prompt.reach();
-    const more = asking.hidden > 0 ? `${asking.hidden.toLocaleString("en")} more open questions: answer these first` : "";
-    const empty = asking.questions.size === 0 ? "No open question" : "";
-    setText(notice, WORDS[asking.connected] || more || empty);
+    prompt.update([...state.questions.values()]);
+    prompt.showStatus();
+    const more = state.hidden > 0 ? `${state.hidden.toLocaleString("en")} more open questions: answer these first` : "";
+    const empty = state.questions.size === 0 ? "No open question" : "";
+    setText(notice, WORDS[state.connected] || more || empty);
   }
 
-  asking.changed = show;
+  state.onChange = show;
   show();
   return () => {
-    forget();
+    stopThemeUpdates();
     channel.close();
     prompt.destroy();
     root.remove();

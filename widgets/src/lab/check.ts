@@ -1,16 +1,18 @@
-// Validation of untrusted plain data: a check throws a sentence if a value has the wrong type or size.
+// Validation of untrusted plain data. A check throws an error with a readable message if a value has the wrong type or
+// size.
 
-/** Throws unless a value is as it must be. */
+/** Throw unless a value is valid; `where` names its place in the message. */
 export type Check = (value: unknown, where: string) => void;
 
-const MOST_TEXT = 40_000_000;
-const LARGEST = Number.MAX_SAFE_INTEGER;
+const MAX_TEXT_LENGTH = 40_000_000;
+const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
 
-function refuse(where: string, wanted: string): never {
-  throw new Error(`${where} is not ${wanted}`);
+/** Throw the error of a failed check. */
+function refuse(where: string, expected: string): never {
+  throw new Error(`${where} is not ${expected}`);
 }
 
-/** Tells whether a value is an object with names. */
+/** Return whether a value is an object with string keys. */
 export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
@@ -18,21 +20,22 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 export const anything: Check = () => undefined;
 
 export const text: Check = (value, where) => {
-  if (typeof value !== "string" || value.length > MOST_TEXT) refuse(where, "a text");
+  if (typeof value !== "string" || value.length > MAX_TEXT_LENGTH) refuse(where, "a text");
 };
 
-export const truth: Check = (value, where) => {
+export const boolean: Check = (value, where) => {
   if (typeof value !== "boolean") refuse(where, "true or false");
 };
 
-/** A number within limits; whole ones only unless it says otherwise. */
-export function number(least = -LARGEST, most = LARGEST, whole = true): Check {
+/** A number within limits. By default it must be an integer. */
+export function number(least = -MAX_NUMBER, most = MAX_NUMBER, whole = true): Check {
   return (value, where) => {
     const fits = typeof value === "number" && value >= least && value <= most && (!whole || Number.isInteger(value));
     if (!fits) refuse(where, "a number within its limits");
   };
 }
 
+/** A list whose entries all pass one check. */
 export function listOf(check: Check): Check {
   return (value, where) => {
     if (!Array.isArray(value)) refuse(where, "a list");
@@ -40,11 +43,12 @@ export function listOf(check: Check): Check {
   };
 }
 
+/** A value that passes a check, or null. */
 export function orNull(check: Check): Check {
   return (value, where) => { if (value !== null) check(value, where); };
 }
 
-/** An object whose parts all pass one check. */
+/** An object with any keys, whose values all pass one check. */
 export function tableOf(check: Check): Check {
   return (value, where) => {
     if (!isObject(value)) refuse(where, "an object");
@@ -52,10 +56,13 @@ export function tableOf(check: Check): Check {
   };
 }
 
-/** An object with these parts at least. */
-export function having(parts: Record<string, Check>): Check {
+/** An object with at least these properties. Inherited properties do not count. */
+export function objectOf(parts: Record<string, Check>): Check {
   return (value, where) => {
     if (!isObject(value)) refuse(where, "an object");
-    for (const [name, check] of Object.entries(parts)) check(Object.hasOwn(value, name) ? value[name] : undefined, `${where}.${name}`);
+    for (const [name, check] of Object.entries(parts)) {
+      const part = Object.hasOwn(value, name) ? value[name] : undefined;
+      check(part, `${where}.${name}`);
+    }
   };
 }

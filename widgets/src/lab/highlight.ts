@@ -1,31 +1,32 @@
-// YAML highlighting of cells that begin with %%dive; without that line a cell is Python again.
+// YAML highlighting of cells that begin with %%dive. A cell without that line is Python.
 
 import type { CodeModel, CodePanel, Languages, Tracker } from "./jupyterlab";
+import { forEachNotebook } from "./notebooks";
 
 const YAML = "text/x-yaml";
 const MAGIC = /^\s*%%dive(?:\s|$)/;
 
-/** Colours the cells of all notebooks, those included that are opened later. */
+/** Set the language of the cells in all notebooks, including notebooks that are opened later. */
 export function highlight(tracker: Tracker<CodePanel>, languages: Languages): void {
-  const seen = new WeakSet<CodeModel>();
+  const watchedModels = new WeakSet<CodeModel>();
   const follow = (panel: CodePanel): void => {
     void panel.context.ready.then(() => {
-      const look = (): void => {
+      const watchNewCells = (): void => {
         for (const { model } of panel.content.widgets) {
-          if (model.type === "code" && !seen.has(model)) watch(model, panel, languages);
-          seen.add(model);
+          if (model.type === "code" && !watchedModels.has(model)) watch(model, panel, languages);
+          watchedModels.add(model);
         }
       };
-      const soon = (): void => { setTimeout(look, 0); }; // the cells' widgets are made after the model's signal
-      panel.content.model?.cells.changed.connect(soon);
-      panel.content.modelChanged.connect(soon);
-      look();
+      const watchLater = (): void => { setTimeout(watchNewCells, 0); }; // the widgets of new cells are created after the model's signal
+      panel.content.model?.cells.changed.connect(watchLater);
+      panel.content.modelChanged.connect(watchLater);
+      watchNewCells();
     });
   };
-  tracker.forEach(follow);
-  tracker.widgetAdded.connect((_, panel) => { follow(panel); });
+  forEachNotebook(tracker, follow);
 }
 
+/** Keep the language of a cell up to date with its first line. */
 function watch(model: CodeModel, panel: CodePanel, languages: Languages): void {
   const update = (): void => {
     const isYaml = MAGIC.test(model.sharedModel.getSource().slice(0, 400));
@@ -33,8 +34,11 @@ function watch(model: CodeModel, panel: CodePanel, languages: Languages): void {
     else if (!isYaml && model.mimeType === YAML) model.mimeType = panel.content.codeMimetype;
   };
   model.sharedModel.changed.connect(update);
-  // An editor shows the language that was loaded last, not the one that was wanted last: so each is waited for.
-  const later = (): void => { void languages.getLanguage(model.mimeType).catch(() => null).then(() => setTimeout(update, 0)); };
+  // An editor shows the language that was loaded last, not the one that was requested last. Therefore wait for each.
+  const later = (): void => {
+    const loaded = languages.getLanguage(model.mimeType).catch(() => null);
+    void loaded.then(() => setTimeout(update, 0));
+  };
   model.mimeTypeChanged.connect(later); // the kernel's language arrives late
   later();
 }

@@ -1,39 +1,39 @@
-// Container of a live view in a notebook: shows the view while its model lives, and then its saved form.
-//
-// JupyterLab shows one form of an output, and would show "model not found" for a view whose kernel is gone. So an output
-// with a view of ours names this form, which ranks before the widgets' own, and both the others are in its hands.
+// Container of a live view in a notebook: shows the view while its model exists, and then its saved form.
+// JupyterLab shows only one MIME type of an output, and would show "model not found" for a view whose kernel has ended.
+// Outputs with a view of divebook therefore contain a MIME type of their own, which ranks before that of the widgets.
+// This container shows either of the two.
 
 import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from "./jupyterlab";
+import { forEachNotebook } from "./notebooks";
 
 export const VIEW = "application/vnd.divebook.view+json";
 const WIDGET = "application/vnd.jupyter.widget-view+json";
 const RANK = -20; // the widgets' own renderer has -10
-const TRIES = 3; // a view whose model has not been announced yet is asked for again
-const PATIENCE = 1_500; // milliseconds for the widgets' manager: a busy kernel keeps it waiting
+const MAX_TRIES = 3; // the model may be announced later than the view
+const MANAGER_TIMEOUT = 1_500; // milliseconds to wait for the widget manager, which a busy kernel delays
 
-/** Has the outputs of all notebooks host live views, those included that are opened later. */
+/** Register the container in all notebooks, including notebooks that are opened later. */
 export function hostViews(tracker: Tracker, base: PanelClass): void {
   const Host = hostClass(base);
-  const take = (panel: Panel): void => {
+  const register = (panel: Panel): void => {
     const createRenderer = (): Renderer => new Host(panel);
     panel.content.rendermime.addFactory({ safe: false, mimeTypes: [VIEW], createRenderer }, RANK);
   };
-  tracker.forEach(take);
-  tracker.widgetAdded.connect((_, panel) => { take(panel); });
+  forEachNotebook(tracker, register);
 }
 
 type HostClass = new (panel: Panel) => Renderer;
 
-/** Makes the class of hosts; the base class is the page's. */
+/** Return the container class; its base class belongs to the page. */
 function hostClass(base: PanelClass): HostClass {
   return class extends base implements Renderer {
     readonly #panel: Panel;
-    readonly #mutations = new MutationObserver(() => { this.#choose(); });
+    readonly #mutations = new MutationObserver(() => { this.#update(); });
     #id = "";
-    #live: Renderer | null = null;
-    #saved: Renderer | null = null;
+    #liveRenderer: Renderer | null = null;
+    #savedRenderer: Renderer | null = null;
     #model: MimeModel | null = null;
-    #isSettled = false;
+    #canShowSaved = false;
 
     constructor(panel: Panel) {
       super();
@@ -44,8 +44,8 @@ function hostClass(base: PanelClass): HostClass {
     async renderModel(model: MimeModel): Promise<void> {
       this.#model = model;
       const id = modelId(model.data[VIEW]);
-      if (id !== this.#id) await this.#begin(id);
-      else if (this.#saved !== null) await this.#show(model);
+      if (id !== this.#id) await this.#load(id);
+      else if (this.#savedRenderer !== null) await this.#showSaved(model);
     }
 
     override dispose(): void {
@@ -53,68 +53,76 @@ function hostClass(base: PanelClass): HostClass {
       super.dispose();
     }
 
-    /** Asks for the view; until it is known whether there is one, nothing is shown for a moment. */
-    async #begin(id: string): Promise<void> {
+    /** Load the view. For a moment nothing is shown, until it is known whether the view exists. */
+    async #load(id: string): Promise<void> {
       this.#id = id;
-      this.#isSettled = false;
-      setTimeout(() => { this.#settle(); }, PATIENCE);
-      await managed(this.#panel);
+      this.#canShowSaved = false;
+      setTimeout(() => { this.#allowSaved(); }, MANAGER_TIMEOUT);
+      await managerReady(this.#panel);
       if (this.isDisposed || id !== this.#id) return;
-      this.#live?.dispose();
-      this.#live = rendererOf(this.#panel.content.rendermime, WIDGET);
-      if (this.#live !== null) {
-        this.addWidget(this.#live);
+      this.#liveRenderer?.dispose();
+      this.#liveRenderer = rendererOf(this.#panel.content.rendermime, WIDGET);
+      if (this.#liveRenderer !== null) {
+        this.addWidget(this.#liveRenderer);
         this.#mutations.disconnect();
-        this.#mutations.observe(this.#live.node, { childList: true });
-        await this.#ask(this.#live, id, TRIES);
+        this.#mutations.observe(this.#liveRenderer.node, { childList: true });
+        await this.#render(this.#liveRenderer, id, MAX_TRIES);
       }
-      this.#settle();
+      this.#allowSaved();
     }
 
-    async #ask(live: Renderer, id: string, tries: number): Promise<void> {
-      await live.renderModel(only({ [WIDGET]: { version_major: 2, version_minor: 0, model_id: id } }));
-      if (tries > 1 && live.node.firstElementChild === null) {
-        setTimeout(() => { if (!this.isDisposed && live === this.#live && live.node.firstElementChild === null) void this.#ask(live, id, tries - 1); }, PATIENCE);
+    async #render(liveRenderer: Renderer, id: string, tries: number): Promise<void> {
+      await liveRenderer.renderModel(mimeModel({ [WIDGET]: { version_major: 2, version_minor: 0, model_id: id } }));
+      if (tries > 1 && liveRenderer.node.firstElementChild === null) {
+        const retry = (): void => {
+          const isCurrent = !this.isDisposed && liveRenderer === this.#liveRenderer;
+          if (isCurrent && liveRenderer.node.firstElementChild === null) void this.#render(liveRenderer, id, tries - 1);
+        };
+        setTimeout(retry, MANAGER_TIMEOUT);
       }
     }
 
-    #settle(): void {
-      this.#isSettled = true;
-      this.#choose();
+    #allowSaved(): void {
+      this.#canShowSaved = true;
+      this.#update();
     }
 
-    /** Shows the view if it is there (else there is nothing, or a text that says so), what is saved otherwise. */
-    #choose(): void {
+    /**
+     * Show the view if it exists, else the saved form.
+     * Without a model, the widgets' renderer contains no element, at most a text that reports the error, and is hidden.
+     */
+    #update(): void {
       if (this.isDisposed) return;
-      const hasView = this.#live !== null && this.#live.node.firstElementChild !== null;
-      if (this.#live !== null) this.#live.node.style.display = hasView ? "" : "none";
+      const hasView = this.#liveRenderer !== null && this.#liveRenderer.node.firstElementChild !== null;
+      if (this.#liveRenderer !== null) this.#liveRenderer.node.style.display = hasView ? "" : "none";
       if (hasView) {
-        this.#saved?.dispose();
-        this.#saved = null;
-      } else if (this.#isSettled && this.#saved === null && this.#model !== null) {
-        void this.#show(this.#model);
+        this.#savedRenderer?.dispose();
+        this.#savedRenderer = null;
+      } else if (this.#canShowSaved && this.#savedRenderer === null && this.#model !== null) {
+        void this.#showSaved(this.#model);
       }
     }
 
-    /** Shows what is saved, in the form that the page likes best. */
-    async #show(model: MimeModel): Promise<void> {
-      const rest = Object.fromEntries(Object.entries(model.data).filter(([type]) => type !== VIEW && type !== WIDGET));
-      const type = this.#panel.content.rendermime.preferredMimeType(rest, model.trusted ? "any" : "ensure");
-      this.#saved?.dispose();
-      this.#saved = type === undefined ? null : rendererOf(this.#panel.content.rendermime, type);
-      if (this.#saved === null) return;
-      this.addWidget(this.#saved);
-      await this.#saved.renderModel(only(rest, model));
+    /** Show the saved form, as the MIME type that the page prefers. */
+    async #showSaved(model: MimeModel): Promise<void> {
+      const savedData = Object.fromEntries(Object.entries(model.data).filter(([type]) => type !== VIEW && type !== WIDGET));
+      const type = this.#panel.content.rendermime.preferredMimeType(savedData, model.trusted ? "any" : "ensure");
+      this.#savedRenderer?.dispose();
+      this.#savedRenderer = type === undefined ? null : rendererOf(this.#panel.content.rendermime, type);
+      if (this.#savedRenderer === null) return;
+      this.addWidget(this.#savedRenderer);
+      await this.#savedRenderer.renderModel(mimeModel(savedData, model));
     }
   };
 }
 
-/** Waits until the widgets' manager of a notebook has been told to its renderers; never where there is no kernel. */
-async function managed({ sessionContext }: Panel): Promise<void> {
+/** Wait until the renderers of a notebook know its widget manager. Without a kernel this waits for ever. */
+async function managerReady({ sessionContext }: Panel): Promise<void> {
   await sessionContext.ready;
   await new Promise((resolve) => { setTimeout(resolve, 0); });
 }
 
+/** Create the renderer of a MIME type; null if the page has none. */
 function rendererOf(rendermime: RenderMime, type: string): Renderer | null {
   return rendermime.getFactory(type) === undefined ? null : rendermime.createRenderer(type);
 }
@@ -123,7 +131,8 @@ function modelId(value: unknown): string {
   return typeof value === "object" && value !== null && "model_id" in value && typeof value.model_id === "string" ? value.model_id : "";
 }
 
-function only(data: Record<string, unknown>, like?: MimeModel): MimeModel {
+/** Return a model for a renderer, with the metadata and trust of another model. */
+function mimeModel(data: Record<string, unknown>, like?: MimeModel): MimeModel {
   return { data, metadata: like?.metadata ?? {}, trusted: like?.trusted ?? true, setData: () => undefined };
 }
 

@@ -1,30 +1,33 @@
-// The JupyterLab extension: a federated module, written by hand, so that no bundler of JupyterLab's is needed.
+// The JupyterLab extension: a federated module, written by hand, so that JupyterLab's bundler is not needed.
 
-import { goToLines } from "./go";
+import { followLineLinks } from "./linelinks";
 import { highlight } from "./highlight";
-import { PLUGIN, tellOfQuestions } from "./asked";
-import { leadThrough } from "./compared";
+import { PLUGIN, activateQuestions } from "./questions";
+import { renderComparisons } from "./comparison";
 import { hostViews } from "./host";
-import type { App, CellActions, CellMaking, FrontTracker, Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Notices, Palette, PanelApp, PanelClass, SettingRegistry, SideWidgetClass, StatusBar, Tracker } from "./jupyterlab";
-import "./asked.css";
+import type {
+  App, CellActions, CellCreation, FrontTracker, Languages, LuminoWidget, LuminoWidgetClass, MimeModel, Notices, Palette,
+  PanelApp, PanelClass, SettingRegistry, SideWidgetClass, StatusBar, Tracker,
+} from "./jupyterlab";
+import "./questions.css";
 import { MIME } from "./decode";
-import { offerPanel, type PanelPart } from "./panel";
+import { addPanel, type PanelBundle } from "./panel";
 import { savedRun } from "./view";
 import type { View } from "../shared/dom";
-import type { Load } from "../shared/later";
 import style from "inline:style";
 
-const RANK = 40; // HTML has 50: JupyterLab prefers what is lower
+const RANK = 40; // HTML has 50; JupyterLab prefers lower ranks
 
 type Shared = Record<string, Record<string, { get: () => Promise<() => unknown> }>>;
 type Container = { init: (scope: Shared) => void; get: (name: string) => Promise<() => unknown> };
 
 let scope: Shared = {};
-const address = (document.currentScript as HTMLScriptElement | null)?.src ?? ""; // only known while the script runs
+const address = (document.currentScript as HTMLScriptElement | null)?.src ?? ""; // only available while the script runs
 
-/** Gets a part of the front end that lies beside this script. */
-const load: Load = (name) => import(/* @vite-ignore */ new URL(`${name}.js`, address).href);
+/** Load a script of the front end from the folder of this script. */
+const load = (name: string): Promise<unknown> => import(/* @vite-ignore */ new URL(`${name}.js`, address).href);
 
+/** Return the newest version of a package that the page shares. */
 async function shared<T>(name: string): Promise<T> {
   const versions = Object.values(scope[name] ?? {});
   const newest = versions.at(-1);
@@ -32,55 +35,77 @@ async function shared<T>(name: string): Promise<T> {
   return (await newest.get())() as T;
 }
 
+const NOTEBOOK = "@jupyterlab/notebook";
+const APPUTILS = "@jupyterlab/apputils";
+const WIDGETS = "@lumino/widgets";
+
+/** Dependencies of a plugin: tokens of services that it needs, and of those that it uses if the page has them. */
+interface Dependencies {
+  requires: unknown[];
+  optional?: unknown[];
+}
+
+/** Return a plugin that starts with the page. Its services are passed to `activate` after the application. */
+function plugin(id: string, description: string, dependencies: Dependencies, activate: unknown): unknown {
+  return { id, description, autoStart: true, ...dependencies, activate };
+}
+
+/** Return the plugins of the extension. */
 async function extension(): Promise<unknown> {
-  const { INotebookTracker } = await shared<{ INotebookTracker: unknown }>("@jupyterlab/notebook");
+  const { INotebookTracker } = await shared<{ INotebookTracker: unknown }>(NOTEBOOK);
   const { IEditorLanguageRegistry } = await shared<{ IEditorLanguageRegistry: unknown }>("@jupyterlab/codemirror");
   const activate = (_: unknown, tracker: Tracker, languages: Languages): void => {
     highlight(tracker, languages);
-    goToLines(tracker);
+    followLineLinks(tracker);
   };
   const requires = [INotebookTracker, IEditorLanguageRegistry];
-  const colours = { id: "divebook:highlight", description: "Colours %%dive cells as YAML, and goes to lines of cells.", autoStart: true, requires, activate };
-  return [colours, await views(), await questions(), await panel()];
+  const highlighting = plugin("divebook:highlight", "Colours %%dive cells as YAML, and goes to lines of cells.", { requires }, activate);
+  return [highlighting, await views(), await questions(), await panel()];
 }
 
+/** Return the plugin that shows live views and compared runs. */
 async function views(): Promise<unknown> {
-  const { INotebookTracker } = await shared<{ INotebookTracker: unknown }>("@jupyterlab/notebook");
-  const { Panel } = await shared<{ Panel: PanelClass }>("@lumino/widgets");
+  const { INotebookTracker } = await shared<{ INotebookTracker: unknown }>(NOTEBOOK);
+  const { Panel } = await shared<{ Panel: PanelClass }>(WIDGETS);
   const activate = (_: unknown, tracker: Tracker): void => {
     hostViews(tracker, Panel);
-    leadThrough(tracker, Panel);
+    renderComparisons(tracker, Panel);
   };
-  return { id: "divebook:views", description: "Shows live views, what is saved of them once their kernel is gone, and runs beside each other.", autoStart: true, requires: [INotebookTracker], activate };
+  const description = "Shows live views, what is saved of them once their kernel is gone, and runs beside each other.";
+  return plugin("divebook:views", description, { requires: [INotebookTracker] }, activate);
 }
 
+/** Return the plugin that notifies people of questions. */
 async function questions(): Promise<unknown> {
-  const { INotebookTracker, NotebookActions } = await shared<{ INotebookTracker: unknown; NotebookActions: CellActions }>("@jupyterlab/notebook");
-  const { Notification: notices } = await shared<{ Notification: Notices }>("@jupyterlab/apputils");
-  const { Widget } = await shared<{ Widget: LuminoWidgetClass }>("@lumino/widgets");
+  const { INotebookTracker, NotebookActions } = await shared<{ INotebookTracker: unknown; NotebookActions: CellActions }>(NOTEBOOK);
+  const { Notification: notices } = await shared<{ Notification: Notices }>(APPUTILS);
+  const { Widget } = await shared<{ Widget: LuminoWidgetClass }>(WIDGETS);
   const { ISettingRegistry } = await shared<{ ISettingRegistry: unknown }>("@jupyterlab/settingregistry");
   const { IStatusBar } = await shared<{ IStatusBar: unknown }>("@jupyterlab/statusbar");
   const activate = (app: App, tracker: Tracker, bar: StatusBar | null, settings: SettingRegistry | null): void => {
     addStyle();
-    tellOfQuestions(app, tracker, { notices, actions: NotebookActions, widget: Widget }, bar, settings);
+    activateQuestions(app, tracker, { notices, actions: NotebookActions, widget: Widget }, bar, settings);
   };
-  return { id: PLUGIN, description: "Tells of questions.", autoStart: true, requires: [INotebookTracker], optional: [IStatusBar, ISettingRegistry], activate };
+  return plugin(PLUGIN, "Tells of questions.", { requires: [INotebookTracker], optional: [IStatusBar, ISettingRegistry] }, activate);
 }
 
+/** Return the plugin with the side panel. */
 async function panel(): Promise<unknown> {
-  const { INotebookTracker, NotebookActions } = await shared<{ INotebookTracker: unknown; NotebookActions: CellMaking }>("@jupyterlab/notebook");
-  const { ICommandPalette } = await shared<{ ICommandPalette: unknown }>("@jupyterlab/apputils");
-  const { Widget } = await shared<{ Widget: SideWidgetClass }>("@lumino/widgets");
-  const script = (): Promise<{ default: PanelPart }> => import(/* @vite-ignore */ new URL("panel.js", address).href) as Promise<{ default: PanelPart }>;
+  const { INotebookTracker, NotebookActions } = await shared<{ INotebookTracker: unknown; NotebookActions: CellCreation }>(NOTEBOOK);
+  const { ICommandPalette } = await shared<{ ICommandPalette: unknown }>(APPUTILS);
+  const { Widget } = await shared<{ Widget: SideWidgetClass }>(WIDGETS);
+  const loadPanel = (): Promise<{ default: PanelBundle }> => load("panel") as Promise<{ default: PanelBundle }>;
   const activate = (app: PanelApp, tracker: FrontTracker, palette: Palette | null): void => {
     addStyle();
-    offerPanel(app, tracker, { actions: NotebookActions, widget: Widget, load: script }, palette);
+    addPanel(app, tracker, { actions: NotebookActions, widget: Widget, load: loadPanel }, palette);
   };
-  return { id: "divebook:runs", description: "Shows runs and questions beside the notebook.", autoStart: true, requires: [INotebookTracker], optional: [ICommandPalette], activate };
+  const description = "Shows runs and questions beside the notebook.";
+  return plugin("divebook:runs", description, { requires: [INotebookTracker], optional: [ICommandPalette] }, activate);
 }
 
+/** Return the renderer for saved runs, which the page loads separately from the plugins. */
 async function mimeExtension(): Promise<unknown> {
-  const { Widget } = await shared<{ Widget: LuminoWidgetClass }>("@lumino/widgets");
+  const { Widget } = await shared<{ Widget: LuminoWidgetClass }>(WIDGETS);
   const createRenderer = (): LuminoWidget => {
     addStyle();
     return new (rendererClass(Widget))();
@@ -89,7 +114,7 @@ async function mimeExtension(): Promise<unknown> {
   return [{ id: "divebook:run", description: "Shows saved runs.", rendererFactory, rank: RANK, dataType: "json" }];
 }
 
-/** Makes the class of renderers; the base class is the page's. */
+/** Return the renderer class; its base class belongs to the page. */
 function rendererClass(base: LuminoWidgetClass): LuminoWidgetClass {
   return class extends base {
     #view: View | null = null;
@@ -108,6 +133,7 @@ function rendererClass(base: LuminoWidgetClass): LuminoWidgetClass {
   };
 }
 
+/** Add the style sheets of the extension to the page, once. */
 function addStyle(): void {
   const id = "divebook-style";
   if (document.getElementById(id) !== null) return;
@@ -120,11 +146,11 @@ function addStyle(): void {
 const modules: Record<string, () => Promise<unknown>> = { "./extension": extension, "./mimeExtension": mimeExtension };
 
 const container: Container = {
-  init: (given) => { scope = given; },
+  init: (sharedScope) => { scope = sharedScope; },
   get: async (name) => {
-    const make = modules[name];
-    if (make === undefined) throw new Error(`divebook has no module ${name}`);
-    const module = { __esModule: true, default: await make() };
+    const factory = modules[name];
+    if (factory === undefined) throw new Error(`divebook has no module ${name}`);
+    const module = { __esModule: true, default: await factory() };
     return () => module;
   },
 };

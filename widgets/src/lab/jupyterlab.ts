@@ -1,10 +1,10 @@
-// Types of the parts of JupyterLab that are used; the page provides the packages.
+// Types of the parts of JupyterLab that the extension uses. The page provides the packages.
 
 export interface Signal<S, A> {
   connect: (slot: (sender: S, args: A) => void) => boolean;
 }
 
-/** A conversation with a kernel. */
+/** Comm with a kernel. */
 export interface Comm {
   readonly commId: string;
   onMsg: (message: { content: { data: unknown } }) => void;
@@ -31,11 +31,11 @@ export interface CodeModel {
   mimeTypeChanged: Signal<unknown, unknown>;
 }
 
-/** A cell of a notebook; of code, it says whether it runs or is queued. */
+/** Cell of a notebook. Code cells have an execution state, which is `running` for queued cells too. */
 export interface Cell {
   readonly node: HTMLElement;
   model: CodeModel & { id: string; executionState?: string };
-  /** Until then it has no editor: those that are out of sight have none. */
+  /** Resolves when the cell has an editor. Cells out of sight have none. */
   readonly ready: Promise<void>;
   readonly editor: {
     lineCount: number;
@@ -45,12 +45,12 @@ export interface Cell {
   } | null;
 }
 
-/** The title of a tab. */
+/** Title of a tab. */
 export interface Title {
   className: string;
 }
 
-/** A notebook, as far as its code goes. */
+/** Notebook, as far as the highlighting of its code needs it. */
 export interface CodePanel {
   context: { ready: Promise<void> };
   content: {
@@ -61,7 +61,7 @@ export interface CodePanel {
   };
 }
 
-/** A notebook with its toolbar. */
+/** Notebook with its toolbar. */
 export interface Panel extends CodePanel {
   readonly id: string;
   readonly node: HTMLElement;
@@ -82,49 +82,49 @@ export interface Panel extends CodePanel {
   };
 }
 
-/** What happens to cells, of all notebooks. */
+/** Signals about the execution of cells in all notebooks. */
 export interface CellActions {
   executionScheduled: Signal<unknown, { notebook: unknown }>;
   executed: Signal<unknown, unknown>;
 }
 
-/** JupyterLab itself. */
+/** The application. */
 export interface App {
   shell: { activateById: (id: string) => void };
   commands: { hasCommand: (id: string) => boolean; execute: (id: string) => Promise<unknown> };
 }
 
-/** What a plugin with a panel and commands of its own needs of JupyterLab. */
+/** The application, as a plugin with a panel and commands needs it. */
 export interface PanelApp extends App {
   shell: App["shell"] & { add: (widget: SideWidget, area: "right", options: { rank: number }) => void };
   commands: App["commands"] & { addCommand: (id: string, command: { label: string; caption: string; execute: () => void }) => unknown };
 }
 
-/** The list of commands that a person searches. */
+/** Command palette. */
 export interface Palette {
   addItem: (item: { command: string; category: string }) => unknown;
 }
 
-/** The notebooks of the page, and which of them is in front. */
+/** Tracker of the page's notebooks that knows the current one. */
 export interface FrontTracker extends Tracker {
   readonly currentWidget: Panel | null;
   currentChanged: Signal<unknown, unknown>;
 }
 
-/** What makes a cell and runs it. */
-export interface CellMaking {
+/** Functions that create a cell and run it. */
+export interface CellCreation {
   insertBelow: (notebook: Panel["content"]) => void;
   run: (notebook: Panel["content"], session: Panel["sessionContext"]) => Promise<boolean>;
 }
 
-/** What can be pressed in a notification. */
+/** Button of a notification. */
 export interface NoticeAction {
   label: string;
   displayType?: "accent" | "default" | "link";
   callback: () => void;
 }
 
-/** JupyterLab's notifications. */
+/** Notifications of JupyterLab. */
 export interface Notices {
   emit: (message: string, type: "default", options: { autoClose: false; actions: NoticeAction[] }) => string;
   dismiss: (id: string) => void;
@@ -134,7 +134,7 @@ export interface StatusBar {
   registerStatusItem: (id: string, item: { item: LuminoWidget; align: "left" | "right"; rank: number; isActive: () => boolean }) => unknown;
 }
 
-/** The settings of a plugin. */
+/** Settings of a plugin. */
 export interface Settings {
   get: (name: string) => { composite: unknown };
   changed: Signal<unknown, unknown>;
@@ -149,7 +149,7 @@ export interface Tracker<P = Panel> {
   widgetAdded: Signal<unknown, P>;
 }
 
-/** The languages of editors; each is loaded when first wanted. */
+/** Languages of editors. Each is loaded when first requested. */
 export interface Languages {
   getLanguage: (mimeType: string) => Promise<unknown>;
 }
@@ -161,7 +161,7 @@ export interface MimeModel {
   setData: (options: object) => void;
 }
 
-/** A widget of Lumino, as far as a renderer needs it. */
+/** Widget of Lumino, as far as a renderer needs it. */
 export interface LuminoWidget {
   readonly node: HTMLElement;
   readonly isDisposed: boolean;
@@ -171,14 +171,14 @@ export interface LuminoWidget {
 }
 export type LuminoWidgetClass = new (options?: { node: HTMLElement }) => LuminoWidget;
 
-/** A widget with a tab at the side. */
+/** Widget in a side area, with a tab. */
 export interface SideWidget extends LuminoWidget {
   id: string;
   readonly title: { label: string; caption: string };
 }
 export type SideWidgetClass = new (options: { node: HTMLElement }) => SideWidget;
 
-/** A widget that holds others. */
+/** Widget that contains other widgets. */
 export interface LuminoPanel extends LuminoWidget {
   addWidget(widget: LuminoWidget): void;
 }
@@ -188,7 +188,7 @@ export interface Renderer extends LuminoWidget {
   renderModel(model: MimeModel): Promise<void>;
 }
 
-/** Who knows how outputs are shown; each notebook has its own. */
+/** Registry of renderers for outputs. Each notebook has its own. */
 export interface RenderMime {
   addFactory: (factory: { safe: boolean; mimeTypes: string[]; createRenderer: () => Renderer }, rank: number) => void;
   getFactory: (type: string) => unknown;

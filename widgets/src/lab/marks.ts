@@ -1,26 +1,27 @@
-// Marks of open questions while nobody looks: a count in the status bar, and a mark in tabs and the window title.
+// Marks of open questions for a person who looks elsewhere: a count in the status bar, and marks in tabs and the window
+// title.
 
 import { setText } from "../shared/dom";
 import { button } from "../shared/element";
 import { plural } from "../shared/format";
 import type { Panel, Tracker } from "./jupyterlab";
-import type { Places } from "./places";
-import type { Waits } from "./waits";
+import type { QuestionLocator } from "./locator";
+import type { OpenQuestions } from "./openquestions";
 
 const MARK = "divebook-asked";
 const PREFIX = /^\(\d+\?\) /;
 
-/** Makes the item of the status bar; a click goes to the questions one after the other. */
-export function counter(waits: Waits, places: Places): HTMLElement {
-  let at = 0;
+/** Return the item of the status bar. Each click goes to the next question. */
+export function statusItem(openQuestions: OpenQuestions, locator: QuestionLocator): HTMLElement {
+  let index = 0;
   const element = button("", () => {
-    const { open } = waits;
-    const waiting = open[at % open.length];
-    at += 1;
-    if (waiting !== undefined) void places.go(waiting);
+    const { open } = openQuestions;
+    const openQuestion = open[index % open.length];
+    index += 1;
+    if (openQuestion !== undefined) void locator.navigate(openQuestion);
   }, { class: "divebook divebook-count" });
-  waits.changed.push(() => {
-    const count = waits.open.length;
+  openQuestions.onChange.push(() => {
+    const count = openQuestions.open.length;
     const text = plural(count, "question");
     setText(element, count === 0 ? "" : `? ${text}`);
     element.title = count === 0 ? "" : `divebook: ${text} for you. Click to go there.`;
@@ -28,26 +29,27 @@ export function counter(waits: Waits, places: Places): HTMLElement {
   return element;
 }
 
-/** Marks the tabs of notebooks that ask, and the title of the window. */
-export function markTabs(waits: Waits, places: Places, tracker: Tracker): void {
+/** Mark the tabs of notebooks with open questions, and the title of the window. */
+export function markTabs(openQuestions: OpenQuestions, locator: QuestionLocator, tracker: Tracker): void {
   let count = 0;
-  const name = (): void => {
+  const updateTitle = (): void => {
     const title = document.title.replace(PREFIX, "");
-    const wanted = count === 0 ? title : `(${count}?) ${title}`;
-    if (document.title !== wanted) document.title = wanted;
+    const updated = count === 0 ? title : `(${count}?) ${title}`;
+    if (document.title !== updated) document.title = updated;
   };
-  waits.changed.push(() => {
-    const { open } = waits;
+  openQuestions.onChange.push(() => {
+    const { open } = openQuestions;
     count = open.length;
-    const asking = new Set(open.map((waiting) => places.of(waiting)?.panel));
+    const asking = new Set(open.map((openQuestion) => locator.locate(openQuestion)?.panel));
     tracker.forEach((panel) => { mark(panel, asking.has(panel)); });
-    name();
+    updateTitle();
   });
-  new MutationObserver(name).observe(document.head, { childList: true, subtree: true, characterData: true }); // JupyterLab names it anew
+  new MutationObserver(updateTitle).observe(document.head, { childList: true, subtree: true, characterData: true }); // JupyterLab replaces the title
 }
 
-function mark({ title }: Panel, isAsked: boolean): void {
-  const others = title.className.split(" ").filter((part) => part !== MARK && part !== "");
-  const wanted = [...others, ...(isAsked ? [MARK] : [])].join(" ");
-  if (title.className !== wanted) title.className = wanted;
+/** Add or remove the mark of a tab, without touching the classes of others. */
+function mark({ title }: Panel, hasQuestion: boolean): void {
+  const otherClasses = title.className.split(" ").filter((part) => part !== MARK && part !== "");
+  const updated = [...otherClasses, ...(hasQuestion ? [MARK] : [])].join(" ");
+  if (title.className !== updated) title.className = updated;
 }

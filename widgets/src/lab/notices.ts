@@ -1,54 +1,66 @@
-// Notification for each run with a question, with a link to it: in JupyterLab, and on the desktop if a person enabled it.
+// Notification for each run with a question, with a link to it: in JupyterLab, and on the desktop if a person has
+// enabled that.
 
 import { oneLine } from "../shared/text";
 import { obviousAnswer } from "../prompt/kinds";
 import type { NoticeAction, Notices } from "./jupyterlab";
-import type { Places } from "./places";
-import { askerOf, type Waiting, type Waits } from "./waits";
+import type { QuestionLocator } from "./locator";
+import { askerName, type OpenQuestion, type OpenQuestions } from "./openquestions";
 
-const MOST = 140; // JupyterLab cuts longer ones
+const MAX_LENGTH = 140; // characters; JupyterLab cuts longer notifications
 
-const MOST_ANSWER = 30;
+const MAX_ANSWER_LENGTH = 30;
 
-/** Tells of new questions until they are answered; `isWanted` says whether the desktop may be used. */
-export function notify(waits: Waits, notices: Notices, places: Places, isWanted: () => boolean): void {
-  const shown = new Map<string, { id: string; text: string }>();
+/**
+ * Show a notification for each run with open questions, and dismiss it once they are closed.
+ * `isDesktopEnabled` returns whether notifications may also be shown on the desktop.
+ */
+export function notify(openQuestions: OpenQuestions, notices: Notices, locator: QuestionLocator, isDesktopEnabled: () => boolean): void {
+  const noticeByRun = new Map<string, { id: string; text: string }>();
   const hide = (run: string): void => {
-    const notice = shown.get(run);
-    shown.delete(run);
+    const notice = noticeByRun.get(run);
+    noticeByRun.delete(run);
     if (notice !== undefined) notices.dismiss(notice.id);
   };
-  const look = (): void => {
-    const runs = byRun(waits.open);
-    for (const run of shown.keys()) if (!runs.has(run)) hide(run);
-    for (const [run, asked] of runs) if (shown.has(run) && shown.get(run)?.text !== textOf(asked)) tell(run, asked);
+  const update = (): void => {
+    const runs = byRun(openQuestions.open);
+    for (const run of noticeByRun.keys()) if (!runs.has(run)) hide(run);
+    for (const [run, group] of runs) {
+      // A notification that a person has dismissed stays away until the run asks something new.
+      const notice = noticeByRun.get(run);
+      if (notice !== undefined && notice.text !== textOf(group)) showNotice(run, group);
+    }
   };
-  const tell = (run: string, asked: Waiting[]): void => {
-    const [first] = asked;
+  const showNotice = (run: string, group: OpenQuestion[]): void => {
+    const [first] = group;
     if (first === undefined) return;
     hide(run);
-    const text = textOf(asked);
-    const go = (): void => { void places.go(first); };
-    const obvious = asked.length === 1 ? obviousAnswer(first.question) : undefined;
-    const answer = (): void => { void waits.answer(first, obvious?.response).then((isTaken) => { if (!isTaken) go(); }); };
+    const text = textOf(group);
+    const go = (): void => { void locator.navigate(first); };
+    const suggestion = group.length === 1 ? obviousAnswer(first.question) : undefined;
+    const answer = (): void => {
+      void openQuestions.answer(first, suggestion?.response).then((isAccepted) => {
+        if (!isAccepted) go();
+      });
+    };
     const actions: NoticeAction[] = [
       { label: "Go there", displayType: "accent", callback: go },
-      ...(obvious === undefined ? [] : [{ label: `Answer: ${oneLine(obvious.told, MOST_ANSWER)}`, callback: answer }]),
-      { label: "Later", callback: () => { shown.delete(run); } },
+      ...(suggestion === undefined ? [] : [{ label: `Answer: ${oneLine(suggestion.label, MAX_ANSWER_LENGTH)}`, callback: answer }]),
+      { label: "Later", callback: () => { noticeByRun.delete(run); } },
     ];
-    shown.set(run, { text, id: notices.emit(text, "default", { autoClose: false, actions }) });
+    noticeByRun.set(run, { text, id: notices.emit(text, "default", { autoClose: false, actions }) });
   };
-  waits.changed.push(look);
-  waits.asked.push((waiting) => {
-    const run = runOf(waiting);
-    const asked = byRun(waits.open).get(run) ?? [waiting];
-    tell(run, asked);
-    if (isWanted()) tellDesktop(textOf(asked), run, () => { void places.go(waiting); });
+  openQuestions.onChange.push(update);
+  openQuestions.onQuestion.push((openQuestion) => {
+    const run = runOf(openQuestion);
+    const group = byRun(openQuestions.open).get(run) ?? [openQuestion];
+    showNotice(run, group);
+    if (isDesktopEnabled()) notifyDesktop(textOf(group), run, () => { void locator.navigate(openQuestion); });
   });
 }
 
-/** Tells a person who is in another window or program. */
-function tellDesktop(body: string, tag: string, go: () => void): void {
+/** Show a notification on the desktop, if the person is in another window or program. */
+function notifyDesktop(body: string, tag: string, go: () => void): void {
   if (document.hasFocus() || Notification.permission !== "granted") return;
   const notice = new Notification("divebook", { body, tag });
   notice.onclick = () => {
@@ -57,19 +69,24 @@ function tellDesktop(body: string, tag: string, go: () => void): void {
   };
 }
 
-function runOf({ question }: Waiting): string {
+/** Return the id of the run that asks. */
+function runOf({ question }: OpenQuestion): string {
   return question.asker?.[1] ?? question.interrupt_id;
 }
 
-function byRun(open: readonly Waiting[]): Map<string, Waiting[]> {
-  const runs = new Map<string, Waiting[]>();
-  for (const waiting of open) runs.set(runOf(waiting), [...(runs.get(runOf(waiting)) ?? []), waiting]);
+/** Group open questions by run, in their order. */
+function byRun(open: readonly OpenQuestion[]): Map<string, OpenQuestion[]> {
+  const runs = new Map<string, OpenQuestion[]>();
+  for (const openQuestion of open) {
+    const run = runOf(openQuestion);
+    runs.set(run, [...(runs.get(run) ?? []), openQuestion]);
+  }
   return runs;
 }
 
-/** Returns who asks what, on one line. */
-function textOf([first, ...more]: readonly Waiting[]): string {
+/** Return the workflow and the first question of a run on one line. */
+function textOf([first, ...more]: readonly OpenQuestion[]): string {
   if (first === undefined) return "";
   const rest = more.length === 0 ? "" : ` (and ${more.length} more)`;
-  return `${oneLine(`${askerOf(first.question)} asks: ${first.question.question}`, MOST - rest.length)}${rest}`;
+  return `${oneLine(`${askerName(first.question)} asks: ${first.question.question}`, MAX_LENGTH - rest.length)}${rest}`;
 }

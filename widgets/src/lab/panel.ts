@@ -1,125 +1,134 @@
 // Side panel of JupyterLab: the runs and the inbox of the current notebook, through its kernel.
 
 import type { Browser } from "../runs/browser";
-import type { Told } from "../runs/channel";
+import type { RunsMessage } from "../runs/channel";
 import type { Wire } from "../shared/channel";
 import { h } from "../shared/dom";
-import type { CellMaking, FrontTracker, Kernel, Palette, PanelApp, SideWidget, SideWidgetClass } from "./jupyterlab";
-import { followLines } from "./lines";
+import type { CellCreation, FrontTracker, Kernel, Palette, PanelApp, SideWidget, SideWidgetClass } from "./jupyterlab";
+import { followComms } from "./comms";
 import "./panel.css";
 
 const ID = "divebook-runs";
 const TARGET = "divebook.runs";
 const COMMANDS = { runs: "divebook:runs", inbox: "divebook:inbox" };
 
-/** What the bundle of the panel exports. */
-export interface PanelPart {
+/** Exports of the panel's bundle. */
+export interface PanelBundle {
   style: string;
   Browser: typeof Browser;
 }
 
-/** What the page shares. */
+/** Objects that JupyterLab provides to the panel. */
 export interface Parts {
-  actions: CellMaking;
+  actions: CellCreation;
   widget: SideWidgetClass;
-  load: () => Promise<{ default: PanelPart }>;
+  load: () => Promise<{ default: PanelBundle }>;
 }
 
-/** Offers the side panel from now on: by its tab, and by two commands, which a palette lists where there is one. */
-export function offerPanel(app: PanelApp, tracker: FrontTracker, parts: Parts, palette: Palette | null): void {
+/** Add the side panel: a tab, two commands, and entries for them in the command palette if there is one. */
+export function addPanel(app: PanelApp, tracker: FrontTracker, parts: Parts, palette: Palette | null): void {
   const panel = new SidePanel(tracker, parts);
-  const item = named(new parts.widget({ node: panel.element }));
+  const item = withTitle(new parts.widget({ node: panel.element }));
   app.shell.add(item, "right", { rank: 900 });
   const show = (toInbox: boolean): void => {
     app.shell.activateById(ID);
     panel.show(toInbox);
   };
-  app.commands.addCommand(COMMANDS.runs, { label: "Runs of this notebook", caption: "Show the runs and the inbox beside the notebook", execute: () => { show(false); } });
-  app.commands.addCommand(COMMANDS.inbox, { label: "Questions of runs", caption: "Show what waits for an answer beside the notebook", execute: () => { show(true); } });
+  app.commands.addCommand(COMMANDS.runs, {
+    label: "Runs of this notebook",
+    caption: "Show the runs and the inbox beside the notebook",
+    execute: () => { show(false); },
+  });
+  app.commands.addCommand(COMMANDS.inbox, {
+    label: "Questions of runs",
+    caption: "Show what waits for an answer beside the notebook",
+    execute: () => { show(true); },
+  });
   for (const command of Object.values(COMMANDS)) palette?.addItem({ command, category: "divebook" });
 }
 
-function named(item: SideWidget): SideWidget {
+function withTitle(item: SideWidget): SideWidget {
   item.id = ID;
   item.title.label = "Runs";
   item.title.caption = "Runs of divebook";
   return item;
 }
 
-/** What stands in the panel: the browser of the kernel in front, or why there is none. */
+/** Content of the panel: the run browser of the current notebook's kernel, or the reason why there is none. */
 class SidePanel {
   readonly element = h("div", { class: "divebook-panel" });
   readonly #tracker: FrontTracker;
   readonly #parts: Parts;
-  readonly #wires = new Map<Kernel, Wire<Told>>();
-  #part: Promise<PanelPart> | undefined;
-  #shown: { wire: Wire<Told>; browser: Browser } | undefined;
+  readonly #wires = new Map<Kernel, Wire<RunsMessage>>();
+  #bundle: Promise<PanelBundle> | undefined;
+  #current: { wire: Wire<RunsMessage>; browser: Browser } | undefined;
   #toInbox = false;
 
   constructor(tracker: FrontTracker, parts: Parts) {
-    [this.#tracker, this.#parts] = [tracker, parts];
-    followLines<Told>(tracker, TARGET, (kernel, wire) => {
+    this.#tracker = tracker;
+    this.#parts = parts;
+    followComms<RunsMessage>(tracker, TARGET, (kernel, wire) => {
       this.#wires.set(kernel, wire);
-      this.#look();
+      this.#update();
       return () => {
         this.#wires.delete(kernel);
-        this.#look();
+        this.#update();
       };
     });
-    tracker.currentChanged.connect(() => { this.#look(); });
-    new IntersectionObserver(() => { this.#look(); }).observe(this.element); // its tab was pressed, or another one
-    this.#look();
+    tracker.currentChanged.connect(() => { this.#update(); });
+    new IntersectionObserver(() => { this.#update(); }).observe(this.element); // runs when the panel's tab is shown or hidden
+    this.#update();
   }
 
-  /** Shows the browser, and in it the inbox. */
+  /** Show the run browser, and scroll to its inbox if asked to. */
   show(toInbox: boolean): void {
     this.#toInbox = toInbox;
-    this.#look();
+    this.#update();
   }
 
-  /** Shows what belongs to the notebook in front. */
-  #look(): void {
+  /** Show the browser of the current notebook. A hidden panel holds no browser, so that it receives no messages. */
+  #update(): void {
     const wire = this.#wireInFront();
-    const isSeen = this.element.offsetParent !== null;
-    if (this.#shown !== undefined && (this.#shown.wire !== wire || !isSeen)) this.#leave();
-    if (!isSeen) return;
-    if (wire === undefined) this.element.replaceChildren(h("p", { class: "divebook-none" }, this.#why()));
-    else if (this.#shown === undefined) void this.#begin(wire);
-    else this.#reach(this.#shown.browser);
+    const isVisible = this.element.offsetParent !== null;
+    if (this.#current !== undefined && (this.#current.wire !== wire || !isVisible)) this.#removeBrowser();
+    if (!isVisible) return;
+    if (wire === undefined) this.element.replaceChildren(h("p", { class: "divebook-none" }, this.#emptyText()));
+    else if (this.#current === undefined) void this.#showBrowser(wire);
+    else this.#scrollToInbox(this.#current.browser);
   }
 
-  #wireInFront(): Wire<Told> | undefined {
+  #wireInFront(): Wire<RunsMessage> | undefined {
     const kernel = this.#tracker.currentWidget?.sessionContext.session?.kernel;
     return kernel === null || kernel === undefined ? undefined : this.#wires.get(kernel);
   }
 
-  #why(): string {
+  #emptyText(): string {
     if (this.#tracker.currentWidget === null) return "Open a notebook: its runs are shown here.";
     return "This notebook's kernel has not used divebook yet. Run a cell with %load_ext divebook, or %dive runs, and its runs are shown here.";
   }
 
-  async #begin(wire: Wire<Told>): Promise<void> {
-    this.#part ??= this.#parts.load().then((module) => module.default);
-    const { style, Browser: Kind } = await this.#part;
-    if (this.#shown !== undefined || this.#wireInFront() !== wire) return;
-    const browser = new Kind(wire, ({ execution_id: id }) => { this.#open(id); });
-    this.#shown = { wire, browser };
+  async #showBrowser(wire: Wire<RunsMessage>): Promise<void> {
+    this.#bundle ??= this.#parts.load().then((module) => module.default);
+    const { style, Browser: BrowserClass } = await this.#bundle;
+    if (this.#current !== undefined || this.#wireInFront() !== wire) return;
+    const browser = new BrowserClass(wire, ({ execution_id: id }) => { this.#open(id); });
+    this.#current = { wire, browser };
     this.element.replaceChildren(h("style", {}, style), browser.element);
-    this.#reach(browser);
+    this.#scrollToInbox(browser);
   }
 
-  #leave(): void {
-    this.#shown?.browser.destroy();
-    this.#shown = undefined;
+  #removeBrowser(): void {
+    this.#current?.browser.destroy();
+    this.#current = undefined;
     this.element.replaceChildren();
   }
 
-  #reach(browser: Browser): void {
+  #scrollToInbox(browser: Browser): void {
     if (this.#toInbox) browser.toInbox();
     this.#toInbox = false;
   }
 
-  /** Shows a run in a cell of its own, below the one that is chosen. */
+  /** Show a run in a new cell below the active one. */
   #open(id: string): void {
     const panel = this.#tracker.currentWidget;
     if (panel === null) return;

@@ -1,47 +1,48 @@
-// Bar over cells that cannot run before a question is answered, so that a person below it sees why they wait.
+// Bar over queued cells that wait for a question in another cell, so that a person below it sees the reason.
 
 import { h } from "../shared/dom";
 import { button } from "../shared/element";
 import { oneLine } from "../shared/text";
 import type { CellActions, Panel, Tracker } from "./jupyterlab";
-import type { Places } from "./places";
-import { askerOf, type Waiting, type Waits } from "./waits";
+import type { QuestionLocator } from "./locator";
+import { askerName, type OpenQuestion, type OpenQuestions } from "./openquestions";
 
 const BAR = "divebook-queued";
 
-/** Keeps the bars up to date. */
-export function showQueued(waits: Waits, places: Places, tracker: Tracker, actions: CellActions): void {
-  const look = (): void => {
-    const asking = new Map<Panel, Waiting>();
-    for (const waiting of waits.open) {
-      const panel = places.of(waiting)?.panel;
-      const isHeldUp = places.cellOf(waiting)?.model.executionState === "running";
-      if (panel !== undefined && isHeldUp && !asking.has(panel)) asking.set(panel, waiting);
+/** Add and remove the bars as questions and cells change. */
+export function showQueuedBars(openQuestions: OpenQuestions, locator: QuestionLocator, tracker: Tracker, actions: CellActions): void {
+  const update = (): void => {
+    const questionByPanel = new Map<Panel, OpenQuestion>();
+    for (const openQuestion of openQuestions.open) {
+      const panel = locator.locate(openQuestion)?.panel;
+      const isRunning = locator.cellOf(openQuestion)?.model.executionState === "running";
+      if (panel !== undefined && isRunning && !questionByPanel.has(panel)) questionByPanel.set(panel, openQuestion);
     }
-    tracker.forEach((panel) => { draw(panel, asking.get(panel), places); });
+    tracker.forEach((panel) => { draw(panel, questionByPanel.get(panel), locator); });
   };
-  const soon = (): void => { setTimeout(look, 0); }; // cells say how they are after the signal
-  waits.changed.push(look);
-  actions.executionScheduled.connect(soon);
-  actions.executed.connect(soon);
+  const updateLater = (): void => { setTimeout(update, 0); }; // cells update their state after the signal
+  openQuestions.onChange.push(update);
+  actions.executionScheduled.connect(updateLater);
+  actions.executed.connect(updateLater);
 }
 
-function draw(panel: Panel, waiting: Waiting | undefined, places: Places): void {
-  const holder = waiting === undefined ? undefined : places.cellOf(waiting);
+/** Add the bar to the queued cells of a notebook and remove it from the others. An unchanged bar is kept. */
+function draw(panel: Panel, openQuestion: OpenQuestion | undefined, locator: QuestionLocator): void {
+  const runningCell = openQuestion === undefined ? undefined : locator.cellOf(openQuestion);
   for (const cell of panel.content.widgets) {
     const place = cell.node.querySelector(".jp-CellHeader");
-    const isQueued = waiting !== undefined && cell !== holder && cell.model.executionState === "running";
+    const isQueued = openQuestion !== undefined && cell !== runningCell && cell.model.executionState === "running";
     const old = place?.querySelector(`.${BAR}`);
-    if (isQueued && old?.getAttribute("data-for") === waiting.question.interrupt_id) continue;
+    if (isQueued && old?.getAttribute("data-for") === openQuestion.question.interrupt_id) continue;
     old?.remove();
-    if (isQueued) place?.append(bar(waiting, places));
+    if (isQueued) place?.append(bar(openQuestion, locator));
   }
 }
 
-function bar(waiting: Waiting, places: Places): HTMLElement {
-  const { interrupt_id: id, question } = waiting.question;
-  const text = `${askerOf(waiting.question)} asks: ${question}`;
-  const go = button("Go there", () => { void places.go(waiting); }, { class: "small" });
+function bar(openQuestion: OpenQuestion, locator: QuestionLocator): HTMLElement {
+  const { interrupt_id: id, question } = openQuestion.question;
+  const text = `${askerName(openQuestion.question)} asks: ${question}`;
+  const go = button("Go there", () => { void locator.navigate(openQuestion); }, { class: "small" });
   return h(
     "div",
     { class: `divebook ${BAR}`, "data-for": id, role: "note" },

@@ -1,25 +1,25 @@
-// States of a recording, reconstructed from the first state and the changes of each event.
+// States of a recording, rebuilt from the first state and the changes of each event.
 
 import type { Conversation, ConversationPart, EventBlock, PathView, PendingView, Recording, StateView } from "../protocol";
 import type { Replay, ReplayHost } from "../replay/replay";
-import type { SaidThen } from "../replay/said";
-import type { Filled } from "../replay/stepping";
+import type { RequestMessages } from "../replay/requestmessages";
+import type { ReplaySource } from "../replay/stepping";
 
-const KEPT_EVERY = 200;
+const CHECKPOINT_EVERY = 200; // events between two states that are stored for reuse
 const MODEL_CALLS = ["agent_response", "cached_response"];
 
-/** Values by part, and by name within it; those that are whole have the name "". */
+/** Values by part and name. A part with a single value uses the name "". */
 type Cells = Map<string, Map<string, unknown>>;
 
-/** Answers what a replay asks, from a recording alone. */
-export class RecordedHost implements Filled {
+/** Source of a replay that needs only a recording. */
+export class RecordedHost implements ReplaySource {
   readonly #recording: Recording;
-  readonly #kept: Cells[];
+  readonly #checkpoints: Cells[];
   readonly #rows: Map<number, number>;
 
   constructor(recording: Recording) {
     this.#recording = recording;
-    this.#kept = [takenApart(recording.base)];
+    this.#checkpoints = [cellsOf(recording.base)];
     const { sequence } = recording.events;
     this.#rows = new Map([[(sequence[0] ?? 1) - 1, -1], ...sequence.map((one, row): [number, number] => [one, row])]);
   }
@@ -33,8 +33,8 @@ export class RecordedHost implements Filled {
     return this.events.sequence.at(-1) ?? 0;
   }
 
-  // eslint-disable-next-line @typescript-eslint/require-await -- others have to ask a kernel
-  readonly stateAt = async (sequence: number): Promise<StateView> => view(sequence, this.#cellsAt(this.#row(sequence) + 1));
+  // eslint-disable-next-line @typescript-eslint/require-await -- other sources ask a kernel
+  readonly stateAt = async (sequence: number): Promise<StateView> => stateOf(sequence, this.#cellsAt(this.#row(sequence) + 1));
 
   // eslint-disable-next-line @typescript-eslint/require-await -- same
   readonly eventAt = async (sequence: number): ReturnType<ReplayHost["eventAt"]> => {
@@ -46,11 +46,11 @@ export class RecordedHost implements Filled {
   };
 
   // eslint-disable-next-line @typescript-eslint/require-await -- same
-  readonly saidAt = async (sequence: number): Promise<SaidThen> => saidBy(this.#recording, sequence);
+  readonly messagesAt = async (sequence: number): Promise<RequestMessages> => messagesAt(this.#recording, sequence);
 
   // eslint-disable-next-line @typescript-eslint/require-await -- same
   async fill(replay: Replay): Promise<void> {
-    replay.take(this.events);
+    replay.add(this.events);
   }
 
   close(): void { /* nothing is open */ }
@@ -61,32 +61,34 @@ export class RecordedHost implements Filled {
     return row;
   }
 
+  /** Return the state after a number of events. The nearest checkpoint is the starting point; checkpoints on the way are stored. */
   #cellsAt(count: number): Cells {
-    const place = Math.min(Math.floor(count / KEPT_EVERY), this.#kept.length - 1);
-    let cells = this.#kept[place] ?? new Map<string, Map<string, unknown>>();
-    for (let row = place * KEPT_EVERY; row < count; row += 1) {
-      cells = changed(cells, this.#recording.changes[row] ?? []);
-      if ((row + 1) % KEPT_EVERY === 0 && (row + 1) / KEPT_EVERY === this.#kept.length) this.#kept.push(cells);
+    const place = Math.min(Math.floor(count / CHECKPOINT_EVERY), this.#checkpoints.length - 1);
+    let cells = this.#checkpoints[place] ?? new Map<string, Map<string, unknown>>();
+    for (let row = place * CHECKPOINT_EVERY; row < count; row += 1) {
+      cells = applyChanges(cells, this.#recording.changes[row] ?? []);
+      if ((row + 1) % CHECKPOINT_EVERY === 0 && (row + 1) / CHECKPOINT_EVERY === this.#checkpoints.length) this.#checkpoints.push(cells);
     }
     return cells;
   }
 }
 
-/** Returns cells with changes made; parts that do not change are shared. */
-function changed(cells: Cells, changes: unknown[][]): Cells {
+/** Return the state after some changes. Parts that do not change are shared with the old state. */
+function applyChanges(cells: Cells, changes: unknown[][]): Cells {
   if (changes.length === 0) return cells;
   const next = new Map(cells);
-  const own = new Set<string>();
+  const copiedParts = new Set<string>();
   for (const [part, name, ...value] of changes as [string, string, ...unknown[]][]) {
-    if (!own.has(part)) next.set(part, new Map(next.get(part)));
-    own.add(part);
+    if (!copiedParts.has(part)) next.set(part, new Map(next.get(part)));
+    copiedParts.add(part);
     if (value.length === 0) next.get(part)?.delete(name);
     else next.get(part)?.set(name, value[0]);
   }
   return next;
 }
 
-function takenApart(state: StateView): Cells {
+/** Split a state into cells. */
+function cellsOf(state: StateView): Cells {
   const table = (values: Record<string, unknown>): Map<string, unknown> => new Map(Object.entries(values));
   const whole = (value: unknown): Map<string, unknown> => new Map([["", value]]);
   return new Map([
@@ -97,11 +99,12 @@ function takenApart(state: StateView): Cells {
     ["outputs", table(state.outputs)],
     ["variables", table(state.variables)],
     ["paths", new Map(state.paths.map((path) => [path.id, path]))],
-    ["pending", new Map(state.pending.map((asked) => [asked.interrupt_id, asked]))],
+    ["pending", new Map(state.pending.map((pending) => [pending.interrupt_id, pending]))],
   ]);
 }
 
-function view(sequence: number, cells: Cells): StateView {
+/** Build a state from cells. */
+function stateOf(sequence: number, cells: Cells): StateView {
   const table = (part: string): Record<string, unknown> => Object.fromEntries(cells.get(part) ?? []);
   const word = (part: string): string => {
     const value = cells.get(part)?.get("");
@@ -121,22 +124,27 @@ function view(sequence: number, cells: Cells): StateView {
   };
 }
 
-/** Returns what the model that was asked last was sent and had answered by then, as `recorded.py` does. */
-function saidBy({ spans, members, conversations }: Recording, sequence: number): SaidThen {
-  let found = -1;
+/** Return the messages of the newest model request up to an event, with its response if it had arrived (as `recorded.py` does). */
+function messagesAt({ spans, members, conversations }: Recording, sequence: number): RequestMessages {
+  let newestRow = -1;
   spans.id.forEach((_, row) => {
-    const [first, best] = [spans.sequence[row] ?? Infinity, spans.sequence[found] ?? 0];
-    if (MODEL_CALLS.includes(spans.names[spans.type[row] ?? 0] ?? "") && first <= sequence && first > best) found = row;
+    const first = spans.sequence[row] ?? Infinity;
+    const best = spans.sequence[newestRow] ?? 0;
+    const type = spans.names[spans.type[row] ?? 0] ?? "";
+    if (MODEL_CALLS.includes(type) && first <= sequence && first > best) newestRow = row;
   });
-  if (found < 0) return { asked: 0, parts: [] };
-  const [asked, id] = [spans.sequence[found] ?? 0, spans.id[found] ?? -1];
-  const said = conversations.find(({ requests }) => requests.some((request) => request.id === id));
-  if (said === undefined) throw new Error("What was said here is not in this file.");
-  return { asked, parts: saidUpTo(said, id, (members[found] ?? []).slice(1).some((number) => number <= sequence)) };
+  if (newestRow < 0) return { asked: 0, parts: [] };
+  const requestedAt = spans.sequence[newestRow] ?? 0;
+  const id = spans.id[newestRow] ?? -1;
+  const conversation = conversations.find(({ requests }) => requests.some((request) => request.id === id));
+  if (conversation === undefined) throw new Error("What was said here is not in this file.");
+  const responseEvents = (members[newestRow] ?? []).slice(1); // the first event is the request itself
+  const isAnswered = responseEvents.some((event) => event <= sequence);
+  return { asked: requestedAt, parts: messagesUpTo(conversation, id, isAnswered) };
 }
 
-/** Returns what had been said with a request: all that came before it, and what was answered to it. */
-function saidUpTo({ requests, calls }: Conversation, id: number, isAnswered: boolean): ConversationPart[] {
+/** Return all messages before a request and with it, and its response if there is one. */
+function messagesUpTo({ requests, calls }: Conversation, id: number, isAnswered: boolean): ConversationPart[] {
   const last = requests.findIndex((request) => request.id === id);
   const system = requests[0]?.instructions ?? "";
   const parts: ConversationPart[] = system === "" ? [] : [{ kind: "system", text: system, call: "" }];
@@ -144,9 +152,10 @@ function saidUpTo({ requests, calls }: Conversation, id: number, isAnswered: boo
     parts.push(...sent);
     if (place === last && !isAnswered) return;
     parts.push(...answer.filter(({ kind }) => kind !== "call"));
-    for (const { request, tool, arguments: given, result, outcome } of calls) {
+    for (const { request, tool, arguments: callArguments, result, outcome } of calls) {
       if (request !== number) continue;
-      parts.push({ kind: "call", text: typeof given === "string" ? given : JSON.stringify(given), call: tool });
+      const text = typeof callArguments === "string" ? callArguments : JSON.stringify(callArguments);
+      parts.push({ kind: "call", text, call: tool });
       if (place < last && outcome !== "") parts.push({ kind: "result", text: result, call: tool });
     }
   });

@@ -2,82 +2,90 @@
 
 import type { RenderProps } from "@anywidget/types";
 import type { Offer } from "../protocol";
-import { Channel, type Follower, type Wire } from "../shared/channel";
+import { Channel, type ChannelState, type Wire } from "../shared/channel";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
-import { contain } from "../shared/keys";
-import type { Connected } from "../shared/model";
+import { containKeys } from "../shared/keys";
+import type { ConnectionStatus } from "../shared/model";
 import { onThemeChange } from "../shared/theme";
 import { kernelStopped } from "../shared/words";
 import "./offer.css";
 
-const GONE = kernelStopped("choose here.");
+const DISCONNECTED_NOTICE = kernelStopped("choose here.");
 
-/** What is known of the kernel. */
-class Standing implements Follower {
+/** State of the connection to the kernel. */
+class ConnectionState implements ChannelState {
   readonly last = 0;
-  connected: Connected = "connecting";
+  connected: ConnectionStatus = "connecting";
 
-  constructor(private readonly changed: () => void) {}
+  constructor(private readonly onChange: () => void) {}
 
-  setConnected(connected: Connected): void {
+  setConnected(connected: ConnectionStatus): void {
     this.connected = connected;
-    this.changed();
+    this.onChange();
   }
 }
 
-/** Hears the offer, and says what is chosen. */
+/** Channel that receives the offer and sends the choice. */
 class OfferChannel extends Channel<Offer> {
-  constructor(wire: Wire<Offer>, standing: Standing, private readonly told: (offer: Offer) => void) {
-    super(wire, standing);
+  constructor(wire: Wire<Offer>, connection: ConnectionState, private readonly onOffer: (offer: Offer) => void) {
+    super(wire, connection);
   }
 
-  protected override take(offer: Offer): void {
-    if (offer.view !== this.view || !this.isGreeting) return;
-    this.greeted();
-    this.told(offer);
+  /** Receive the offer, the answer to the greeting. Repeated offers are ignored. */
+  protected override receive(offer: Offer): void {
+    if (offer.view !== this.view || !this.isInHandshake) return;
+    this.endHandshake();
+    this.onOffer(offer);
   }
 }
 
+/** Render the offer. The returned function removes it. */
 function render({ model: wire, el }: RenderProps): () => void {
   const text = h("p", { class: "question" });
-  const ways = h("div", { class: "ways" });
+  const buttonList = h("div", { class: "ways" });
   const status = h("p", { class: "status", role: "status" });
-  const root = h("section", { class: "divebook divebook-offer", "aria-label": "The code has changed" }, text, ways, status);
-  let [isChosen, said] = [false, ""];
-  const standing = new Standing(show);
-  const channel = new OfferChannel(wire, standing, begin);
+  const root = h("section", { class: "divebook divebook-offer", "aria-label": "The code has changed" }, text, buttonList, status);
+  let isChosen = false; // true while the answer is sent and after it was accepted
+  let notice = "";
+  const connection = new ConnectionState(show);
+  const channel = new OfferChannel(wire, connection, showOffer);
 
-  function begin({ id, text: told, choices }: Offer): void {
-    setText(text, told);
-    ways.replaceChildren(...choices.map((choice, place) => {
-      const chosen = button(choice.label, () => { choose(id, choice.name, choice.label); }, { class: place === 0 ? "primary" : null });
-      return h("div", { class: "row" }, chosen, h("span", { class: "told" }, choice.told));
+  function showOffer({ id, text: question, choices }: Offer): void {
+    setText(text, question);
+    buttonList.replaceChildren(...choices.map((choice, place) => {
+      const send = (): void => { choose(id, choice.name, choice.label); };
+      const choiceButton = button(choice.label, send, { class: place === 0 ? "primary" : null });
+      return h("div", { class: "row" }, choiceButton, h("span", { class: "told" }, choice.told));
     }));
     show();
   }
 
+  /** Send the choice, once. If the kernel refuses it, show the reason and enable the buttons again. */
   function choose(id: string, name: string, label: string): void {
     if (isChosen) return;
-    [isChosen, said] = [true, `${label} …`];
+    isChosen = true;
+    notice = `${label} …`;
     show();
     void channel.answer(id, name).then((ack) => {
-      [isChosen, said] = [ack.accepted, ack.accepted ? said : ack.text];
+      isChosen = ack.accepted;
+      if (!ack.accepted) notice = ack.text;
       show();
     });
   }
 
   function show(): void {
-    const isGone = standing.connected === "detached";
-    for (const one of ways.querySelectorAll("button")) one.disabled = isChosen || standing.connected !== "connected";
-    setText(status, isGone ? GONE : said);
+    const isDetached = connection.connected === "detached";
+    const canChoose = !isChosen && connection.connected === "connected";
+    for (const choiceButton of buttonList.querySelectorAll("button")) choiceButton.disabled = !canChoose;
+    setText(status, isDetached ? DISCONNECTED_NOTICE : notice);
   }
 
-  contain(root);
+  containKeys(root);
   el.append(root);
-  const forget = onThemeChange(root);
+  const stopThemeUpdates = onThemeChange(root);
   return () => {
-    forget();
+    stopThemeUpdates();
     channel.close();
     root.remove();
   };

@@ -1,34 +1,39 @@
-// First script of a file that contains a run: checks all parts, unpacks the viewer, and lets it show the run.
+// First script of an HTML file with a saved run: it verifies all parts, unpacks the viewer, and starts it.
 
 import { h } from "../shared/dom";
-import { unpacked } from "../shared/unpack";
-import { partsOf, wholeTexts, withTexts } from "./parts";
+import { unpackText } from "../shared/unpack";
+import { partsOf, joinTexts, withTexts } from "./parts";
 import type { Show } from "./viewer";
 
-const NEEDED = ["viewer", "texts", "run"];
-const MOST_UNPACKED = 64_000_000;
+const REQUIRED = ["viewer", "texts", "run"];
+const UNPACK_LIMIT = 64_000_000; // bytes
 
-async function begin(): Promise<void> {
-  const place = document.querySelector("main");
-  const told = document.querySelector("#told");
-  if (place === null || told === null) throw new Error("the page has lost its places");
-  const names = (place.dataset["parts"] ?? "").split(" ");
-  const { sound, faults } = partsOf(document, [...new Set([...NEEDED, ...names])]);
-  told.replaceChildren(...[...faults.values()].map((fault) => h("p", { class: "fault", role: "alert" }, `${fault} Get the file again from where it came from.`)));
-  if (NEEDED.some((name) => faults.has(name))) {
-    told.append(h("p", {}, "So the run cannot be shown."));
+/** Verify the parts, report damaged ones, and show the run if all needed parts are valid. */
+async function start(): Promise<void> {
+  const main = document.querySelector("main");
+  const messages = document.querySelector("#told");
+  if (main === null || messages === null) throw new Error("the page has lost its places");
+  const names = (main.dataset["parts"] ?? "").split(" ");
+  const { valid: validParts, faults } = partsOf(document, [...new Set([...REQUIRED, ...names])]);
+  const notices = [...faults.values()].map((fault) =>
+    h("p", { class: "fault", role: "alert" }, `${fault} Get the file again from where it came from.`));
+  messages.replaceChildren(...notices);
+  if (REQUIRED.some((name) => faults.has(name))) {
+    messages.append(h("p", {}, "So the run cannot be shown."));
     return;
   }
-  const part = (name: string): Promise<string> => unpacked(sound.get(name) ?? "", MOST_UNPACKED);
+  const unpackPart = (name: string): Promise<string> => unpackText(validParts.get(name) ?? "", UNPACK_LIMIT);
   const script = document.createElement("script");
-  script.textContent = await part("viewer");
+  script.textContent = await unpackPart("viewer");
   document.head.append(script);
-  const texts = wholeTexts(JSON.parse(await part("texts")) as (string | string[])[]);
+  const texts = joinTexts(JSON.parse(await unpackPart("texts")) as (string | string[])[]);
   const { show } = window as unknown as { show: Show };
-  place.append(show(withTexts(await part("run"), texts)));
-  if (faults.size === 0) told.append(h("p", {}, `All parts of this file are as they were written: ${names.join(", ")}.`));
+  main.append(show(withTexts(await unpackPart("run"), texts)));
+  if (faults.size === 0) messages.append(h("p", {}, `All parts of this file are as they were written: ${names.join(", ")}.`));
 }
 
-begin().catch((error: unknown) => {
-  document.querySelector("#told")?.append(h("p", { class: "fault", role: "alert" }, `This run cannot be shown: ${error instanceof Error ? error.message : String(error)}`));
+start().catch((error: unknown) => {
+  const reason = error instanceof Error ? error.message : String(error);
+  const notice = h("p", { class: "fault", role: "alert" }, `This run cannot be shown: ${reason}`);
+  document.querySelector("#told")?.append(notice);
 });

@@ -1,11 +1,11 @@
-// Viewer in a file that contains a run: the view of saved runs in JupyterLab, with all its parts in one script.
+// Viewer in an HTML file with a saved run: JupyterLab's view of saved runs with all its parts, as one script.
 
 import failure from "../failure";
 import files from "../files";
 import graph from "../graph";
 import { checkRecording, checkSaved } from "../lab/decode";
 import { recordedRun } from "../lab/view";
-import type { Load, Part } from "../shared/later";
+import type { Load, Part } from "../shared/lazypart";
 import spread from "../spread";
 import timeline from "../timeline";
 import turn from "../turn";
@@ -13,20 +13,20 @@ import variables from "../variables";
 import style from "inline:style";
 import "./page.css";
 
-/** Returns the view of what the part "run" holds. */
+/** Return the view of the data in the part "run". */
 export type Show = (run: unknown) => HTMLElement;
 
 const PARTS: Record<string, Part> = { failure, files, graph, spread, timeline, turn, variables };
 
-/** The styles of all parts stand in the one of this script. */
+/** Loader of the parts. The style sheet of this script contains the styles of all parts. */
 const load: Load = (name) => Promise.resolve({ default: { ...PARTS[name], style: "" } });
 
-/** Has the views follow the theme of the browser, as they do that of JupyterLab. */
+/** Copy the browser's theme into the attribute from which the views read the theme of JupyterLab. */
 function followTheme(): void {
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const look = (): void => { document.body.dataset["jpThemeLight"] = String(!dark.matches); };
-  dark.addEventListener("change", look);
-  look();
+  const copyTheme = (): void => { document.body.dataset["jpThemeLight"] = String(!dark.matches); };
+  dark.addEventListener("change", copyTheme);
+  copyTheme();
 }
 
 const show: Show = (run) => {

@@ -1,4 +1,4 @@
-// Run browser of the side panel: a part of JupyterLab's extension that is loaded when the panel is first shown.
+// Run browser of the side panel: a part of the JupyterLab extension that is loaded when the panel is first shown.
 
 import { Browser } from "../runs/browser";
 import style from "inline:style";

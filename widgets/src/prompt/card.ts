@@ -6,51 +6,51 @@ import { fileDiffs, fileList } from "../shared/filediff";
 import { oneLine } from "../shared/text";
 import { branchOf } from "../shared/words";
 import { ago, countdown } from "../shared/times";
-import { shown, valueText } from "../shared/values";
-import { asking, factsOf, forOthers, KINDS, valueView, type Action, type Asking } from "./kinds";
+import { truncate, valueText } from "../shared/values";
+import { answerForm, factsOf, sharedResponse, KINDS, valueView, type Action, type AnswerForm } from "./kinds";
 import { asSchema, isRecord, titleOf } from "./schema";
 import type { PromptHost, Question } from "./types";
 
 const URGENT_US = 60_000_000;
-const MOST_TEXT = 10_000;
-const LONG = 400; // from here on a text may have to be scrolled
-const UNFIT = "Not sent: correct what is marked.";
+const MAX_TEXT_LENGTH = 10_000;
+const SCROLL_LENGTH = 400; // longer texts may need a scroll bar, so they get a tab stop
+const INVALID_NOTICE = "Not sent: correct what is marked.";
 const DIGIT = /^[1-9]$/;
-const WRITES = "textarea, select, input:not([type=radio], [type=checkbox])";
+const TEXT_FIELDS = "textarea, select, input:not([type=radio], [type=checkbox])";
 
-/** A question on the page. */
+/** Card of one question, with the form for its answer. */
 export class Card {
   readonly element: HTMLElement;
   readonly head: HTMLButtonElement;
   readonly question: Question;
   readonly #host: PromptHost;
-  readonly #answered: (card: Card) => void;
-  readonly #all = h("div", { class: "all", role: "group", hidden: true });
-  readonly #toAll = button("", () => { this.#offerAll(); }, { class: "to-all", hidden: true });
-  #alike: readonly Card[] = [];
+  readonly #onAnswered: (card: Card) => void;
+  readonly #bulkPanel = h("div", { class: "all", role: "group", hidden: true });
+  readonly #bulkButton = button("", () => { this.#showBulkPanel(); }, { class: "to-all", hidden: true });
+  #similarCards: readonly Card[] = [];
   readonly #body = h("div", { class: "body" });
   readonly #clock = h("span", { class: "clock" });
   readonly #summary = h("span", { class: "summary" });
   readonly #status = h("div", { class: "status", role: "status" });
   readonly #buttons: [HTMLButtonElement, Action][] = [];
-  #asking: Asking | undefined;
+  #form: AnswerForm | undefined;
   #state: "open" | "sending" | "sent" | "late" = "open";
-  #said: [string, boolean] = ["", false];
+  #notice: [string, boolean] = ["", false];
 
-  constructor(question: Question, host: PromptHost, answered: (card: Card) => void) {
+  constructor(question: Question, host: PromptHost, onAnswered: (card: Card) => void) {
     this.question = question;
     this.#host = host;
-    this.#answered = answered;
+    this.#onAnswered = onAnswered;
     const { word, sign } = KINDS[question.kind];
     const badge = h("span", { class: "sign", "aria-hidden": "true" }, sign);
     const bodyId = newId();
     this.#body.id = bodyId;
     this.head = button("", () => { this.toggle(); }, { class: "head", "aria-expanded": "false", "aria-controls": bodyId });
     setText(this.#summary, oneLine(question.question, 160));
-    this.head.append(badge, h("span", { class: "kind" }, word), this.#summary, h("span", { class: "where" }, whereOf(question)), this.#clock);
+    this.head.append(badge, h("span", { class: "kind" }, word), this.#summary, h("span", { class: "where" }, originText(question)), this.#clock);
     this.element = h("article", { class: `card ${question.kind}`, "aria-label": oneLine(`${word}: ${question.question}`, 160) }, this.head, this.#body);
     this.#body.hidden = true;
-    this.element.addEventListener("keydown", (event) => { this.#keys(event); });
+    this.element.addEventListener("keydown", (event) => { this.#onKey(event); });
     this.tick();
   }
 
@@ -58,7 +58,7 @@ export class Card {
     return !this.#body.hidden;
   }
 
-  /** Shows or hides what the card holds. */
+  /** Open or close the body of the card. The form is built when the card is first opened. */
   toggle(isOpen = !this.isOpen): void {
     if (isOpen) this.#fill();
     this.#body.hidden = !isOpen;
@@ -66,20 +66,20 @@ export class Card {
     this.element.classList.toggle("open", isOpen);
   }
 
-  /** Takes note of the open cards that one answer would do for, this one among them. */
-  standBeside(alike: readonly Card[]): void {
-    this.#alike = alike;
-    this.#toAll.hidden = alike.length < 2;
-    setText(this.#toAll, `Answer the same for all ${alike.length} of this kind …`);
-    if (alike.length < 2) this.#all.hidden = true;
+  /** Set the open cards that accept the same answer as this one, including this card. */
+  setSimilarCards(similarCards: readonly Card[]): void {
+    this.#similarCards = similarCards;
+    this.#bulkButton.hidden = similarCards.length < 2;
+    setText(this.#bulkButton, `Answer the same for all ${similarCards.length} of this kind …`);
+    if (similarCards.length < 2) this.#bulkPanel.hidden = true;
   }
 
-  /** Answers with what was said to another card. */
-  take(response: unknown, label: string): void {
-    if (this.#state === "open" && this.#away() === "") this.#post(response, label);
+  /** Answer the question with a response that was entered in another card. */
+  answerWith(response: unknown, label: string): void {
+    if (this.#state === "open" && this.#blockedReason() === "") this.#post(response, label);
   }
 
-  /** Brings the countdown up to date. */
+  /** Update the countdown. After the deadline, close the form. */
   tick(): void {
     const { interrupt_id: id } = this.question;
     this.element.dataset["question"] = id.includes("@") ? id : `${id}@${this.#host.execution?.() ?? ""}`;
@@ -88,50 +88,54 @@ export class Card {
       setText(this.#clock, `asked ${ago(this.#host.now() - raised)}`);
       return;
     }
-    const left = expires - this.#host.now();
+    const remaining = expires - this.#host.now();
     const { fallback } = this.question;
-    const told = fallback === "" ? `${countdown(left)} left` : `default in ${countdown(left)}: ${oneLine(fallback, 40)}`;
-    setText(this.#clock, left > 0 ? told : "time is up");
-    this.#clock.classList.toggle("urgent", left < URGENT_US);
-    if (left > 0 || this.#state !== "open") return;
+    const deadline = fallback === "" ? `${countdown(remaining)} left` : `default in ${countdown(remaining)}: ${oneLine(fallback, 40)}`;
+    setText(this.#clock, remaining > 0 ? deadline : "time is up");
+    this.#clock.classList.toggle("urgent", remaining < URGENT_US);
+    if (remaining > 0 || this.#state !== "open") return;
     if (this.#body.contains(document.activeElement)) this.head.focus();
-    this.#become("late", "The time for an answer is up.");
+    this.#setState("late", "The time for an answer is up.");
   }
 
-  /** Tells whether a text of the filter is found in the question. */
+  /** Return whether the question contains the filter's text. */
   matches(words: string): boolean {
     const { question, message, step, path, kind } = this.question;
     return `${question} ${message} ${step} ${branchOf(path)} ${KINDS[kind].word}`.toLowerCase().includes(words.toLowerCase());
   }
 
-  /** Shows whether answers can be sent now. */
-  reach(): void {
-    const [words, isWrong] = this.#said;
-    const away = this.#away();
-    setText(this.#status, shown(away || words, 2000));
-    this.#status.classList.toggle("wrong", isWrong || away !== "");
+  /** Show the notice of the form, or the reason why no answer can be sent now. */
+  showStatus(): void {
+    const [words, isWrong] = this.#notice;
+    const reason = this.#blockedReason();
+    setText(this.#status, truncate(reason || words, 2000));
+    this.#status.classList.toggle("wrong", isWrong || reason !== "");
     this.#refresh();
   }
 
-  #away(): string {
-    return this.#state === "open" || this.#state === "sending" ? this.#host.away(this.question) : "";
+  /** Return why no answer can be sent now, or an empty string. A question that is answered needs no reason. */
+  #blockedReason(): string {
+    return this.#state === "open" || this.#state === "sending" ? this.#host.blockedReason(this.question) : "";
   }
 
+  /** Build the form and the facts of the question, once. */
   #fill(): void {
-    if (this.#asking !== undefined) return;
+    if (this.#form !== undefined) return;
     const { question } = this;
-    const made = asking(question, this.#host.drafts.get(question.interrupt_id) ?? {});
-    this.#asking = made;
-    for (const action of made.actions) this.#buttons.push([this.#button(action), action]);
-    const hint = made.actions.some(({ isDefault }) => isDefault) && h("span", { class: "hint" }, "Ctrl+Enter sends");
-    const form = h("form", { novalidate: true }, ...made.parts, h("div", { class: "row actions" }, ...this.#buttons.map(([element]) => element), this.#toAll, hint), this.#all, this.#status);
+    const newForm = answerForm(question, this.#host.drafts.get(question.interrupt_id) ?? {});
+    this.#form = newForm;
+    for (const action of newForm.actions) this.#buttons.push([this.#button(action), action]);
+    const hint = newForm.actions.some(({ isDefault }) => isDefault) && h("span", { class: "hint" }, "Ctrl+Enter sends");
+    const buttons = this.#buttons.map(([element]) => element);
+    const actions = h("div", { class: "row actions" }, ...buttons, this.#bulkButton, hint);
+    const form = h("form", { novalidate: true }, ...newForm.parts, actions, this.#bulkPanel, this.#status);
     form.addEventListener("submit", (event) => { event.preventDefault(); });
-    for (const name of ["input", "change"]) form.addEventListener(name, () => { this.#edited(); });
-    const seen = seenOf(question);
+    for (const name of ["input", "change"]) form.addEventListener(name, () => { this.#onEdit(); });
+    const context = contextOf(question);
     const message = question.message === "" ? [] : [paragraph("message", question.message)];
-    this.#body.append(h("div", { class: "ask" }, ...askerOf(question), paragraph("question", question.question), ...message), seen ?? "", form);
-    this.#body.classList.toggle("beside", seen !== null);
-    this.reach();
+    this.#body.append(h("div", { class: "ask" }, ...askerOf(question), paragraph("question", question.question), ...message), context ?? "", form);
+    this.#body.classList.toggle("beside", context !== null);
+    this.showStatus();
   }
 
   #button(action: Action): HTMLButtonElement {
@@ -141,41 +145,43 @@ export class Card {
     return element;
   }
 
-  #edited(): void {
-    if (this.#asking !== undefined) this.#host.drafts.set(this.question.interrupt_id, this.#asking.draft());
-    const [words, isWrong] = this.#said;
-    if (isWrong && words === UNFIT && this.#body.querySelector("[aria-invalid]") === null) this.#say("", false);
+  /** Store the draft, and remove the notice about invalid fields once all fields are valid. */
+  #onEdit(): void {
+    if (this.#form !== undefined) this.#host.drafts.set(this.question.interrupt_id, this.#form.draft());
+    const [words, isWrong] = this.#notice;
+    if (isWrong && words === INVALID_NOTICE && this.#body.querySelector("[aria-invalid]") === null) this.#showNotice("", false);
     else this.#refresh();
   }
 
+  /** Update which buttons are visible, enabled and primary, and which fields are disabled. */
   #refresh(): void {
-    const canSend = this.#state === "open" && this.#away() === "";
+    const canSend = this.#state === "open" && this.#blockedReason() === "";
     for (const [element, { isHidden }] of this.#buttons) {
       element.hidden = isHidden?.() ?? false;
-      setAttribute(element, "aria-disabled", canSend ? null : "true"); // what is disabled loses the focus
+      setAttribute(element, "aria-disabled", canSend ? null : "true"); // `disabled` would take the focus away
     }
     const first = this.#buttons.find(([element]) => !element.hidden)?.[0];
-    for (const [element] of this.#buttons) element.classList.toggle("primary", element === first && this.#asking?.isEven !== true);
-    setAttribute(this.#toAll, "aria-disabled", canSend ? null : "true");
+    for (const [element] of this.#buttons) element.classList.toggle("primary", element === first && this.#form?.isNeutral !== true);
+    setAttribute(this.#bulkButton, "aria-disabled", canSend ? null : "true");
     const isOver = this.#state === "sent" || this.#state === "late";
     for (const field of this.#body.querySelectorAll("input, textarea, select, button.small")) setAttribute(field, "disabled", isOver);
   }
 
-  #keys(event: KeyboardEvent): void {
+  #onKey(event: KeyboardEvent): void {
     const { target } = event;
     if (event.key === "Escape" && target !== this.head) {
-      if (this.#asking?.escape?.() !== true) this.head.focus();
+      if (this.#form?.escape?.() !== true) this.head.focus();
     } else if (event.key === "Enter" && target instanceof HTMLElement && target.tagName !== "BUTTON") {
       if (target instanceof HTMLTextAreaElement && !event.ctrlKey && !event.metaKey) return;
-      event.preventDefault(); // nothing is approved by Enter in a field
-      const action = this.#asking?.actions.find(({ isDefault }) => isDefault);
+      event.preventDefault(); // Enter in a field must not approve anything
+      const action = this.#form?.actions.find(({ isDefault }) => isDefault);
       if (action !== undefined) this.#send(action);
-    } else if (DIGIT.test(event.key) && target instanceof HTMLElement && !target.matches(WRITES)) {
+    } else if (DIGIT.test(event.key) && target instanceof HTMLElement && !target.matches(TEXT_FIELDS)) {
       this.#choose(Number(event.key) - 1);
     }
   }
 
-  /** Chooses the option of that place, or where there are none goes to the button; nothing is sent. */
+  /** Choose the option with this number. If there are no options, move the focus to the button with this number. Nothing is sent. */
   #choose(place: number): void {
     const options = [...this.#body.querySelectorAll<HTMLInputElement>("input[type=radio]")];
     const buttons = this.#buttons.filter(([element]) => !element.hidden).map(([element]) => element);
@@ -183,31 +189,37 @@ export class Card {
     (options.length > 0 ? options : buttons)[place]?.focus();
   }
 
-  /** Shows which questions would get the same answer, and the answers that they may get. */
-  #offerAll(): void {
-    const count = this.#alike.length;
-    const others = this.#alike.map(({ question }) => h("li", {}, wayTo(question)));
-    const ways = this.#buttons.filter(([element]) => !element.hidden).map(([, action]) => button(`${action.label} ${count}`, () => { this.#sendAll(action); }));
-    const back = button("Back", () => { this.#all.hidden = true; this.#toAll.focus(); }, { class: "quiet" });
-    this.#all.replaceChildren(h("p", {}, `The same answer for these ${count}:`), h("ul", {}, ...others), h("div", { class: "row" }, ...ways, back));
-    this.#all.hidden = false;
-    ways[0]?.focus();
+  /** Show the questions that would get the same answer, with a button for each answer. */
+  #showBulkPanel(): void {
+    const count = this.#similarCards.length;
+    const questionItems = this.#similarCards.map(({ question }) => h("li", {}, shortLabel(question)));
+    const visible = this.#buttons.filter(([element]) => !element.hidden);
+    const buttons = visible.map(([, action]) => button(`${action.label} ${count}`, () => { this.#sendAll(action); }));
+    const hide = (): void => {
+      this.#bulkPanel.hidden = true;
+      this.#bulkButton.focus();
+    };
+    const back = button("Back", hide, { class: "quiet" });
+    this.#bulkPanel.replaceChildren(h("p", {}, `The same answer for these ${count}:`), h("ul", {}, ...questionItems), h("div", { class: "row" }, ...buttons, back));
+    this.#bulkPanel.hidden = false;
+    buttons[0]?.focus();
   }
 
   #sendAll(action: Action): void {
     const response = this.#responseOf(action);
     if (response === undefined) return;
-    const [others, own] = [forOthers(this.question, response), this.#alike.filter((card) => card !== this)];
-    this.#all.hidden = true;
-    this.take(response, action.label);
-    for (const card of own) card.take(others, action.label);
+    const others = sharedResponse(this.question, response);
+    const otherCards = this.#similarCards.filter((card) => card !== this);
+    this.#bulkPanel.hidden = true;
+    this.answerWith(response, action.label);
+    for (const card of otherCards) card.answerWith(others, action.label);
   }
 
-  /** Returns what is to be sent; undefined if nothing can be, which is said by then. */
+  /** Return the response of an action. If the form is invalid or no answer can be sent, return undefined; the card shows the reason. */
   #responseOf(action: Action): unknown {
-    if (this.#state !== "open" || this.#away() !== "") return undefined;
+    if (this.#state !== "open" || this.#blockedReason() !== "") return undefined;
     const response = action.response();
-    if (response === undefined) this.#say(UNFIT, true);
+    if (response === undefined) this.#showNotice(INVALID_NOTICE, true);
     return response;
   }
 
@@ -216,73 +228,77 @@ export class Card {
     if (response !== undefined) this.#post(response, action.label);
   }
 
+  /** Send a response. If the kernel refuses it, the form stays open and shows the reason. */
   #post(response: unknown, label: string): void {
-    this.#become("sending", "Sending…");
+    this.#setState("sending", "Sending…");
     void this.#host.answer(this.question.interrupt_id, response).then(({ accepted, text }) => {
       if (!accepted) {
-        this.#become("open", text || "The answer was refused.", true);
+        this.#setState("open", text || "The answer was refused.", true);
         return;
       }
       this.#host.drafts.delete(this.question.interrupt_id);
-      this.#answered(this); // takes the focus away before anything is disabled
-      this.#become("sent", text || `Sent: ${label.toLowerCase()}`);
+      this.#onAnswered(this); // moves the focus to another card before the fields are disabled
+      this.#setState("sent", text || `Sent: ${label.toLowerCase()}`);
     });
   }
 
-  #become(state: "open" | "sending" | "sent" | "late", words: string, isWrong = false): void {
+  #setState(state: "open" | "sending" | "sent" | "late", words: string, isWrong = false): void {
     this.#state = state;
     setAttribute(this.element, "aria-busy", state === "sending" ? "true" : null);
-    this.#say(words, isWrong);
+    this.#showNotice(words, isWrong);
   }
 
-  #say(words: string, isWrong: boolean): void {
-    this.#said = [words, isWrong];
-    this.reach();
+  #showNotice(words: string, isWrong: boolean): void {
+    this.#notice = [words, isWrong];
+    this.showStatus();
   }
 }
 
+/** Return a paragraph. A long one gets a tab stop, so that the keyboard can scroll it. */
 function paragraph(name: string, text: string): HTMLElement {
-  return h("p", { class: name, tabindex: text.length > LONG ? 0 : null }, shown(text, MOST_TEXT));
+  return h("p", { class: name, tabindex: text.length > SCROLL_LENGTH ? 0 : null }, truncate(text, MAX_TEXT_LENGTH));
 }
 
-/** Shows what the run has seen, beside the question. */
-function seenOf(question: Question): HTMLElement | null {
+/** Return the recorded facts of a question (or the call that it is about), or null if there are none. */
+function contextOf(question: Question): HTMLElement | null {
   const facts = factsOf(question);
   if (facts.length === 0) return null;
   const rows = facts.flatMap(([name, value]) => {
-    const told = flags(value) ?? value;
-    const isShort = typeof told !== "object" && valueText(told, 200).length < 200;
+    const term = h("dt", {}, oneLine(titleOf({}, name), 60));
     const files = fileDiffs(value);
-    if (files !== undefined) return [h("dt", {}, oneLine(titleOf({}, name), 60)), h("dd", {}, fileList(files))];
-    return [h("dt", {}, oneLine(titleOf({}, name), 60)), h("dd", {}, isShort ? valueText(told, 200) : valueView(told))];
+    if (files !== undefined) return [term, h("dd", {}, fileList(files))];
+    const shownValue = flagsText(value) ?? value;
+    const isShort = typeof shownValue !== "object" && valueText(shownValue, 200).length < 200;
+    return [term, h("dd", {}, isShort ? valueText(shownValue, 200) : valueView(shownValue))];
   });
   const title = question.kind === "outcome_unknown" ? "The call" : "What the run has seen";
   return h("div", { class: "seen" }, h("div", { class: "title" }, title), h("dl", { class: "facts" }, ...rows));
 }
 
-/** Returns marks such as the hints of a tool in words: `destructive, not read only`. */
-function flags(value: unknown): string | undefined {
+/** Return an object of booleans, such as the hints of a tool, as text: `destructive, not read only`. Return undefined for other values. */
+function flagsText(value: unknown): string | undefined {
   const marks = isRecord(value) ? Object.entries(value) : [];
-  if (marks.length === 0 || marks.some(([, is]) => typeof is !== "boolean")) return undefined;
-  return marks.map(([name, is]) => `${is === true ? "" : "not "}${oneLine(name.replaceAll("_", " "), 40)}`).join(", ");
+  if (marks.length === 0 || marks.some(([, isSet]) => typeof isSet !== "boolean")) return undefined;
+  return marks.map(([name, isSet]) => `${isSet === true ? "" : "not "}${oneLine(name.replaceAll("_", " "), 40)}`).join(", ");
 }
 
-/** Says whose question it is, if there are others'. */
+/** Return a line with the workflow and branch that ask, if questions of several executions are listed. */
 function askerOf({ asker, path }: Question): HTMLElement[] {
   if (asker === undefined) return [];
-  const told = paragraph("asker", [asker[0], branchOf(path)].filter((part) => part !== "").join(" · "));
-  told.title = oneLine(asker[1], 80);
-  return [told];
+  const element = paragraph("asker", [asker[0], branchOf(path)].filter((part) => part !== "").join(" · "));
+  element.title = oneLine(asker[1], 80);
+  return [element];
 }
 
-/** Returns where a question was asked. */
-export function whereOf({ asker, path, step }: Question): string {
+/** Return the workflow, branch and step that ask the question. */
+export function originText({ asker, path, step }: Question): string {
   return [asker?.[0] ?? "", branchOf(path), step].filter((part) => part !== "").map((part) => oneLine(part, 60)).join(" › ");
 }
 
-/** Names a question on a button: what it asks, about what, and for whom. */
-export function wayTo({ question, data }: Question): string {
+/** Return a short text for a button that leads to a question: the question, its first parameter and the agent. */
+export function shortLabel({ question, data }: Question): string {
   const { agent, parameters } = data;
-  const [about] = Object.entries(asSchema(parameters)).map(([name, value]) => oneLine(`${name}=${valueText(value, 40)}`, 30));
-  return [oneLine(question, 40), about, typeof agent === "string" ? `(${oneLine(agent, 30)})` : ""].filter(Boolean).join(" ");
+  const parts = Object.entries(asSchema(parameters)).map(([name, value]) => oneLine(`${name}=${valueText(value, 40)}`, 30));
+  const agentText = typeof agent === "string" ? `(${oneLine(agent, 30)})` : "";
+  return [oneLine(question, 40), parts[0], agentText].filter(Boolean).join(" ");
 }

@@ -1,72 +1,77 @@
-// Controls for values with parts: objects, lists, and values of one kind or another.
+// Controls for compound values: objects, lists, and unions of several kinds.
 
 import { h, setText } from "../shared/dom";
 import { button, newId, setAttribute } from "../shared/element";
-import { shown } from "../shared/values";
-import { titleFor, type Control, type Make, type Request } from "./control";
+import { truncate } from "../shared/values";
+import { titleFor, type Control, type ControlFactory, type Request } from "./control";
 import { asSchema, isRecord, list, nodeOf, numeric, resolve, schemas, text, titleOf, variants, type Schema } from "./schema";
-import { empty, groupTitle } from "./simple";
+import { emptyValue, groupTitle } from "./simple";
 import { problemsOf, type Problem } from "./validate";
 
-function inner(problems: Problem[], key: string | number): Problem[] {
+/** Return the problems inside one property or entry, with paths relative to it. */
+function problemsBelow(problems: Problem[], key: string | number): Problem[] {
   return problems.filter(({ path }) => path[0] === key).map(({ path, message }) => ({ path: path.slice(1), message }));
 }
 
+/** Frame of a compound control, with a line for the problems of the whole value. */
 interface Group {
   element: HTMLElement;
-  complain: (problems: Problem[]) => void;
+  mark: (problems: Problem[]) => void;
 }
 
-/** Puts a border and a heading around parts; the whole form needs none. */
-function grouped(request: Request, ...parts: (Node | false)[]): Group {
+/** Put a border and a heading around parts. The whole form and a titled alternative need neither. */
+function groupFrame(request: Request, ...parts: (Node | false)[]): Group {
   const errorId = newId();
   const error = h("div", { id: errorId, class: "error" });
   const description = text(request.node.schema["description"]);
-  const hint = description !== "" && h("div", { class: "hint" }, shown(description, 2000));
-  const isWhole = request.depth === 0 || request.isBare === true;
+  const hint = description !== "" && h("div", { class: "hint" }, truncate(description, 2000));
+  const isWhole = request.depth === 0 || request.isTitled === true;
   const element = isWhole
     ? h("div", { class: "form" }, hint, ...parts, error)
     : h("fieldset", { "aria-describedby": errorId }, h("legend", {}, groupTitle(request)), hint, ...parts, error);
   return {
     element,
-    complain: (problems) => { setText(error, problems[0] === undefined ? "" : `${titleFor(request) || "It"} ${problems[0].message}.`); },
+    mark: (problems) => { setText(error, problems[0] === undefined ? "" : `${titleFor(request) || "It"} ${problems[0].message}.`); },
   };
 }
 
-/** An object: one control for each property. */
-export function object(request: Request, make: Make): Control {
-  if (request.depth > 0 && !request.required) return optional(request, (given) => wholeObject(given, make));
+/** Object: one control for each property. */
+export function object(request: Request, make: ControlFactory): Control {
+  if (request.depth > 0 && !request.required) return optional(request, (part) => wholeObject(part, make));
   return wholeObject(request, make);
 }
 
-function wholeObject(request: Request, make: Make): Control {
+function wholeObject(request: Request, make: ControlFactory): Control {
   const { schema } = request.node;
-  const given = isRecord(request.value) ? request.value : {};
+  const initialValues = isRecord(request.value) ? request.value : {};
   const required = list(schema["required"]);
   const parts = Object.entries(asSchema(schema["properties"])).map(([name, property]) => {
     const node = nodeOf(asSchema(property), request.root);
-    const value = Object.hasOwn(given, name) ? given[name] : request.value === undefined ? node.schema["default"] : undefined;
-    const isTag = node.kind === "const" && request.depth > 0; // tells alternatives apart: nothing to ask
-    return { name, isTag, control: make({ node, root: request.root, name, required: required.includes(name), value, depth: request.depth + 1 }) };
+    const missing = request.value === undefined ? node.schema["default"] : undefined;
+    const value = Object.hasOwn(initialValues, name) ? initialValues[name] : missing;
+    const isTag = node.kind === "const" && request.depth > 0; // a constant that tells the alternatives of a union apart; there is nothing to ask
+    const control = make({ node, root: request.root, name, required: required.includes(name), value, depth: request.depth + 1 });
+    return { name, isTag, control };
   });
-  const group = grouped(request, ...parts.filter(({ isTag }) => !isTag).map(({ control }) => control.element));
-  const known = new Set(parts.map(({ name }) => name));
-  const others = Object.fromEntries(Object.entries(given).filter(([name]) => !known.has(name)));
+  const group = groupFrame(request, ...parts.filter(({ isTag }) => !isTag).map(({ control }) => control.element));
+  // Properties of the value that the schema does not name are kept.
+  const names = new Set(parts.map(({ name }) => name));
+  const extraValues = Object.fromEntries(Object.entries(initialValues).filter(([name]) => !names.has(name)));
   return {
     element: group.element,
     value: () => {
       const values = parts.map(({ name, control }) => [name, control.value()] as const).filter(([, value]) => value !== undefined);
-      return { ...others, ...Object.fromEntries(values) };
+      return { ...extraValues, ...Object.fromEntries(values) };
     },
     focus: () => { parts.find(({ isTag }) => !isTag)?.control.focus(); },
     mark: (problems) => {
-      for (const { name, control } of parts) control.mark(inner(problems, name));
-      group.complain(problems.filter(({ path }) => !known.has(String(path[0]))));
+      for (const { name, control } of parts) control.mark(problemsBelow(problems, name));
+      group.mark(problems.filter(({ path }) => !names.has(String(path[0]))));
     },
   };
 }
 
-/** A part that may be missing: there only once it is asked for, which also ends the recursion of recursive schemas. */
+/** Optional part, built only after a click on "Add". Building on demand also ends the recursion of recursive schemas. */
 function optional(request: Request, build: (request: Request) => Control): Control {
   const title = titleFor(request);
   const place = h("div", { class: "optional" });
@@ -86,25 +91,29 @@ function optional(request: Request, build: (request: Request) => Control): Contr
   if (isRecord(request.value) || Array.isArray(request.value)) show(request.value, false);
   return {
     element: place,
-    value: () => (control === undefined ? empty(request) : control.value()),
+    value: () => (control === undefined ? emptyValue(request) : control.value()),
     focus: () => { (control ?? add).focus(); },
     mark: (problems) => { control?.mark(problems); },
   };
 }
 
-/** A list: one control for each entry, and buttons that add and remove. */
-export function array(request: Request, make: Make): Control {
+/**
+ * List: one control for each entry, with buttons that add and remove entries.
+ * Entries of `prefixItems` are always present; entries of `items` can be added and removed.
+ */
+export function array(request: Request, make: ControlFactory): Control {
   const { schema } = request.node;
-  const fixed = schemas(schema["prefixItems"]);
-  const rest = schema["items"] === undefined && fixed.length > 0 ? undefined : asSchema(schema["items"]);
+  const prefixSchemas = schemas(schema["prefixItems"]);
+  const itemSchema = schema["items"] === undefined && prefixSchemas.length > 0 ? undefined : asSchema(schema["items"]);
   const rows: { control: Control; element: HTMLElement }[] = [];
   const place = h("div", { class: "items" });
-  const noun = itemNoun(request, rest);
+  const noun = itemNoun(request, itemSchema);
   const insert = (value: unknown, item: Schema, removable: boolean): Control => {
-    const control = make({ node: nodeOf(item, request.root), root: request.root, name: `${noun} ${rows.length + 1}`, required: true, value, depth: request.depth + 1 });
+    const number = rows.length + 1;
+    const control = make({ node: nodeOf(item, request.root), root: request.root, name: `${noun} ${number}`, required: true, value, depth: request.depth + 1 });
     const element = h("div", { class: "item" }, control.element);
     const row = { control, element };
-    if (removable) element.append(button("✕", () => { remove(row); }, { class: "small", "aria-label": `Remove ${noun} ${rows.length + 1}` }));
+    if (removable) element.append(button("✕", () => { remove(row); }, { class: "small", "aria-label": `Remove ${noun} ${number}` }));
     rows.push(row);
     place.append(element);
     return control;
@@ -113,76 +122,81 @@ export function array(request: Request, make: Make): Control {
     const index = rows.indexOf(row);
     rows.splice(index, 1);
     row.element.remove();
-    changed(place);
+    dispatchInput(place);
     (rows[index] ?? rows[index - 1])?.control.focus();
     if (rows.length === 0) add.focus();
   };
-  const grow = (): void => {
-    insert(undefined, rest ?? {}, true).focus();
-    changed(place);
+  const addEntry = (): void => {
+    insert(undefined, itemSchema ?? {}, true).focus();
+    dispatchInput(place);
   };
-  const add = button(`Add ${noun}`, grow, { class: "small" });
-  const given = list(request.value);
-  fixed.forEach((item, index) => { insert(given[index], resolve(item, request.root), false); });
-  if (rest !== undefined) {
-    const count = Math.max(given.length, Math.min(20, numeric(schema["minItems"]) ?? 0));
-    for (let index = fixed.length; index < count; index += 1) insert(given[index], rest, true);
+  const add = button(`Add ${noun}`, addEntry, { class: "small" });
+  const initialValues = list(request.value);
+  prefixSchemas.forEach((item, index) => { insert(initialValues[index], resolve(item, request.root), false); });
+  if (itemSchema !== undefined) {
+    const count = Math.max(initialValues.length, Math.min(20, numeric(schema["minItems"]) ?? 0));
+    for (let index = prefixSchemas.length; index < count; index += 1) insert(initialValues[index], itemSchema, true);
   }
-  const group = grouped(request, place, rest !== undefined && add);
+  const group = groupFrame(request, place, itemSchema !== undefined && add);
   const isEmpty = (): boolean => rows.length === 0 && !request.required && !Array.isArray(request.value);
   return {
     element: group.element,
-    value: () => (isEmpty() ? empty(request) : rows.map(({ control }) => control.value())),
+    value: () => (isEmpty() ? emptyValue(request) : rows.map(({ control }) => control.value())),
     focus: () => { (rows[0]?.control ?? add).focus(); },
     mark: (problems) => {
-      rows.forEach(({ control }, index) => { control.mark(inner(problems, index)); });
-      group.complain(problems.filter(({ path }) => typeof path[0] !== "number" || path[0] >= rows.length));
+      rows.forEach(({ control }, index) => { control.mark(problemsBelow(problems, index)); });
+      group.mark(problems.filter(({ path }) => typeof path[0] !== "number" || path[0] >= rows.length));
     },
   };
 }
 
+/** Return the word for an entry of a list, from the title of its schema. */
 function itemNoun(request: Request, items: Schema | undefined): string {
   const title = text(resolve(items ?? {}, request.root)["title"]);
-  return (title === "" ? "entry" : shown(title, 40)).toLowerCase();
+  return (title === "" ? "entry" : truncate(title, 40)).toLowerCase();
 }
 
-/** Tells the form that something in it changed that was not typed. */
-function changed(element: HTMLElement): void {
+/** Dispatch an input event, so that the form notices a change that was not typed. */
+function dispatchInput(element: HTMLElement): void {
   element.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
-/** A value of one kind or another: the kind is chosen, then the value given. */
-export function union(request: Request, make: Make): Control {
+/** Union: a choice of the kind, then a control for the value of that kind. */
+export function union(request: Request, make: ControlFactory): Control {
   const options = variants(request.node.schema, request.root);
   const select = h("select", { "aria-label": `Kind of ${titleFor(request) || "answer"}` });
   select.append(...options.map((option, index) => h("option", { value: index }, variantTitle(option, index))));
   if (!request.required || request.node.nullable) select.prepend(h("option", { value: "" }, text(request.node.schema["noneTitle"]) || "No answer"));
   const place = h("div");
-  const group = grouped({ ...request, depth: Math.max(1, request.depth) }, h("div", { class: "row" }, select), place);
+  const group = groupFrame({ ...request, depth: Math.max(1, request.depth) }, h("div", { class: "row" }, select), place);
   let control: Control | undefined;
   const show = (value: unknown): void => {
     const option = options[Number(select.value)];
-    control = select.value === "" || option === undefined ? undefined : make({ node: nodeOf(bare(option), request.root), root: request.root, name: titleFor(request), required: true, value, depth: request.depth + 1, isBare: true });
+    control = undefined;
+    if (select.value !== "" && option !== undefined) {
+      const node = nodeOf(withoutTitle(option), request.root);
+      control = make({ node, root: request.root, name: titleFor(request), required: true, value, depth: request.depth + 1, isTitled: true });
+    }
     place.replaceChildren(...(control === undefined ? [] : [control.element]));
   };
   select.addEventListener("change", () => { show(undefined); });
-  const fitting = request.value === undefined || request.value === null ? -1 : nearest(request.value, options, request.root);
-  select.value = fitting >= 0 ? String(fitting) : (select.options[0]?.value ?? "");
-  show(fitting >= 0 ? request.value : undefined);
+  const initialIndex = request.value === undefined || request.value === null ? -1 : nearest(request.value, options, request.root);
+  select.value = initialIndex >= 0 ? String(initialIndex) : (select.options[0]?.value ?? "");
+  show(initialIndex >= 0 ? request.value : undefined);
   return {
     element: group.element,
-    value: () => (control === undefined ? empty(request) : control.value()),
+    value: () => (control === undefined ? emptyValue(request) : control.value()),
     focus: () => { select.focus(); },
     mark: (problems) => {
       control?.mark(problems);
       setAttribute(select, "aria-invalid", control === undefined && problems.length > 0 ? "true" : null);
-      group.complain(control === undefined ? problems : []);
+      group.mark(control === undefined ? problems : []);
     },
   };
 }
 
-/** Takes away the title that the choice shows already. */
-function bare(schema: Schema): Schema {
+/** Remove the title of an alternative, which the select element already shows. */
+function withoutTitle(schema: Schema): Schema {
   return { ...schema, title: undefined };
 }
 
@@ -190,11 +204,14 @@ const TYPE_WORDS: Record<string, string> = { string: "Text", integer: "Whole num
 
 function variantTitle(schema: Schema, index: number): string {
   const type = TYPE_WORDS[text(schema["type"])] ?? `Kind ${index + 1}`;
-  return shown(titleOf(schema, type), 80);
+  return truncate(titleOf(schema, type), 80);
 }
 
-/** Returns the alternative that a value fits best. */
+/** Return the index of the alternative that a value fits best. A problem of the value itself or of a direct part counts ten times. */
 function nearest(value: unknown, options: Schema[], root: Schema): number {
-  const counts = options.map((option) => problemsOf(value, option, root)).map((found) => found.reduce((sum, { path }) => sum + (path.length <= 1 ? 10 : 1), 0));
+  const counts = options.map((option) => {
+    const problems = problemsOf(value, option, root);
+    return problems.reduce((sum, { path }) => sum + (path.length <= 1 ? 10 : 1), 0);
+  });
   return counts.indexOf(Math.min(...counts));
 }

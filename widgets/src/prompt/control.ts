@@ -1,60 +1,65 @@
-// Interface of all controls, each of which edits one value of a schema, and the frame around each.
+// Interface of controls (each edits one value of a schema), and the frame around a single control.
 
 import { h, setText } from "../shared/dom";
 import { newId, setAttribute } from "../shared/element";
 import { plural } from "../shared/format";
-import { shown } from "../shared/values";
+import { truncate } from "../shared/values";
 import { list, numeric, text, titleOf, type Node, type Schema } from "./schema";
 import type { Problem } from "./validate";
 
-/** Asks for a value. */
+/** Control that edits one value. */
 export interface Control {
   element: HTMLElement;
-  /** What was given so far, fitting or not; undefined if nothing was. */
+  /** Current value, valid or not; undefined if it is empty. */
   value: () => unknown;
   focus: () => void;
-  /** Shows what is wrong at the place where it is wrong; an empty list takes it away. */
+  /** Show problems next to the fields that have them. An empty list removes them. */
   mark: (problems: Problem[]) => void;
 }
 
-/** What a control is made of. */
+/** Arguments for building a control. */
 export interface Request {
   node: Node;
-  /** The whole schema, which references point into. */
+  /** The whole schema, which `$ref` points into. */
   root: Schema;
   name: string;
   required: boolean;
-  /** What it begins with; undefined for nothing. */
+  /** Initial value; undefined if there is none. */
   value: unknown;
-  /** How deep it lies; 0 for the whole form. */
+  /** Nesting depth; 0 for the whole form. */
   depth: number;
-  /** Whether it stands below a heading that names it already. */
-  isBare?: boolean;
+  /** True if a heading above the control already names it. */
+  isTitled?: boolean;
 }
 
-export type Make = (request: Request) => Control;
+export type ControlFactory = (request: Request) => Control;
 
-const MOST_TEXT = 2000;
+const MAX_HINT_LENGTH = 2000;
 
+/** Return the title of a control, from the schema or the name of the property. */
 export function titleFor({ node, name }: Request): string {
-  return shown(titleOf(node.schema, name), 200);
+  return truncate(titleOf(node.schema, name), 200);
 }
 
-/** The input of a single value with all that belongs to it. */
+/** Label, hint and error line around one input. */
 export interface Frame {
   element: HTMLElement;
-  /** Shows what is wrong at this control, or takes it away. */
-  complain: (problems: Problem[]) => void;
+  /** Show the first problem of this control; an empty list removes it. */
+  mark: (problems: Problem[]) => void;
 }
 
-/** Puts label, description and complaints around the input of a single value. */
-export function framed(request: Request, input: HTMLElement): Frame {
+/** Put a label, a description and an error line around one input. */
+export function fieldFrame(request: Request, input: HTMLElement): Frame {
   const title = titleFor(request);
   const isGroup = input.tagName === "DIV";
-  const [inputId, labelId, hintId, errorId] = [newId(), newId(), newId(), newId()] as const;
+  const inputId = newId();
+  const labelId = newId();
+  const hintId = newId();
+  const errorId = newId();
   input.id = inputId;
   const star = request.required && h("span", { class: "star", title: "needs an answer" }, " *");
-  const label = title === "" || request.isBare === true ? null : h(isGroup ? "span" : "label", { id: labelId, class: "title", for: isGroup ? null : inputId }, title, star);
+  const hasLabel = title !== "" && request.isTitled !== true;
+  const label = hasLabel ? h(isGroup ? "span" : "label", { id: labelId, class: "title", for: isGroup ? null : inputId }, title, star) : null;
   const hint = h("div", { id: hintId, class: "hint" }, hintFor(request.node.schema));
   const error = h("div", { id: errorId, class: "error" });
   setAttribute(input, "aria-describedby", `${errorId} ${hintId}`);
@@ -63,25 +68,28 @@ export function framed(request: Request, input: HTMLElement): Frame {
   if (request.required && !isGroup) setAttribute(input, "aria-required", "true");
   return {
     element: h("div", { class: "field" }, label, hint.textContent !== "" && hint, input, error),
-    complain: (problems) => {
+    mark: (problems) => {
       setText(error, problems[0] === undefined ? "" : `${title || "It"} ${problems[0].message}.`);
       setAttribute(input, "aria-invalid", problems.length > 0 ? "true" : null);
     },
   };
 }
 
-/** Returns the description of a schema with what it allows. */
+/** Return the description of a schema, its limits and its examples. */
 function hintFor(schema: Schema): string {
   const allowed = [...ranges(schema)].join(", ");
   const description = text(schema["description"]).trim();
-  const examples = list(schema["examples"]).slice(0, 3).map((one) => (typeof one === "string" ? one : JSON.stringify(one)));
+  const examples = list(schema["examples"]).slice(0, 3).map((example) => (typeof example === "string" ? example : JSON.stringify(example)));
   const parts = [description, allowed, examples.length > 0 ? `for example ${examples.join(", ")}` : ""];
-  return shown(parts.filter((part) => part !== "").join(" · "), MOST_TEXT);
+  return truncate(parts.filter((part) => part !== "").join(" · "), MAX_HINT_LENGTH);
 }
 
+/** Yield the limits of a schema as text. */
 function* ranges(schema: Schema): Generator<string> {
-  const [least, most] = [numeric(schema["minimum"]), numeric(schema["maximum"])];
-  const [above, below] = [numeric(schema["exclusiveMinimum"]), numeric(schema["exclusiveMaximum"])];
+  const least = numeric(schema["minimum"]);
+  const most = numeric(schema["maximum"]);
+  const above = numeric(schema["exclusiveMinimum"]);
+  const below = numeric(schema["exclusiveMaximum"]);
   if (least !== undefined) yield `at least ${least}`;
   if (most !== undefined) yield `at most ${most}`;
   if (above !== undefined) yield `more than ${above}`;

@@ -1,15 +1,15 @@
-// Page-wide data of prompts: drafts, and the notice if there is no kernel to answer to.
+// Drafts of all prompts on the page, and the notice shown when no kernel can receive an answer.
 
-import type { Follower } from "../shared/channel";
+import type { ChannelState } from "../shared/channel";
 import { kernelStopped } from "../shared/words";
 import type { Draft, PromptHost } from "./types";
 
-/** Of all views of this page, and of those that come after them. */
+/** Drafts by question, shared by all present and future views of this page. */
 export const drafts = new Map<string, Draft>();
 
-/** Returns what tells why nothing can be sent, and how to go on. */
-export function away(follower: Pick<Follower, "connected">): PromptHost["away"] {
-  return ({ interrupt_id: id }) => follower.connected === "detached"
+/** Return a function that explains why no answer can be sent and how to continue; its result is empty while the kernel may answer. */
+export function blockedReason(channelState: Pick<ChannelState, "connected">): PromptHost["blockedReason"] {
+  return ({ interrupt_id: id }) => channelState.connected === "detached"
     ? kernelStopped(`answer here, or %dive answer ${id} ANSWER`)
     : "";
 }

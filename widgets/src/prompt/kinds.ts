@@ -1,4 +1,4 @@
-// Kinds of questions: their form, and the response that an answer becomes (divebook/questions/question.py).
+// Kinds of questions: their form, and the response built from the form (divebook/questions/question.py).
 
 import type { InterruptKind } from "../protocol";
 import { h, longText } from "../shared/dom";
@@ -7,30 +7,30 @@ import { visible } from "../shared/text";
 import { plainText, valueText } from "../shared/values";
 import { makeForm, type Form } from "./form";
 import { asSchema, isRecord, list, numeric, text, titleOf, type Schema } from "./schema";
-import { Standing } from "./standing";
+import { ApprovalRuleForm } from "./rule";
 import type { Draft, Question } from "./types";
 
-/** A button that answers. */
+/** Button that sends an answer. */
 export interface Action {
   label: string;
   sign: string;
-  /** What is sent; undefined if something is wrong, which is shown by then. */
+  /** Return the response; undefined if the form is invalid, in which case the form shows the problems. */
   response: () => unknown;
-  /** Whether Enter presses it; only where nothing is released by that. */
+  /** True if Enter triggers the action. Only for actions that approve nothing. */
   isDefault?: boolean;
   isHidden?: () => boolean;
 }
 
-/** The part of a card that asks. */
-export interface Asking {
+/** Form of a question inside its card. */
+export interface AnswerForm {
   parts: HTMLElement[];
   actions: Action[];
   draft: () => Draft;
   focus: () => void;
-  /** Leaves what is being edited; false if nothing is. */
+  /** Close an open editor. Return false if none is open. */
   escape?: () => boolean;
-  /** Whether no button stands out, since each may do harm. */
-  isEven?: boolean;
+  /** True if no button is highlighted, because each of them may do harm. */
+  isNeutral?: boolean;
 }
 
 export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
@@ -45,155 +45,178 @@ export const KINDS: Record<InterruptKind, { word: string; sign: string }> = {
   agent_changed: { word: "Changed agent", sign: "≠" },
 };
 
-/** Keys under which data holds what a person may change. */
-const SUBJECTS = ["parameters", "output", "content", "result"];
-/** Keys that are shown in another way, or only meant for programs. */
-const TOLD = new Set(["bound", "used", "limit", "choices", "offers"]);
-const SHORT = 200; // characters of a value that stands on its line
+/** Keys of a question's data whose value a person may change. */
+const EDITABLE_KEYS = ["parameters", "output", "content", "result"];
+/** Keys that are displayed elsewhere or are only meant for programs. */
+const HIDDEN_KEYS = new Set(["bound", "used", "limit", "choices", "offers"]);
+const MAX_INLINE_LENGTH = 200; // characters; longer values get a block of their own
 const ANYTHING: Schema = { anyOf: [{ type: "string", title: "Text" }, { title: "JSON" }] };
 
+/** Return the key and value that a person may change, if the question has one. */
 function subjectOf({ data }: Question): [string, unknown] | undefined {
-  const key = SUBJECTS.find((name) => Object.hasOwn(data, name));
+  const key = EDITABLE_KEYS.find((name) => Object.hasOwn(data, name));
   return key === undefined ? undefined : [key, data[key]];
 }
 
-/** Kinds of which one answer may do for all that ask alike; of calls, the arguments stay those of each. */
-const ALIKE = new Set<InterruptKind>(["clarification", "confirmation", "agent_review", "checkpoint", "timeout", "system_error"]);
+/** Kinds for which one answer can be given to all similar questions. Each call keeps its own arguments. */
+const SHAREABLE_KINDS = new Set<InterruptKind>(["clarification", "confirmation", "agent_review", "checkpoint", "timeout", "system_error"]);
 
-/** Returns what questions of one kind have in common: the same step asks for the same sort of answer; undefined if each needs its own. */
-export function sortOf({ asker, kind, step, schema, data }: Question): string | undefined {
+/**
+ * Return a key that is equal for similar questions (same step, same kind of answer), or undefined if each question
+ * needs its own answer.
+ */
+export function similarityKey({ asker, kind, step, schema, data }: Question): string | undefined {
   const { agent, tool, action } = data;
-  return ALIKE.has(kind) ? JSON.stringify([asker?.[0], kind, step, schema, agent, tool, action]) : undefined;
+  return SHAREABLE_KINDS.has(kind) ? JSON.stringify([asker?.[0], kind, step, schema, agent, tool, action]) : undefined;
 }
 
-/** Returns an answer as it may be given to others of its kind: changed arguments, and rules, are of one call alone. */
-export function forOthers({ kind }: Question, response: unknown): unknown {
-  if (!EDITABLE.has(kind)) return response;
+/** Return the response for similar questions. Changed arguments and approval rules belong to one call only, so they are left out. */
+export function sharedResponse({ kind }: Question, response: unknown): unknown {
+  if (!EDITABLE_KINDS.has(kind)) return response;
   return Object.fromEntries(Object.entries(asSchema(response)).filter(([name]) => name !== "data"));
 }
 
-/** Returns a call as its name and its arguments. */
+/** Return a call as its name and its arguments. The key names depend on the type of the operation. */
 function callFacts(parameters: unknown): [string, unknown][] {
   const all = asSchema(parameters);
-  const [name, given] = [CALLED.map((key) => all[key]).find((one) => one !== undefined), GIVEN.map((key) => all[key]).find(isRecord)];
-  return given === undefined ? [["parameters", parameters]] : [["call", name ?? ""], ...Object.entries(given)];
+  const name = CALL_NAME_KEYS.map((key) => all[key]).find((value) => value !== undefined);
+  const callArguments = ARGUMENT_KEYS.map((key) => all[key]).find(isRecord);
+  return callArguments === undefined ? [["parameters", parameters]] : [["call", name ?? ""], ...Object.entries(callArguments)];
 }
 
-const CALLED = ["tool", "action_name", "step", "workflow", "agent"];
-const GIVEN = ["arguments", "params", "inputs"];
+const CALL_NAME_KEYS = ["tool", "action_name", "step", "workflow", "agent"];
+const ARGUMENT_KEYS = ["arguments", "params", "inputs"];
 
-/** Returns what is shown of a question besides what may be edited. */
+/** Return the facts of a question to display beside its form, without the value that can be edited. */
 export function factsOf(question: Question): [string, unknown][] {
   if (question.kind === "outcome_unknown") return callFacts(question.data["parameters"]).slice(0, 40);
-  const [subject] = EDITABLE.has(question.kind) ? (subjectOf(question) ?? [""]) : [""];
-  return Object.entries(question.data).filter(([key]) => !TOLD.has(key) && key !== subject).slice(0, 40);
+  const subject = EDITABLE_KINDS.has(question.kind) ? subjectOf(question)?.[0] : "";
+  return Object.entries(question.data).filter(([key]) => !HIDDEN_KEYS.has(key) && key !== subject).slice(0, 40);
 }
 
-const EDITABLE = new Set<InterruptKind>(["confirmation", "agent_review"]);
+const EDITABLE_KINDS = new Set<InterruptKind>(["confirmation", "agent_review"]);
 
-/** Makes what asks for the answer to a question. */
-export function asking(question: Question, draft: Draft): Asking {
+/** Make the form of a question. */
+export function answerForm(question: Question, draft: Draft): AnswerForm {
   return BUILDERS[question.kind](question, draft);
 }
 
-const BUILDERS: Record<InterruptKind, (question: Question, draft: Draft) => Asking> = {
-  clarification: (question, draft) => answering(question, draft, "Answer"),
-  checkpoint: (question, draft) => answering(question, draft, "Continue"),
-  timeout: (question, draft) => answering(question, draft, "Answer"),
-  system_error: (question, draft) => answering(question, draft, "Answer"),
-  confirmation: judgement,
-  agent_review: judgement,
-  resource_exhausted: exhausted,
-  outcome_unknown: outcome,
-  agent_changed: changed,
+const BUILDERS: Record<InterruptKind, (question: Question, draft: Draft) => AnswerForm> = {
+  clarification: (question, draft) => valueForm(question, draft, "Answer"),
+  checkpoint: (question, draft) => valueForm(question, draft, "Continue"),
+  timeout: (question, draft) => valueForm(question, draft, "Answer"),
+  system_error: (question, draft) => valueForm(question, draft, "Answer"),
+  confirmation: approvalForm,
+  agent_review: approvalForm,
+  resource_exhausted: boundForm,
+  outcome_unknown: outcomeForm,
+  agent_changed: changedAgentForm,
 };
 
-/** Returns the schema of a text that may stay empty, with its title. */
-function note(title: string): Schema {
+/** Return the schema of an optional text with this title. */
+function textSchema(title: string): Schema {
   return { type: "string", title };
 }
 
+/** Add the text of a comment form to a response. */
 function withText(response: Record<string, unknown>, form: Form): Record<string, unknown> {
-  const written = form.value();
-  return written === undefined ? response : { ...response, text: written };
+  const comment = form.value();
+  return comment === undefined ? response : { ...response, text: comment };
 }
 
-/** A text, or a value by a schema. */
-function answering(question: Question, draft: Draft, label: string): Asking {
+/** Form for a text, or for a value with a schema. */
+function valueForm(question: Question, draft: Draft, label: string): AnswerForm {
   const { schema, kind } = question;
   const isCheckpoint = kind === "checkpoint";
-  const needed = question.required && !(isCheckpoint && schema === null);
-  const form = makeForm(schema ?? note(isCheckpoint ? "Comment" : "Your answer"), draft["value"], needed);
+  const isRequired = question.required && !(isCheckpoint && schema === null);
+  const form = makeForm(schema ?? textSchema(isCheckpoint ? "Comment" : "Your answer"), draft["value"], isRequired);
   const response = (): unknown => {
     if (!form.check()) return undefined;
     const value = form.value();
     if (isCheckpoint && schema === null) return withText({ decision: "continue" }, form);
-    return value === undefined ? {} : schema === null ? { text: value } : value;
+    if (value === undefined) return {};
+    return schema === null ? { text: value } : value;
   };
   const skip: Action = { label: "Skip", sign: "→", response: () => ({}) };
   return {
     parts: [form.element],
-    actions: [{ label, sign: "✓", response, isDefault: true }, ...(needed || isCheckpoint ? [] : [skip])],
+    actions: [{ label, sign: "✓", response, isDefault: true }, ...(isRequired || isCheckpoint ? [] : [skip])],
     draft: () => ({ value: form.value() }),
     focus: form.focus,
   };
 }
 
-/** Returns the answer that stands out, which may be given without looking further: of a value, the one its question names. */
-export function obviousAnswer({ kind, schema, fallback }: Question): { told: string; response: unknown } | undefined {
+/**
+ * Return the answer that can be given directly from a notification: the default, the only choice, or the choice that
+ * equals the fallback.
+ */
+export function obviousAnswer({ kind, schema, fallback }: Question): { label: string; response: unknown } | undefined {
   if (kind !== "clarification") return undefined;
   const choices = list(schema?.["enum"]);
-  const named = [schema?.["default"], choices.length === 1 ? choices[0] : undefined, choices.find((one) => one === fallback)];
-  const value = named.find((one) => typeof one === "string" || typeof one === "number");
-  return value === undefined ? undefined : { told: String(value), response: value };
+  const candidates = [
+    schema?.["default"],
+    choices.length === 1 ? choices[0] : undefined,
+    choices.find((choice) => choice === fallback),
+  ];
+  const value = candidates.find((candidate) => typeof candidate === "string" || typeof candidate === "number");
+  return value === undefined ? undefined : { label: String(value), response: value };
 }
 
-/** A decision on what an agent wants to do, or has done; what it is about may be changed. */
-function judgement(question: Question, draft: Draft): Asking {
+/** Form for the approval of a call, or the review of a result. The arguments or the result can be changed. */
+function approvalForm(question: Question, draft: Draft): AnswerForm {
   const isReview = question.kind === "agent_review";
-  const comment = makeForm(note("Comment"), draft["comment"], false);
+  const comment = makeForm(textSchema("Comment"), draft["comment"], false);
   const editor = new Editor(question, isReview ? "Under review" : "Arguments", draft["edited"]);
-  const standing = new Standing(question, draft["standing"]);
-  standing.follow(editor.isOpen);
-  editor.element.addEventListener("input", () => { standing.follow(editor.isOpen); });
-  const give = (decision: string): unknown => {
+  const ruleForm = new ApprovalRuleForm(question, draft["standing"]);
+  ruleForm.setArgumentsEdited(editor.isOpen);
+  editor.element.addEventListener("input", () => { ruleForm.setArgumentsEdited(editor.isOpen); });
+  const responseFor = (decision: string): unknown => {
     const isChanged = editor.isOpen && decision !== "reject";
     if (isChanged && !editor.check()) return undefined;
     const approved = decision === "approve";
-    if (approved && !standing.check()) return undefined;
-    const rule = approved ? standing.rule() : undefined;
+    if (approved && !ruleForm.check()) return undefined;
+    const rule = approved ? ruleForm.rule() : undefined;
     const data = rule === undefined ? editor.value() : { ...asSchema(editor.value()), rule };
-    return withText({ approved, ...(isReview ? { decision } : {}), ...(isChanged || rule !== undefined ? { data } : {}) }, comment);
+    const decisionPart = isReview ? { decision } : {};
+    const dataPart = isChanged || rule !== undefined ? { data } : {};
+    return withText({ approved, ...decisionPart, ...dataPart }, comment);
   };
-  const changes: Action = { label: "Send changes", sign: "✎", response: () => give("modify"), isHidden: () => !editor.isOpen };
+  const changes: Action = { label: "Send changes", sign: "✎", response: () => responseFor("modify"), isHidden: () => !editor.isOpen };
   return {
-    parts: [editor.element, standing.element, comment.element],
+    parts: [editor.element, ruleForm.element, comment.element],
     actions: [
       ...(isReview ? [changes] : []),
-      { label: "Approve", sign: "✓", response: () => give("approve"), isHidden: () => isReview && editor.isOpen },
-      { label: isReview ? "Reject" : "Deny", sign: "✕", response: () => give("reject") },
+      { label: "Approve", sign: "✓", response: () => responseFor("approve"), isHidden: () => isReview && editor.isOpen },
+      { label: isReview ? "Reject" : "Deny", sign: "✕", response: () => responseFor("reject") },
     ],
-    draft: () => ({ comment: comment.value(), edited: editor.value(), standing: standing.draft() }),
+    draft: () => ({ comment: comment.value(), edited: editor.value(), standing: ruleForm.draft() }),
     focus: comment.focus,
     escape: () => editor.close(),
   };
 }
 
-function exhausted({ data }: Question, draft: Draft): Asking {
+/** Form for a budget that is used up: raise the bound, or stop. */
+function boundForm({ data }: Question, draft: Draft): AnswerForm {
   const bound = text(data["bound"]);
-  const [used, limit] = [Number(data["used"] ?? 0), Number(data["limit"] ?? 0)];
+  const used = Number(data["used"] ?? 0);
+  const limit = Number(data["limit"] ?? 0);
   const least = Math.max(used || 0, limit || 0);
   const isWhole = bound !== "max_cost" && bound !== "max_seconds";
   const unit = { max_cost: " US dollars", max_seconds: " seconds" }[bound] ?? "";
-  const schema = { type: isWhole ? "integer" : "number", title: `New bound${unit === "" ? "" : ` in${unit}`}`, exclusiveMinimum: least };
+  const title = unit === "" ? "New bound" : `New bound in${unit}`;
+  const schema = { type: isWhole ? "integer" : "number", title, exclusiveMinimum: least };
   const form = makeForm(schema, numeric(draft["to"]) ?? Math.max(least, 1) * 2);
   const name = titleOf({}, bound.replace(/^max_/, "")) || "The bound";
-  const told = h("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} used of ${valueText(data["limit"] ?? 0, 40)}${unit}`);
-  const to = (): unknown => (bound === "max_cost" ? String(form.value()) : form.value());
+  const usage = h("p", { class: "used" }, `${name}: ${valueText(data["used"] ?? 0, 40)} used of ${valueText(data["limit"] ?? 0, 40)}${unit}`);
+  const raise = (): unknown => {
+    if (!form.check()) return undefined;
+    const to = bound === "max_cost" ? String(form.value()) : form.value(); // costs are decimal numbers, sent as strings
+    return { decision: "raise", data: { to } };
+  };
   return {
-    parts: [told, form.element],
+    parts: [usage, form.element],
     actions: [
-      { label: "Raise and go on", sign: "▲", response: () => (form.check() ? { decision: "raise", data: { to: to() } } : undefined), isDefault: true },
+      { label: "Raise and go on", sign: "▲", response: raise, isDefault: true },
       { label: "Stop", sign: "◼", response: () => ({ decision: "stop" }) },
     ],
     draft: () => ({ to: form.value() }),
@@ -201,14 +224,15 @@ function exhausted({ data }: Question, draft: Draft): Asking {
   };
 }
 
-function outcome(_question: Question, draft: Draft): Asking {
+/** Form for an operation whose outcome is unknown. A person states whether it took effect. */
+function outcomeForm(_question: Question, draft: Draft): AnswerForm {
   const form = makeForm({ ...ANYTHING, title: "What it returned, if it went through", noneTitle: "Nothing" }, draft["result"], false);
-  const done = (): unknown => (form.check() ? { choice: "done", result: form.value() ?? null } : undefined);
+  const doneResponse = (): unknown => (form.check() ? { choice: "done", result: form.value() ?? null } : undefined);
   return {
     parts: [form.element],
-    isEven: true,
+    isNeutral: true,
     actions: [
-      { label: "It went through", sign: "✓", response: done },
+      { label: "It went through", sign: "✓", response: doneResponse },
       { label: "It did not: the step fails", sign: "✕", response: () => ({ choice: "fail" }) },
       { label: "Make the call again", sign: "↻", response: () => ({ choice: "retry" }) },
     ],
@@ -217,39 +241,42 @@ function outcome(_question: Question, draft: Draft): Asking {
   };
 }
 
-/** What is to become of a turn whose agent is another one by now. */
-function changed({ data }: Question): Asking {
-  const offered = Array.isArray(data["choices"]) ? data["choices"] : [];
+/** Form for a turn whose agent has changed since the turn started. */
+function changedAgentForm({ data }: Question): AnswerForm {
+  const choices = Array.isArray(data["choices"]) ? data["choices"] : [];
   const finish: Action = { label: "Finish as it began", sign: "→", response: () => ({ choice: "finish" }) };
   return {
     parts: [],
-    actions: [...(offered.includes("finish") ? [finish] : []), { label: "Begin anew", sign: "↻", response: () => ({ choice: "anew" }) }],
+    actions: [...(choices.includes("finish") ? [finish] : []), { label: "Begin anew", sign: "↻", response: () => ({ choice: "anew" }) }],
     draft: () => ({}),
     focus: () => undefined,
   };
 }
 
-/** Shows what may be changed, and a form for it once somebody wants to. */
+/** Editor of an approved value. It shows the value, and opens a form on request. */
 class Editor {
   readonly element = h("div", { class: "editor" });
   readonly #subject: unknown;
   readonly #schema: Schema;
   readonly #title: string;
-  /** Under which name the schema wants it, if it is a part only. */
+  /** Property of the schema that holds the value; undefined if the schema describes the value itself. */
   readonly #part: string | undefined;
   #form: Form | undefined;
 
-  constructor(question: Question, title: string, edited: unknown) {
+  constructor(question: Question, title: string, draft: unknown) {
     const { schema, kind } = question;
-    const found = subjectOf(question);
-    const part = asSchema(schema?.["properties"])[found?.[0] ?? ""];
-    this.#subject = found?.[1];
-    this.#part = part === undefined ? part : found?.[0];
+    const subject = subjectOf(question);
+    const part = asSchema(schema?.["properties"])[subject?.[0] ?? ""];
+    this.#subject = subject?.[1];
+    this.#part = part === undefined ? part : subject?.[0];
     this.#title = title;
-    this.#schema = { title, ...(part === undefined ? (schema ?? schemaFor(this.#subject)) : alone(part, `#/properties/${this.#part ?? ""}`)) };
-    if (found === undefined && schema === null && kind === "confirmation") return;
-    if (edited === undefined) this.#show();
-    else this.#open(this.#part === undefined ? edited : asSchema(edited)[this.#part]);
+    const subjectSchema = part === undefined
+      ? (schema ?? schemaFor(this.#subject))
+      : standaloneSchema(part, `#/properties/${this.#part ?? ""}`);
+    this.#schema = { title, ...subjectSchema };
+    if (subject === undefined && schema === null && kind === "confirmation") return;
+    if (draft === undefined) this.#show();
+    else this.#open(this.#part === undefined ? draft : asSchema(draft)[this.#part]);
   }
 
   get isOpen(): boolean {
@@ -269,14 +296,14 @@ class Editor {
     if (!this.isOpen) return false;
     this.#form = undefined;
     this.#show().focus();
-    this.#changed();
+    this.#dispatchInput();
     return true;
   }
 
   #show(): HTMLButtonElement {
     const begin = (): void => {
       this.#open(this.#subject).focus();
-      this.#changed();
+      this.#dispatchInput();
     };
     const edit = button("Edit", begin, { class: "small" });
     const value = this.#subject === undefined ? null : subjectView(this.#subject);
@@ -292,32 +319,35 @@ class Editor {
     return this.#form;
   }
 
-  #changed(): void {
+  #dispatchInput(): void {
     this.element.dispatchEvent(new Event("input", { bubbles: true }));
   }
 }
 
-/** Returns a part of a schema as one that stands alone: what it refers to lies in itself. */
-function alone(part: unknown, place: string): Schema {
+/** Return a part of a schema as a schema of its own. References into the part are made relative to it. */
+function standaloneSchema(part: unknown, place: string): Schema {
   return asSchema(JSON.parse(JSON.stringify(part).replaceAll(`"$ref":"${place}`, '"$ref":"#')));
 }
 
+/** Return a schema for a value that has none. */
 function schemaFor(subject: unknown): Schema {
   if (subject === undefined) return ANYTHING;
-  return typeof subject === "string" ? { type: "string" } : isRecord(subject) ? { type: "object" } : {};
+  if (typeof subject === "string") return { type: "string" };
+  return isRecord(subject) ? { type: "object" } : {};
 }
 
-/** Shows what is asked about: arguments a line each, with nothing that can be taken for another value. */
+/** Show the value that the question is about: one line for each argument, unambiguous (strings that look like other values are quoted). */
 function subjectView(subject: unknown): HTMLElement {
   if (!isRecord(subject) || Object.keys(subject).length === 0) return valueView(subject);
   const rows = Object.entries(subject).flatMap(([name, value]) => {
-    const told = plainText(value);
-    return [h("dt", {}, visible(name)), h("dd", {}, told.includes("\n") || told.length > SHORT ? valueView(told) : h("code", { dir: "auto" }, told))];
+    const valueLine = plainText(value);
+    const isLong = valueLine.includes("\n") || valueLine.length > MAX_INLINE_LENGTH;
+    return [h("dt", {}, visible(name)), h("dd", {}, isLong ? valueView(valueLine) : h("code", { dir: "auto" }, valueLine))];
   });
   return h("dl", { class: "values" }, ...rows);
 }
 
-/** Shows a value: all of it if somebody wants to see it, since it may be about to be approved. */
+/** Show a value. The whole value can be unfolded, because a person may be about to approve it. */
 export function valueView(value: unknown): HTMLElement {
   const view = longText(typeof value === "string" ? value : JSON.stringify(value, null, 2));
   for (const more of view.querySelectorAll("button")) more.classList.add("small");

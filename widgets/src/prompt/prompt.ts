@@ -1,108 +1,115 @@
-// The questions of an execution: open ones as cards, answered ones as lines. A new one never takes the focus.
+// Prompt: the questions of executions, open ones as cards, closed ones as lines. A new question never takes the focus.
 
 import "./prompt.css";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import { plural } from "../shared/format";
 import { oneLine } from "../shared/text";
-import { Card, wayTo, whereOf } from "./card";
-import { closedSign, closedText } from "./answers";
-import { KINDS, sortOf } from "./kinds";
+import { Card, shortLabel, originText } from "./card";
+import { questionOutcomeSign, questionOutcomeText } from "./outcome";
+import { KINDS, similarityKey } from "./kinds";
 import type { PromptHost, Question } from "./types";
 
-const FEW = 3; // as many cards are open from the start
-const MANY = 5; // from here on there is a filter
+const MAX_OPEN_CARDS = 3; // up to this number, new cards are open from the start
+const FILTER_ABOVE = 5; // with more open questions, a filter is shown
 
-/** Shows questions until it is destroyed. */
+/** View of questions. */
 export class Prompt implements View {
   readonly element: HTMLElement;
   readonly #host: PromptHost;
   readonly #cards = new Map<string, Card>();
-  readonly #known = new Map<string, Question>();
+  readonly #questions = new Map<string, Question>();
   readonly #count = h("h2", { class: "count" });
-  readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions", oninput: () => { this.#sift(); } });
-  readonly #go = h("div", { class: "row go", role: "group", "aria-label": "Go to" });
-  #gone = "";
-  readonly #open = h("div", { class: "cards", onkeydown: (event: KeyboardEvent) => { this.#walk(event); } });
-  readonly #closed = h("ul");
+  readonly #filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the open questions", oninput: () => { this.#applyFilter(); } });
+  readonly #links = h("div", { class: "row go", role: "group", "aria-label": "Go to" });
+  /** Ids of the cards that are placed elsewhere, for comparison with the links that are shown. */
+  #placedKey = "";
+  readonly #open = h("div", { class: "cards", onkeydown: (event: KeyboardEvent) => { this.#onArrowKey(event); } });
+  readonly #closedList = h("ul");
   readonly #closedCount = h("summary");
-  readonly #closedPart = h("details", { class: "closed" }, this.#closedCount, this.#closed);
-  readonly #news = h("div", { class: "db-hidden", role: "status" });
+  readonly #closedPart = h("details", { class: "closed" }, this.#closedCount, this.#closedList);
+  readonly #announcement = h("div", { class: "db-hidden", role: "status" });
   readonly #timer: ReturnType<typeof setInterval>;
 
   constructor(host: PromptHost) {
     this.#host = host;
     this.element = h("section", { class: "divebook divebook-prompt", "aria-label": "Questions", tabindex: -1 });
-    this.element.append(h("div", { class: "bar" }, this.#count, this.#go, this.#filter), this.#open, this.#closedPart, this.#news);
+    this.element.append(h("div", { class: "bar" }, this.#count, this.#links, this.#filter), this.#open, this.#closedPart, this.#announcement);
     this.#filter.addEventListener("keydown", ({ key }) => {
       if (key !== "Escape") return;
       this.#filter.value = "";
-      this.#sift();
+      this.#applyFilter();
     });
     this.#timer = setInterval(() => { for (const card of this.#cards.values()) card.tick(); }, 1000);
-    this.#tell();
+    this.#refresh();
   }
 
-  /** Shows these questions, open and answered ones; the card of one that is no longer among them goes. */
+  /** Show these questions, open and closed ones. Cards of questions that are missing from the list are removed. */
   update(questions: readonly Question[]): void {
-    const listed = new Set(questions.map(({ interrupt_id: id }) => id));
-    for (const [id, card] of this.#cards) if (!listed.has(id)) this.#drop(id, card);
-    const isFirst = this.#known.size === 0;
-    const added: Question[] = [];
+    const ids = new Set(questions.map(({ interrupt_id: id }) => id));
+    for (const [id, card] of this.#cards) if (!ids.has(id)) this.#drop(id, card);
+    const isFirst = this.#questions.size === 0;
+    const newQuestions: Question[] = [];
     for (const question of [...questions].sort((one, other) => one.raised_us - other.raised_us)) {
-      const known = this.#known.get(question.interrupt_id);
-      this.#known.set(question.interrupt_id, question);
+      const previous = this.#questions.get(question.interrupt_id);
+      this.#questions.set(question.interrupt_id, question);
       if (question.status !== "pending") {
-        if (known?.status !== question.status) this.#close(question);
+        if (previous?.status !== question.status) this.#close(question);
       } else if (!this.#cards.has(question.interrupt_id)) {
         this.#add(question);
-        added.push(question);
+        newQuestions.push(question);
       }
     }
-    if (added.length > 0) this.#welcome(added, isFirst);
-    this.#compare();
-    this.#sift();
-    this.#tell();
+    if (newQuestions.length > 0) this.#announce(newQuestions, isFirst);
+    this.#groupSimilar();
+    this.#applyFilter();
+    this.#refresh();
   }
 
-  /** Shows whether answers can be sent now. */
-  reach(): void {
-    for (const card of this.#cards.values()) card.reach();
+  /** Update all cards after the connection to the kernel has changed. */
+  showStatus(): void {
+    for (const card of this.#cards.values()) card.showStatus();
   }
 
-  /** Has the card of a question stand elsewhere on the page, open. */
+  /**
+   * Move the card of a question to another place on the page and open it.
+   * A card that a person is editing stays where it is: moving an element takes the focus away.
+   */
   place(interruptId: string, place: HTMLElement): void {
     const card = this.#cards.get(interruptId);
-    const held = document.activeElement;
-    const isUsed = card !== undefined && card.head !== held && card.element.contains(held);
-    if (card === undefined || place.contains(card.element) || isUsed) return;
+    const focused = document.activeElement;
+    const isEdited = card !== undefined && card.head !== focused && card.element.contains(focused);
+    if (card === undefined || place.contains(card.element) || isEdited) return;
     place.append(card.element);
     card.toggle(true);
-    if (card.head === held) card.head.focus(); // somebody was brought to it
-    this.#tell();
+    if (card.head === focused) card.head.focus(); // moving the card has taken the focus away
+    this.#refresh();
   }
 
-  /** Takes back the cards that stand elsewhere. */
+  /** Move all cards back into the list. */
   gather(): void {
     this.#open.append(...[...this.#cards.values()].map(({ element }) => element));
-    this.#tell();
+    this.#refresh();
   }
 
-  get #away(): Card[] {
+  get #placedCards(): Card[] {
     return [...this.#cards.values()].filter(({ element }) => element.parentElement !== this.#open);
   }
 
-  /** Offers a way to each card that stands elsewhere; what is the same stays, with the focus. */
-  #showWays(): void {
-    const away = this.#away;
-    const gone = JSON.stringify(away.map(({ question }) => question.interrupt_id));
-    if (gone === this.#gone) return;
-    this.#gone = gone;
-    const ways = away.slice(0, FEW).map((card) => button(away.length === 1 ? "Go to it" : wayTo(card.question), () => {
-      card.element.scrollIntoView({ block: "center" });
-      card.head.focus();
-    }, { class: "small" }));
-    this.#go.replaceChildren(...ways, away.length > FEW ? `and ${away.length - FEW} more` : "");
+  /** Show a link to each card that is placed elsewhere. The links are replaced only if the cards change, so that a link keeps the focus. */
+  #showLinks(): void {
+    const placedCards = this.#placedCards;
+    const key = JSON.stringify(placedCards.map(({ question }) => question.interrupt_id));
+    if (key === this.#placedKey) return;
+    this.#placedKey = key;
+    const links = placedCards.slice(0, MAX_OPEN_CARDS).map((card) => {
+      const go = (): void => {
+        card.element.scrollIntoView({ block: "center" });
+        card.head.focus();
+      };
+      return button(placedCards.length === 1 ? "Go to it" : shortLabel(card.question), go, { class: "small" });
+    });
+    this.#links.replaceChildren(...links, placedCards.length > MAX_OPEN_CARDS ? `and ${placedCards.length - MAX_OPEN_CARDS} more` : "");
   }
 
   destroy(): void {
@@ -116,21 +123,22 @@ export class Prompt implements View {
     this.#open.append(card.element);
   }
 
-  /** Opens what is new as long as there are few, and says that it is there. */
-  #welcome(added: Question[], isFirst: boolean): void {
+  /** Open new cards as long as there are few, and announce them to screen readers. */
+  #announce(newQuestions: Question[], isFirst: boolean): void {
     const cards = [...this.#cards.values()];
-    if (cards.length <= FEW) for (const { interrupt_id: id } of added) this.#cards.get(id)?.toggle(true);
+    if (cards.length <= MAX_OPEN_CARDS) for (const { interrupt_id: id } of newQuestions) this.#cards.get(id)?.toggle(true);
     else if (isFirst || !cards.some((card) => card.isOpen)) cards[0]?.toggle(true);
-    const first = added[0];
-    setText(this.#news, added.length === 1 && first !== undefined ? `New question: ${oneLine(first.question, 160)}` : `${added.length} new questions`);
+    const first = newQuestions[0];
+    const text = newQuestions.length === 1 && first !== undefined ? `New question: ${oneLine(first.question, 160)}` : `${newQuestions.length} new questions`;
+    setText(this.#announcement, text);
   }
 
-  /** Turns the card of a question that is no longer open into a line. */
+  /** Replace the card of a closed question by a line. */
   #close(question: Question): void {
     const card = this.#cards.get(question.interrupt_id);
     if (card !== undefined) this.#drop(question.interrupt_id, card);
     this.#host.drafts.delete(question.interrupt_id);
-    this.#closed.prepend(closedLine(question));
+    this.#closedList.prepend(closedLine(question));
   }
 
   #drop(id: string, card: Card): void {
@@ -139,7 +147,7 @@ export class Prompt implements View {
     card.element.remove();
   }
 
-  /** Moves the focus from a card that is done to the one after it; it stays where it is if it is elsewhere. */
+  /** Move the focus from a finished card to the next one. A focus elsewhere is left alone. */
   #advance(card: Card): void {
     if (!card.element.contains(document.activeElement)) return;
     const cards = this.#visible();
@@ -148,40 +156,43 @@ export class Prompt implements View {
     (next?.head ?? this.element).focus();
   }
 
-  /** Tells each card which others one answer would do for. */
-  #compare(): void {
-    const sorts = new Map<string, Card[]>();
+  /** Give each card the list of cards that accept the same answer. */
+  #groupSimilar(): void {
+    const groups = new Map<string, Card[]>();
     for (const card of this.#cards.values()) {
-      const sort = sortOf(card.question);
-      if (sort !== undefined) sorts.set(sort, [...(sorts.get(sort) ?? []), card]);
+      const key = similarityKey(card.question);
+      if (key !== undefined) groups.set(key, [...(groups.get(key) ?? []), card]);
     }
-    for (const alike of sorts.values()) for (const card of alike) card.standBeside(alike);
+    for (const group of groups.values()) for (const card of group) card.setSimilarCards(group);
   }
 
   #visible(): Card[] {
     return [...this.#cards.values()].filter(({ element }) => !element.hidden);
   }
 
-  #sift(): void {
+  /** Show only the cards that match the filter. The card with the focus stays visible. */
+  #applyFilter(): void {
     const words = this.#filter.value.trim();
     for (const card of this.#cards.values()) card.element.hidden = !card.matches(words) && !card.element.contains(document.activeElement);
-    this.#tell();
+    this.#refresh();
   }
 
-  #tell(): void {
-    const [open, shown, closed] = [this.#cards.size, this.#visible().length, this.#closed.childElementCount];
-    const waiting = open === 0 ? "No open question" : plural(open, "open question");
-    setText(this.#count, shown < open ? `${shown} of ${waiting}` : waiting);
-    this.#showWays();
-    this.#filter.hidden = open <= MANY && this.#filter.value === "";
-    setText(this.#closedCount, `${closed} closed`);
-    this.#closedPart.hidden = closed === 0;
-    if (open === 0) this.#closedPart.open = true;
-    this.element.hidden = open === 0 && closed === 0;
+  #refresh(): void {
+    const openCount = this.#cards.size;
+    const visibleCount = this.#visible().length;
+    const closedCount = this.#closedList.childElementCount;
+    const openText = openCount === 0 ? "No open question" : plural(openCount, "open question");
+    setText(this.#count, visibleCount < openCount ? `${visibleCount} of ${openText}` : openText);
+    this.#showLinks();
+    this.#filter.hidden = openCount <= FILTER_ABOVE && this.#filter.value === "";
+    setText(this.#closedCount, `${closedCount} closed`);
+    this.#closedPart.hidden = closedCount === 0;
+    if (openCount === 0) this.#closedPart.open = true;
+    this.element.hidden = openCount === 0 && closedCount === 0;
   }
 
-  /** Arrow keys go from one question to the next. */
-  #walk(event: KeyboardEvent): void {
+  /** Move the focus between questions with the arrow keys, Home and End. */
+  #onArrowKey(event: KeyboardEvent): void {
     const heads = this.#visible().map(({ head }) => head);
     const index = heads.findIndex((head) => head === event.target);
     const next = { ArrowDown: index + 1, ArrowUp: index - 1, Home: 0, End: heads.length - 1 }[event.key];
@@ -191,15 +202,18 @@ export class Prompt implements View {
   }
 }
 
+/** Return the line of a closed question. */
 function closedLine(question: Question): HTMLElement {
   const { asker } = question;
-  const [what, where] = [oneLine(`${asker === undefined ? "" : `${asker[0]}: `}${question.question}`, 200), whereOf(question)];
+  const workflow = asker === undefined ? "" : `${asker[0]}: `;
+  const text = oneLine(`${workflow}${question.question}`, 200);
+  const origin = originText(question);
   return h(
     "li",
     {},
-    h("span", { class: "sign", "aria-hidden": "true" }, closedSign(question)),
+    h("span", { class: "sign", "aria-hidden": "true" }, questionOutcomeSign(question)),
     h("span", { class: "kind" }, KINDS[question.kind].word),
-    h("span", { class: "what", title: where }, what),
-    h("span", { class: "answer" }, closedText(question)),
+    h("span", { class: "what", title: origin }, text),
+    h("span", { class: "answer" }, questionOutcomeText(question)),
   );
 }

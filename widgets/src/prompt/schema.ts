@@ -1,13 +1,13 @@
-// JSON schemas as forms need them: references followed, alternatives told apart.
+// JSON schemas for forms: references resolved, alternatives separated.
 
 import { valueText } from "../shared/values";
 
 export type Schema = Record<string, unknown>;
 
-/** What kind of control asks for a value. */
+/** Kind of control for a value. */
 export type Kind = "const" | "choice" | "boolean" | "number" | "text" | "array" | "checks" | "object" | "union" | "json";
 
-/** A schema with references followed, and whether null will do. */
+/** Schema with references resolved, its kind of control, and whether it accepts null. */
 export interface Node {
   schema: Schema;
   kind: Kind;
@@ -41,21 +41,23 @@ export function numeric(value: unknown): number | undefined {
 }
 
 /**
- * Follows `$ref` and `allOf`; what stands beside them wins over what they bring. The title of what is referred to names a
- * class: it tells alternatives apart (`named`), but the name of a property says more.
+ * Resolve `$ref` and `allOf`. Keywords beside them override the keywords of the target.
+ * The title of a target names a class. It is kept only for alternatives (`keepsTitle`); elsewhere the name of the
+ * property says more.
  */
-export function resolve(schema: Schema, root: Schema, named = false): Schema {
-  let found = schema;
+export function resolve(schema: Schema, root: Schema, keepsTitle = false): Schema {
+  let current = schema;
   for (let step = 0; step < MOST_REFERENCES; step += 1) {
-    const { $ref: reference, allOf: all, ...own } = found;
-    if (typeof reference === "string") found = { ...without(pointed(root, reference), ...(named ? [] : ["title"])), ...own };
-    else if (all !== undefined) found = schemas(all).reduce((sum, part) => merged(sum, resolve(part, root)), own);
-    else return found;
+    const { $ref: reference, allOf: all, ...siblings } = current;
+    if (typeof reference === "string") current = { ...omit(targetOf(root, reference), ...(keepsTitle ? [] : ["title"])), ...siblings };
+    else if (all !== undefined) current = schemas(all).reduce((sum, part) => mergeSchemas(sum, resolve(part, root)), siblings);
+    else return current;
   }
   return {};
 }
 
-function merged(own: Schema, part: Schema): Schema {
+/** Merge two schemas. `own` overrides `part`; their properties and required names are combined. */
+function mergeSchemas(own: Schema, part: Schema): Schema {
   const properties = { ...asSchema(part["properties"]), ...asSchema(own["properties"]) };
   const required = [...list(part["required"]), ...list(own["required"])];
   return {
@@ -66,33 +68,41 @@ function merged(own: Schema, part: Schema): Schema {
   };
 }
 
-function pointed(root: Schema, reference: string): Schema {
-  let found: unknown = root;
+/** Return the schema that a JSON pointer refers to, or an empty schema. */
+function targetOf(root: Schema, reference: string): Schema {
+  let target: unknown = root;
   for (const part of reference.split("/").slice(1)) {
     const key = decodeURIComponent(part).replaceAll("~1", "/").replaceAll("~0", "~");
-    found = isRecord(found) && Object.hasOwn(found, key) ? found[key] : undefined;
+    target = isRecord(target) && Object.hasOwn(target, key) ? target[key] : undefined;
   }
-  return asSchema(found);
+  return asSchema(target);
 }
 
 export function list(value: unknown): unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Returns the alternatives of a schema without null, its references followed. */
+/** Return the alternatives of a schema with references resolved, without null. */
 export function variants(schema: Schema, root: Schema): Schema[] {
   const { anyOf, oneOf, ...rest } = schema;
-  const given = [...schemas(anyOf), ...schemas(oneOf)].map((part) => resolve(part, root, true));
+  const alternatives = [...schemas(anyOf), ...schemas(oneOf)].map((part) => resolve(part, root, true));
   const types = list(schema["type"]).map((type) => ({ ...rest, type }));
-  return flattened([...given, ...types], root).filter((part) => part["type"] !== "null" && part["const"] !== null);
+  return flatten([...alternatives, ...types], root).filter((part) => part["type"] !== "null" && part["const"] !== null);
 }
 
-function flattened(parts: Schema[], root: Schema): Schema[] {
+/** Replace alternatives that only list further alternatives by those. */
+function flatten(parts: Schema[], root: Schema): Schema[] {
   const isPlainUnion = (part: Schema): boolean => part["anyOf"] !== undefined && part["properties"] === undefined;
-  return parts.flatMap((part) => (isPlainUnion(part) ? flattened(schemas(part["anyOf"]).map((one) => resolve(one, root)), root) : [part]));
+  return parts.flatMap((part) => {
+    if (!isPlainUnion(part)) return [part];
+    return flatten(schemas(part["anyOf"]).map((alternative) => resolve(alternative, root)), root);
+  });
 }
 
-/** Tells how to ask for a value of this schema. */
+/**
+ * Return the node of a schema: the schema with references resolved, and its kind of control.
+ * A union with one alternative besides null becomes that alternative; a union of constants becomes a choice.
+ */
 export function nodeOf(schema: Schema, root: Schema): Node {
   const whole = resolve(schema, root);
   if (!hasAlternatives(whole)) {
@@ -101,9 +111,9 @@ export function nodeOf(schema: Schema, root: Schema): Node {
   }
   const nullable = allowsNull(whole, root);
   const parts = variants(whole, root);
-  const rest = without(whole, "anyOf", "oneOf", "type");
+  const rest = omit(whole, "anyOf", "oneOf", "type");
   const single = parts.length === 1 ? parts[0] : undefined;
-  if (single !== undefined) return { ...nodeOf({ ...without(single, "title"), ...rest }, root), nullable };
+  if (single !== undefined) return { ...nodeOf({ ...omit(single, "title"), ...rest }, root), nullable };
   const constants = parts.map((part) => part["const"]);
   if (parts.length > 0 && constants.every((value) => value !== undefined)) {
     const titles = parts.map((part, index) => text(part["title"]) || valueText(constants[index], 200));
@@ -118,9 +128,11 @@ function hasAlternatives(schema: Schema): boolean {
 
 function allowsNull(schema: Schema, root: Schema): boolean {
   const parts = [...schemas(schema["anyOf"]), ...schemas(schema["oneOf"])].map((part) => resolve(part, root));
-  return list(schema["type"]).includes("null") || parts.some((part) => part["type"] === "null" || (hasAlternatives(part) && allowsNull(part, root)));
+  const isNull = (part: Schema): boolean => part["type"] === "null" || (hasAlternatives(part) && allowsNull(part, root));
+  return list(schema["type"]).includes("null") || parts.some(isNull);
 }
 
+/** Return the kind of control for a schema without alternatives. */
 function kindOf(schema: Schema, root: Schema): Kind {
   if ("const" in schema) return "const";
   if (schema["enum"] !== undefined) return "choice";
@@ -143,11 +155,12 @@ function kindOf(schema: Schema, root: Schema): Kind {
   }
 }
 
-function without(schema: Schema, ...names: string[]): Schema {
+/** Return a schema without some keywords. */
+function omit(schema: Schema, ...names: string[]): Schema {
   return Object.fromEntries(Object.entries(schema).filter(([name]) => !names.includes(name)));
 }
 
-/** Returns a name as people read it, where the schema has no title. */
+/** Return the title of a schema, or else the name of its property in readable form. */
 export function titleOf(schema: Schema, name: string): string {
   const words = name.replaceAll(/[_-]+/g, " ").trim();
   return text(schema["title"]) || (words.charAt(0).toUpperCase() + words.slice(1));

@@ -1,33 +1,33 @@
-// Interface of the view that embeds the prompt; this folder does not depend on anywidget.
+// Interface between the prompt and the view that embeds it. This folder does not depend on anywidget.
 
-import type { Micros, QuestionView as Recorded } from "../protocol";
+import type { Micros, QuestionView } from "../protocol";
 
-/** A question, and who asks it. */
-export type Question = Recorded & {
-  /** Whose question it is, where those of several executions stand side by side: workflow and execution. */
+/** A question, and the execution that asks it. */
+export type Question = QuestionView & {
+  /** Workflow and execution that ask, in lists with questions of several executions. */
   asker?: readonly [string, string];
-  /** The cell that began the execution, where it is told. */
+  /** The cell that started the execution, if known. */
   cell?: string;
 };
 
-/** What somebody has begun to write, by field. */
+/** Unsent input of a person, by field. */
 export type Draft = Record<string, unknown>;
 
-/** What became of an answer; `text` says why it was refused. */
-export interface Outcome {
+/** Result of sending an answer; `text` is the reason of a refusal. */
+export interface AnswerResult {
   accepted: boolean;
   text: string;
 }
 
 export interface PromptHost {
-  /** Sends an answer, as often as it takes, and tells what became of it. */
-  answer: (interruptId: string, response: unknown) => Promise<Outcome>;
-  /** Why nothing can be sent now, and how to go on; empty if it can. */
-  away: (question: Question) => string;
-  /** Which execution asks, where all questions are of one. */
+  /** Send an answer, repeatedly until it is acknowledged. Resolve with the result. */
+  answer: (interruptId: string, response: unknown) => Promise<AnswerResult>;
+  /** Return why no answer can be sent now and how to continue; empty if one can be sent. */
+  blockedReason: (question: Question) => string;
+  /** Return the execution that asks, if all questions belong to one. */
   execution?: () => string;
-  /** The kernel's clock. */
+  /** Return the kernel's clock. */
   now: () => Micros;
-  /** Kept outside of the view, so that what was begun survives it. */
+  /** Drafts, stored outside of the view so that they survive it. */
   drafts: Map<string, Draft>;
 }

@@ -1,33 +1,33 @@
-// Compares a value with a JSON schema and says what is wrong, for people. The kernel checks again: what is not known
-// here, such as a pattern that only Python understands, is let through.
+// Validation of a value against a JSON schema, with messages for people. The kernel validates again. A rule that is not
+// supported here, such as a pattern that only Python understands, is accepted.
 
 import { plural } from "../shared/format";
 import { asSchema, isRecord, list, numeric, resolve, schemas, text, titleOf, type Schema } from "./schema";
 
-/** What is wrong, and where in the value. */
+/** A problem and its place in the value. */
 export interface Problem {
   path: (string | number)[];
   message: string;
 }
 
-/** What was typed where JSON was asked for and is not JSON; it fits no schema. */
-export class Unreadable {
+/** Input of a JSON field that is not JSON. It fits no schema. */
+export class InvalidJson {
   constructor(
     readonly text: string,
     readonly reason: string,
   ) {}
 }
 
-/** Reads JSON; undefined if there is nothing but blanks. */
-export function parsed(source: string): unknown {
+/** Parse JSON. Return undefined for blank input and `InvalidJson` for a syntax error. */
+export function parseJson(source: string): unknown {
   try {
     return source.trim() === "" ? undefined : (JSON.parse(source) as unknown);
   } catch (error) {
-    return new Unreadable(source, error instanceof Error ? error.message.slice(0, 200) : "");
+    return new InvalidJson(source, error instanceof Error ? error.message.slice(0, 200) : "");
   }
 }
 
-const LONGEST = 10_000; // beyond it a pattern is the kernel's to check
+const MAX_PATTERN_LENGTH = 10_000; // characters; for longer strings the kernel checks the pattern
 const DAY = /^\d{4}-\d\d-\d\d$/;
 const FORMATS: Record<string, [(value: string) => boolean, string]> = {
   date: [(value) => DAY.test(value) && isDate(value), "must be a date such as 2026-11-30"],
@@ -41,32 +41,35 @@ function isDate(value: string): boolean {
   return !Number.isNaN(Date.parse(value));
 }
 
-/** Returns what is wrong with a value; undefined stands for nothing at all. */
+/**
+ * Return the problems of a value; undefined stands for an empty value.
+ * For a union, the problems with the nearest alternative are returned.
+ */
 export function problemsOf(value: unknown, schema: Schema, root: Schema = schema): Problem[] {
-  const whole = resolve(schema, root);
+  const resolved = resolve(schema, root);
   if (value === undefined) return [problem("needs an answer")];
-  if (value instanceof Unreadable) return [problem(`is not valid JSON: ${value.reason}`)];
-  const alternatives = [...schemas(whole["anyOf"]), ...schemas(whole["oneOf"])];
+  if (value instanceof InvalidJson) return [problem(`is not valid JSON: ${value.reason}`)];
+  const alternatives = [...schemas(resolved["anyOf"]), ...schemas(resolved["oneOf"])];
   if (alternatives.length > 0) {
-    const all = alternatives.map((one) => problemsOf(value, one, root));
-    const nearest = all.reduce((best, one) => (distance(one) < distance(best) ? one : best));
-    if (nearest.length > 0) return nearest;
+    const all = alternatives.map((alternative) => problemsOf(value, alternative, root));
+    const bestMatch = all.reduce((best, other) => (distance(other) < distance(best) ? other : best));
+    if (bestMatch.length > 0) return bestMatch;
   }
-  if ("const" in whole && !same(whole["const"], value)) return [problem(`must be ${JSON.stringify(whole["const"])}`)];
-  const options = list(whole["enum"]);
-  if (options.length > 0 && !options.some((option) => same(option, value))) return [problem("must be one of the choices")];
-  const wrongType = typeProblem(value, whole["type"]);
+  if ("const" in resolved && !isEqual(resolved["const"], value)) return [problem(`must be ${JSON.stringify(resolved["const"])}`)];
+  const options = list(resolved["enum"]);
+  if (options.length > 0 && !options.some((option) => isEqual(option, value))) return [problem("must be one of the choices")];
+  const wrongType = typeProblem(value, resolved["type"]);
   if (wrongType !== null) return [problem(wrongType)];
-  return inside(value, whole, root);
+  return valueProblems(value, resolved, root);
 }
 
-/** Tells how far problems are from a fit: a wrong kind of value is farther than a wrong part. */
+/** Return a distance between a value and a schema. A value of a wrong type is farther away than a wrong part. */
 function distance(problems: Problem[]): number {
   if (problems.some(({ path }) => path.length === 0)) return 1000;
   return problems.length;
 }
 
-function inside(value: unknown, schema: Schema, root: Schema): Problem[] {
+function valueProblems(value: unknown, schema: Schema, root: Schema): Problem[] {
   if (typeof value === "number") return [...numberProblems(value, schema)].map(problem);
   if (typeof value === "string") return [...textProblems(value, schema)].map(problem);
   if (Array.isArray(value)) return arrayProblems(value, schema, root);
@@ -77,11 +80,13 @@ function problem(message: string): Problem {
   return { path: [], message };
 }
 
-function within(key: string | number, problems: Problem[]): Problem[] {
+/** Add a property or index to the paths of problems. */
+function prefixed(key: string | number, problems: Problem[]): Problem[] {
   return problems.map(({ path, message }) => ({ path: [key, ...path], message }));
 }
 
-export function same(one: unknown, other: unknown): boolean {
+/** Compare two JSON values. */
+export function isEqual(one: unknown, other: unknown): boolean {
   return one === other || JSON.stringify(one) === JSON.stringify(other);
 }
 
@@ -95,6 +100,7 @@ const TYPES: Record<string, [(value: unknown) => boolean, string]> = {
   null: [(value) => value === null, "must be empty"],
 };
 
+/** Return the problem if a value has none of the types, else null. */
 function typeProblem(value: unknown, type: unknown): string | null {
   const checks = (Array.isArray(type) ? type : [type]).map((name) => TYPES[text(name)]).filter((check) => check !== undefined);
   if (checks.length === 0 || checks.some(([fits]) => fits(value))) return null;
@@ -102,8 +108,10 @@ function typeProblem(value: unknown, type: unknown): string | null {
 }
 
 function* numberProblems(value: number, schema: Schema): Generator<string> {
-  const [least, most] = [numeric(schema["minimum"]), numeric(schema["maximum"])];
-  const [above, below] = [numeric(schema["exclusiveMinimum"]), numeric(schema["exclusiveMaximum"])];
+  const least = numeric(schema["minimum"]);
+  const most = numeric(schema["maximum"]);
+  const above = numeric(schema["exclusiveMinimum"]);
+  const below = numeric(schema["exclusiveMaximum"]);
   const step = numeric(schema["multipleOf"]);
   if (least !== undefined && value < least) yield `must be at least ${least}`;
   if (most !== undefined && value > most) yield `must be at most ${most}`;
@@ -114,8 +122,9 @@ function* numberProblems(value: number, schema: Schema): Generator<string> {
 }
 
 function* textProblems(value: string, schema: Schema): Generator<string> {
-  const length = Array.from(value).length; // as Python counts
-  const [least, most] = [numeric(schema["minLength"]), numeric(schema["maxLength"])];
+  const length = Array.from(value).length; // code points, as Python counts
+  const least = numeric(schema["minLength"]);
+  const most = numeric(schema["maxLength"]);
   if (least !== undefined && length < least) yield `must have at least ${plural(least, "character")}`;
   if (most !== undefined && length > most) yield `must have at most ${plural(most, "character")}, not ${length}`;
   if (!matches(value, text(schema["pattern"]))) yield `must match the pattern ${text(schema["pattern"])}`;
@@ -123,11 +132,12 @@ function* textProblems(value: string, schema: Schema): Generator<string> {
   if (format !== undefined && !format[0](value)) yield format[1];
 }
 
+/** Return whether a string matches a pattern. */
 function matches(value: string, pattern: string): boolean {
   try {
-    return pattern === "" || value.length > LONGEST || new RegExp(pattern, "u").test(value);
+    return pattern === "" || value.length > MAX_PATTERN_LENGTH || new RegExp(pattern, "u").test(value);
   } catch {
-    return true; // Python's patterns are not all JavaScript's; the kernel decides
+    return true; // not a valid pattern in JavaScript, but maybe one in Python: the kernel decides
   }
 }
 
@@ -136,16 +146,17 @@ function entries(count: number): string {
 }
 
 function arrayProblems(value: unknown[], schema: Schema, root: Schema): Problem[] {
-  const found: Problem[] = [];
-  const [least, most] = [numeric(schema["minItems"]), numeric(schema["maxItems"])];
-  if (least !== undefined && value.length < least) found.push(problem(`needs at least ${entries(least)}`));
-  if (most !== undefined && value.length > most) found.push(problem(`takes at most ${entries(most)}`));
+  const problems: Problem[] = [];
+  const least = numeric(schema["minItems"]);
+  const most = numeric(schema["maxItems"]);
+  if (least !== undefined && value.length < least) problems.push(problem(`needs at least ${entries(least)}`));
+  if (most !== undefined && value.length > most) problems.push(problem(`takes at most ${entries(most)}`));
   if (schema["uniqueItems"] === true && new Set(value.map((item) => JSON.stringify(item))).size < value.length) {
-    found.push(problem("must not hold the same entry twice"));
+    problems.push(problem("must not hold the same entry twice"));
   }
-  const first = schemas(schema["prefixItems"]);
+  const prefixSchemas = schemas(schema["prefixItems"]);
   const items = asSchema(schema["items"]);
-  return [...found, ...value.flatMap((item, index) => within(index, problemsOf(item, first[index] ?? items, root)))];
+  return [...problems, ...value.flatMap((item, index) => prefixed(index, problemsOf(item, prefixSchemas[index] ?? items, root)))];
 }
 
 function objectProblems(value: Record<string, unknown>, schema: Schema, root: Schema): Problem[] {
@@ -154,10 +165,10 @@ function objectProblems(value: Record<string, unknown>, schema: Schema, root: Sc
   const missing = required.filter((name) => value[name] === undefined).map((name) => ({ path: [name], message: "needs an answer" }));
   const wrong = Object.entries(value).flatMap(([name, item]) => {
     if (item === undefined) return [];
-    if (Object.hasOwn(properties, name)) return within(name, problemsOf(item, asSchema(properties[name]), root));
+    if (Object.hasOwn(properties, name)) return prefixed(name, problemsOf(item, asSchema(properties[name]), root));
     const other = schema["additionalProperties"];
     if (other === false) return [problem(`has no place for ${titleOf({}, name)}`)];
-    return isRecord(other) ? within(name, problemsOf(item, other, root)) : [];
+    return isRecord(other) ? prefixed(name, problemsOf(item, other, root)) : [];
   });
   return [...missing, ...wrong];
 }

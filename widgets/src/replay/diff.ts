@@ -1,8 +1,8 @@
-// Differences between two JSON values, as rows.
+// Structural differences between two JSON values, as rows.
 
 /** A part that was added, removed or changed. */
 export interface Row {
-  /** Where: keys and positions joined by dots. */
+  /** Keys and indices, joined by dots. */
   path: string;
   kind: "added" | "removed" | "changed";
   before: unknown;
@@ -11,12 +11,13 @@ export interface Row {
 
 const IDS = ["id", "interrupt_id"];
 
-type Keyed = Map<string, unknown>;
+type Parts = Map<string, unknown>;
 
-/** Returns the differences, parts of objects and lists one by one; entries of lists that have an id are matched by it. */
+/** Return the differences inside objects and lists. List entries with an id are matched by it, others by their index. */
 export function diff(before: unknown, after: unknown, path = ""): Row[] {
   if (Object.is(before, after)) return [];
-  const [old, now] = [parts(before), parts(after)];
+  const old = parts(before);
+  const now = parts(after);
   if (old === null || now === null || Array.isArray(before) !== Array.isArray(after)) {
     return JSON.stringify(before) === JSON.stringify(after) ? [] : [{ path, kind: "changed", before, after }];
   }
@@ -30,7 +31,8 @@ export function diff(before: unknown, after: unknown, path = ""): Row[] {
   return rows;
 }
 
-function parts(value: unknown): Keyed | null {
+/** Return the parts of an object or a list by key; null for other values. */
+function parts(value: unknown): Parts | null {
   if (Array.isArray(value)) return new Map(value.map((item: unknown, index) => [idOf(item) ?? String(index), item]));
   return isObject(value) ? new Map(Object.entries(value)) : null;
 }

@@ -1,4 +1,4 @@
-// Request of a pipeline at a position: its envelope, which is an input first and then a part of a variable.
+// Envelope of a pipeline request at a position. It is an input at first, and later a part of a variable.
 
 import type { StateView } from "../protocol";
 import { valueText } from "../shared/values";
@@ -6,19 +6,21 @@ import { valueText } from "../shared/values";
 const HOLDER = "pipeline"; // the variable of a pipeline that holds its envelope
 type Values = Record<string, unknown>;
 
-/** Returns the envelope of a state, without what is empty in both it and the state before; empty where there is none. */
+/** Return the envelopes of a state and of the one before, without fields that are empty in both. If absent, it is empty. */
 export function envelopes(before: StateView | null, state: StateView): { was: Values | undefined; now: Values } {
-  const [was, now] = [before === null ? undefined : envelopeOf(before), envelopeOf(state)];
-  const telling = Object.keys({ ...was, ...now }).filter((name) => !isEmpty(now[name]) || !isEmpty(was?.[name]));
-  const kept = (values: Values): Values => Object.fromEntries(telling.filter((name) => name in values).map((name) => [name, values[name]]));
-  return { was: was === undefined ? undefined : kept(was), now: kept(now) };
+  const was = before === null ? undefined : envelopeOf(before);
+  const now = envelopeOf(state);
+  const names = Object.keys({ ...was, ...now }).filter((name) => !isEmpty(now[name]) || !isEmpty(was?.[name]));
+  const select = (values: Values): Values => Object.fromEntries(names.filter((name) => name in values).map((name) => [name, values[name]]));
+  return { was: was === undefined ? undefined : select(was), now: select(now) };
 }
 
-/** Returns the variables without the envelope, which has a table of its own. */
-export function besides(variables: Values): Values {
-  const held = variables[HOLDER];
-  if (!isEnvelope((held as Values | undefined)?.["envelope"])) return variables;
-  return { ...variables, [HOLDER]: Object.fromEntries(Object.entries(held as Values).filter(([name]) => name !== "envelope")) };
+/** Return the variables without the envelope, which is shown in a separate table. */
+export function withoutEnvelope(variables: Values): Values {
+  const holder = variables[HOLDER];
+  if (!isEnvelope((holder as Values | undefined)?.["envelope"])) return variables;
+  const others = Object.entries(holder as Values).filter(([name]) => name !== "envelope");
+  return { ...variables, [HOLDER]: Object.fromEntries(others) };
 }
 
 function envelopeOf({ variables, inputs }: StateView): Values {

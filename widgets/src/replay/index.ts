@@ -1,27 +1,28 @@
-// Widget that steps through a log, which anywidget renders.
+// Replay widget, rendered by anywidget: it steps through the event log of a run.
 
 import type { RenderProps } from "@anywidget/types";
 import { onThemeChange } from "../shared/theme";
-import { contain } from "../shared/keys";
-import { picture } from "./picture";
+import { containKeys } from "../shared/keys";
+import { runOverview } from "./overview";
 import { Replay } from "./replay";
 import { Requests } from "./requests";
 
+/** Render the widget. Return a function that removes it. */
 function render({ model, el }: RenderProps): () => void {
   const requests = new Requests(model);
-  const beside = picture(requests, (sequence) => { replay.go(sequence); });
+  const overview = runOverview(requests, (sequence) => { replay.go(sequence); });
   const replay: Replay = new Replay(requests, (at) => {
-    beside.stand(at);
-    requests.moved(at);
-  }, beside.element);
-  contain(replay.element);
+    overview.setPosition(at);
+    requests.sendPosition(at);
+  }, overview.element);
+  containKeys(replay.element);
   el.append(replay.element);
-  const forget = onThemeChange(replay.element);
-  requests.fill(replay).catch((error: unknown) => { replay.tell(String(error)); });
+  const stopTheme = onThemeChange(replay.element);
+  requests.fill(replay).catch((error: unknown) => { replay.showError(String(error)); });
   return () => {
-    forget();
+    stopTheme();
     requests.close();
-    beside.destroy();
+    overview.destroy();
     replay.destroy();
   };
 }

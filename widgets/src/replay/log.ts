@@ -1,16 +1,17 @@
-// Events of a log as columns, and searching in them.
+// Columnar store of the events of a log, with search.
 
 import type { EventBlock } from "../protocol";
 
-const [MUTATED, BEGUN] = ["state_mutated", "operation_started"];
+const STATE_MUTATED = "state_mutated";
+const OPERATION_STARTED = "operation_started";
 const MODEL_CALLS = new Set(["agent_response", "cached_response"]);
 
-/** What a list shows of an event. */
+/** Summary of an event, as the list shows it. */
 export interface Entry {
-  /** Its place among those that are known, from 1 on. */
+  /** Position among the loaded events, counted from 1. */
   place: number;
   sequence: number;
-  /** Microseconds since the first. */
+  /** Microseconds since the first event. */
   time: number;
   type: string;
   path: string;
@@ -18,14 +19,14 @@ export interface Entry {
   text: string;
 }
 
-/** What playing stops at: events of a kind, step or path, calls, changes of a variable; of "error" there is one only. */
+/** Condition at which playing stops: an event type, a step, a path, a call, a change of a variable, or any error. */
 export interface Breakpoint {
   by: "type" | "step" | "path" | "operation" | "variable" | "error";
   value: string;
   isOn: boolean;
 }
 
-/** All events that are known, in order; of a sample some are missing. They have places from 1 on. */
+/** Loaded events in order, at positions counted from 1. A sample has gaps in the sequence numbers, not in the positions. */
 export class Log {
   readonly #blocks: { block: EventBlock; before: number }[] = [];
   #length = 0;
@@ -34,27 +35,28 @@ export class Log {
     return this.#length;
   }
 
-  /** Sequence number of the last event that is known. */
+  /** Sequence number of the last loaded event. */
   get last(): number {
     return this.#blocks.at(-1)?.block.sequence.at(-1) ?? 0;
   }
 
-  /** Takes over events; those that are known already are left out. Returns whether there are new ones. */
-  take(block: EventBlock): boolean {
+  /** Add events. Return false if they are loaded already. */
+  add(block: EventBlock): boolean {
     if (block.sequence.length === 0 || (block.sequence[0] ?? 0) <= this.last) return false;
     this.#blocks.push({ block, before: this.#length });
     this.#length += block.sequence.length;
     return true;
   }
 
-  /** Returns the sequence number of a place; that of 0 is of the moment before the first event. */
+  /** Return the sequence number at a position; at 0 that of the state before the first event. */
   sequenceAt(place: number): number {
     return this.at(place)?.sequence ?? (this.#blocks[0]?.block.sequence[0] ?? 1) - 1;
   }
 
-  /** Returns the place of an event, or of the nearest before it. */
+  /** Return the position of an event, or of the nearest event before it (binary search). */
   placeOf(sequence: number): number {
-    let [low, high] = [0, this.#length];
+    let low = 0;
+    let high = this.#length;
     while (low < high) {
       const middle = Math.ceil((low + high) / 2);
       if (this.sequenceAt(middle) <= sequence) low = middle;
@@ -63,20 +65,30 @@ export class Log {
     return low;
   }
 
-  /** Returns the event at a place. */
+  /** Return the event at a position. */
   at(place: number): Entry | undefined {
-    const found = this.#blockOf(place);
-    if (found === undefined) return undefined;
-    const { block, before } = found;
+    const location = this.#blockOf(place);
+    if (location === undefined) return undefined;
+    const { block, before } = location;
     const row = place - before - 1;
     const word = (column: number[]): string => block.names[column[row] ?? 0] ?? "";
     const { sequence, type, path, step, text } = block;
-    return { place, sequence: sequence[row] ?? 0, time: block.time[row] ?? 0, type: word(type), path: word(path), step: word(step), text: word(text) };
+    return {
+      place,
+      sequence: sequence[row] ?? 0,
+      time: block.time[row] ?? 0,
+      type: word(type),
+      path: word(path),
+      step: word(step),
+      text: word(text),
+    };
   }
 
+  /** Return the block of a position, and the number of events before the block (binary search). */
   #blockOf(place: number): { block: EventBlock; before: number } | undefined {
     if (place < 1 || place > this.#length) return undefined;
-    let [low, high] = [0, this.#blocks.length - 1];
+    let low = 0;
+    let high = this.#blocks.length - 1;
     while (low < high) {
       const middle = Math.ceil((low + high) / 2);
       if ((this.#blocks[middle]?.before ?? 0) < place) low = middle;
@@ -85,77 +97,79 @@ export class Log {
     return this.#blocks[low];
   }
 
-  /** Returns the texts that occur in a column, sorted. */
+  /** Return the values that a breakpoint can have, sorted. */
   values(by: Breakpoint["by"]): string[] {
     if (by === "error") return ["any"];
-    if (by === "variable") return this.#textsOf(MUTATED, namesIn);
-    if (by === "operation") return this.#textsOf(BEGUN, (text) => [text]);
-    const found = new Set(this.#blocks.flatMap(({ block }) => [...new Set(block[by])].map((place) => block.names[place] ?? "")));
-    found.delete("");
-    return [...found].sort();
+    if (by === "variable") return this.#textsOf(STATE_MUTATED, namesIn);
+    if (by === "operation") return this.#textsOf(OPERATION_STARTED, (text) => [text]);
+    const texts = new Set(this.#blocks.flatMap(({ block }) => [...new Set(block[by])].map((place) => block.names[place] ?? "")));
+    texts.delete("");
+    return [...texts].sort();
   }
 
-  /** Returns what the texts of the events of a type hold, sorted. */
+  /** Return the distinct parts of the texts of all events of a type, sorted. */
   #textsOf(type: string, parts: (text: string) => string[]): string[] {
-    const found = new Set<string>();
+    const values = new Set<string>();
     for (const { block } of this.#blocks) {
       const place = block.names.indexOf(type);
-      const texts = new Set(block.text.filter((_, row) => block.type[row] === place));
-      for (const text of texts) for (const part of parts(block.names[text] ?? "")) found.add(part);
+      const textIndices = new Set(block.text.filter((_, row) => block.type[row] === place));
+      for (const text of textIndices) {
+        for (const part of parts(block.names[text] ?? "")) values.add(part);
+      }
     }
-    found.delete("");
-    return [...found].sort();
+    values.delete("");
+    return [...values].sort();
   }
 
-  /** Returns the places of the events that fit, in order. */
-  places(fits: (entry: Entry) => boolean): number[] {
-    const found: number[] = [];
+  /** Return the positions of the matching events in order. */
+  places(isMatch: (entry: Entry) => boolean): number[] {
+    const places: number[] = [];
     for (let place = 1; place <= this.#length; place += 1) {
       const entry = this.at(place);
-      if (entry !== undefined && fits(entry)) found.push(place);
+      if (entry !== undefined && isMatch(entry)) places.push(place);
     }
-    return found;
+    return places;
   }
 
-  /** Returns the place of the nearest event after another place, or before it, that fits; undefined if there is none. */
-  find(from: number, direction: 1 | -1, fits: (entry: Entry) => boolean): number | undefined {
+  /** Return the position of the nearest matching event after or before a position; undefined if there is none. */
+  find(from: number, direction: 1 | -1, isMatch: (entry: Entry) => boolean): number | undefined {
     for (let place = from + direction; place >= 1 && place <= this.#length; place += direction) {
       const entry = this.at(place);
-      if (entry !== undefined && fits(entry)) return place;
+      if (entry !== undefined && isMatch(entry)) return place;
     }
     return undefined;
   }
 }
 
-/** Tells whether playing stops at an event. */
+/** Return true if playing stops at an event. */
 export function stopsAt(breakpoints: readonly Breakpoint[], entry: Entry): boolean {
-  return breakpoints.some(({ by, value, isOn }) => isOn && fits(entry, by, value));
+  return breakpoints.some(({ by, value, isOn }) => isOn && matchesBreakpoint(entry, by, value));
 }
 
-function fits(entry: Entry, by: Breakpoint["by"], value: string): boolean {
+function matchesBreakpoint(entry: Entry, by: Breakpoint["by"], value: string): boolean {
   if (by === "error") return isError(entry);
   if (by === "variable") return changes(entry, value);
-  return by === "operation" ? entry.type === BEGUN && entry.text === value : entry[by] === value;
+  return by === "operation" ? entry.type === OPERATION_STARTED && entry.text === value : entry[by] === value;
 }
 
-/** Tells whether something failed with an event. */
+/** Return true if an event records a failure. */
 export function isError({ type }: Entry): boolean {
   return type.endsWith("_failed");
 }
 
-/** Tells whether a person is asked with an event. */
+/** Return true if an event asks a person a question. */
 export function isQuestion({ type }: Entry): boolean {
   return type === "interrupt_raised";
 }
 
-/** Tells whether a request to a model begins with an event. */
+/** Return true if an event starts a model request. */
 export function isModelCall({ type, text }: Entry): boolean {
-  return type === BEGUN && MODEL_CALLS.has(text.split(" ")[0] ?? "");
+  return type === OPERATION_STARTED && MODEL_CALLS.has(text.split(" ")[0] ?? "");
 }
 
-/** Tells whether an event sets a variable, or deletes it. */
+/** Return true if an event sets or deletes a variable. */
 export function changes({ type, text }: Entry, variable: string): boolean {
-  return type === MUTATED && namesIn(text).includes(variable);
+  return type === STATE_MUTATED && namesIn(text).includes(variable);
 }
 
 function namesIn(text: string): string[] {

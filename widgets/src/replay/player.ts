@@ -1,10 +1,10 @@
-// Position in a log that moves: by steps, to a search result, or automatically at a speed until a breakpoint.
+// Position in a log, moved by steps, by searching, or automatically until a breakpoint.
 
 import { stopsAt, type Breakpoint, type Entry, type Log } from "./log";
 
 const TICK_MS = 1000 / 30;
 
-/** A position in a log; `moved` is called after each change. */
+/** Position in a log. `onMove` is called after each change. */
 export class Player {
   readonly log: Log;
   breakpoints: Breakpoint[] = [];
@@ -12,12 +12,13 @@ export class Player {
   speed = 5;
   #position = 0;
   #timer: ReturnType<typeof setInterval> | undefined;
+  /** Number of events to play, as a fraction: at a low speed, most ticks play none. */
   #due = 0;
-  readonly #moved: () => void;
+  readonly #onMove: () => void;
 
-  constructor(log: Log, moved: () => void) {
+  constructor(log: Log, onMove: () => void) {
     this.log = log;
-    this.#moved = moved;
+    this.#onMove = onMove;
   }
 
   get position(): number {
@@ -28,55 +29,58 @@ export class Player {
     return this.#timer !== undefined;
   }
 
-  /** Goes to the event at a place of the log; 0 is before the first. */
+  /** Go to a position, counted from 1; 0 is before the first event. */
   go(place: number): void {
     const position = Math.round(Math.min(this.log.length, Math.max(0, place)));
     if (position === this.#position) return;
     this.#position = position;
-    this.#moved();
+    this.#onMove();
   }
 
+  /** Stop playing and move by a number of events. */
   step(by: number): void {
     this.pause();
     this.go(this.#position + by);
   }
 
-  /** Goes to the nearest event that fits; stays and returns false if there is none. */
-  seek(direction: 1 | -1, fits: (entry: Entry) => boolean): boolean {
+  /** Go to the nearest matching event. Return false and do not move if there is none. */
+  seek(direction: 1 | -1, isMatch: (entry: Entry) => boolean): boolean {
     this.pause();
-    const found = this.log.find(this.#position, direction, fits);
-    if (found !== undefined) this.go(found);
-    return found !== undefined;
+    const place = this.log.find(this.#position, direction, isMatch);
+    if (place === undefined) return false;
+    this.go(place);
+    return true;
   }
 
-  /** Goes to the next event at which a breakpoint stands. */
+  /** Go to the next event with a breakpoint. */
   seekBreakpoint(direction: 1 | -1): boolean {
     return this.seek(direction, (entry) => stopsAt(this.breakpoints, entry));
   }
 
-  /** Plays on from the present position, or from the beginning if that is the end. */
+  /** Play from the current position; from the beginning if that is the end. */
   play(): void {
     if (this.isPlaying) return;
     if (this.#position >= this.log.length) this.go(0);
     this.#due = 0;
     this.#timer = setInterval(() => { this.#tick(); }, TICK_MS);
-    this.#moved();
+    this.#onMove();
   }
 
   pause(): void {
     if (!this.isPlaying) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
-    this.#moved();
+    this.#onMove();
   }
 
-  /** Adds a breakpoint, or takes it away if there is one like it. */
+  /** Add a breakpoint, or remove an equal one. */
   toggle(by: Breakpoint["by"], value: string): void {
     const others = this.breakpoints.filter((one) => one.by !== by || one.value !== value);
     this.breakpoints = others.length < this.breakpoints.length ? others : [...others, { by, value, isOn: true }];
-    this.#moved();
+    this.#onMove();
   }
 
+  /** Advance by the events that are due, but not past a breakpoint. */
   #tick(): void {
     this.#due += (this.speed * TICK_MS) / 1000;
     const steps = Math.floor(this.#due);

@@ -1,10 +1,11 @@
-// Replay of a log: forward and back, automatically, to breakpoints, with the state at each position. It needs only the log.
+// Replay of an event log: controls, event list and state panel. It moves through the log by steps, by playing, or by
+// searching.
 
 import "./replay.css";
 import type { DetailEvent, EventBlock, StateView } from "../protocol";
 import { h, setText, type View } from "../shared/dom";
 import { button, newId } from "../shared/element";
-import { duration, plural } from "../shared/format";
+import { duration, formatCount, plural } from "../shared/format";
 import { keysList } from "../shared/keys";
 import type { Position } from "../shared/model";
 import { branchOf, eventName } from "../shared/words";
@@ -12,84 +13,92 @@ import { EventList } from "./events";
 import { Filter } from "./filter";
 import { changes, isError, isModelCall, isQuestion, Log, type Breakpoint, type Entry } from "./log";
 import { Player } from "./player";
-import type { SaidThen } from "./said";
+import type { RequestMessages } from "./requestmessages";
 import { StatePanel } from "./state";
 
 const SPEEDS = [1, 5, 20, 100, 500];
-const KEPT_MOMENTS = 64;
-const MOST_ASKED = 3; // so that a slow answer holds up no jump, and playing asks for no more than is answered
+const CACHE_SIZE = 64; // cached positions
+const MOST_REQUESTS = 3; // open requests: a slow answer delays no jump, and playing does not request more than is answered
 const KEYS = "← →: one event back, on | Home End: to the beginning, to the end | Space: play, pause | B: next breakpoint";
-const BY: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["operation", "call"], ["variable", "variable"], ["path", "branch"], ["error", "error"]];
+const BREAKPOINT_KINDS: [Breakpoint["by"], string][] = [["type", "type"], ["step", "step"], ["operation", "call"], ["variable", "variable"], ["path", "branch"], ["error", "error"]];
 
-/** What stepping needs besides the events' short form; a request that cannot be met is rejected with the reason. */
+/** Data source for positions and events. A request that fails is rejected with the reason. */
 export interface ReplayHost {
   stateAt: (sequence: number) => Promise<StateView>;
   eventAt: (sequence: number) => Promise<DetailEvent>;
-  saidAt: (sequence: number) => Promise<SaidThen>;
+  messagesAt: (sequence: number) => Promise<RequestMessages>;
 }
 
-/** An event, or none before the first, and the state after it; or why there is neither. */
+/** An event (null before the first) with the state after it, or the reason why they cannot be loaded (`error`). */
 interface Moment {
   sequence: number;
   event: DetailEvent | null;
   state: StateView | null;
-  trouble: string;
+  error: string;
 }
 
-/** Steps through a log until it is destroyed. */
+/**
+ * View that steps through a log.
+ *
+ * States are loaded on demand and cached by sequence number. `#showPosition` shows the current position if it is cached and
+ * requests it otherwise; every answer calls `#showPosition` again. An answer for a position that was left in the meantime is
+ * only cached.
+ */
 export class Replay implements View {
   readonly element: HTMLElement;
   readonly #host: ReplayHost;
-  readonly #player = new Player(new Log(), () => { this.#moved(); });
+  readonly #player = new Player(new Log(), () => { this.#update(); });
   readonly #list = new EventList(this.#player);
   readonly #panel: StatePanel;
   readonly #slider = h("input", { type: "range", min: 0, max: 0, step: 1, "aria-label": "Position in the log", "data-keys": KEYS });
   readonly #place = h("output", { class: "place" });
   readonly #play = button("", () => { this.#toggle(); }, { class: "primary", "aria-label": "Play" });
-  readonly #filter = new Filter(this.#player.log, (places) => { this.#list.only(places); });
+  readonly #filter = new Filter(this.#player.log, (places) => { this.#list.showOnly(places); });
   readonly #keys: ReturnType<typeof keysList>;
   readonly #changes = h("span", { class: "row", hidden: true });
   readonly #variable = h("select", { "aria-label": "Variable to go to" });
-  readonly #told = h("span", { class: "hint", role: "status" });
+  readonly #message = h("span", { class: "hint", role: "status" });
   readonly #type = h("select", { "aria-label": "Type of event to jump to" });
-  readonly #marks = h("ul", { class: "marks" });
-  readonly #marksTitle = h("summary");
-  /** What is known of positions, the latest used last. */
-  readonly #known = new Map<number, Moment>();
-  readonly #asked = new Set<number>();
+  readonly #breakpointList = h("ul", { class: "marks" });
+  readonly #breakpointTitle = h("summary");
+  /** Cache of positions, the most recently used last. */
+  readonly #cache = new Map<number, Moment>();
+  /** Sequence numbers of open requests. */
+  readonly #requests = new Set<number>();
   #shown: Moment | null = null;
-  #before: Moment | undefined;
-  readonly #stand: (at: Position) => void;
+  /** State with which the shown one was compared. */
+  #shownBefore: Moment | undefined;
+  readonly #onPosition: (at: Position) => void;
 
-  /** `stand` is told where it stands, each time; `picture` is shown below the controls. */
-  constructor(host: ReplayHost, stand: (at: Position) => void = () => undefined, picture?: HTMLElement) {
+  /** `onPosition` is called with each new position. `overview` is shown below the controls. */
+  constructor(host: ReplayHost, onPosition: (at: Position) => void = () => undefined, overview?: HTMLElement) {
     this.#host = host;
-    this.#stand = stand;
-    this.#panel = new StatePanel((sequence) => host.saidAt(sequence));
+    this.#onPosition = onPosition;
+    this.#panel = new StatePanel((sequence) => host.messagesAt(sequence));
     const body = h("div", { class: "body" }, h("div", { class: "side" }, this.#filter.element, this.#list.element, this.#breakpoints()), this.#panel.element);
     this.element = h("section", { class: "divebook divebook-replay", "aria-label": "Replay" });
     this.#keys = keysList(this.element);
-    this.element.append(this.#controls(), this.#slider, this.#ways(), this.#keys.element, ...(picture === undefined ? [] : [picture]), body);
+    this.element.append(this.#controls(), this.#slider, this.#goToButtons(), this.#keys.element, ...(overview === undefined ? [] : [overview]), body);
     this.element.addEventListener("keydown", (event) => { this.#key(event); });
     this.#slider.addEventListener("input", () => { this.#goTo(Number(this.#slider.value)); });
-    this.#moved();
+    this.#update();
   }
 
-  /** Takes over events, the first ones or those that follow. */
-  take(block: EventBlock): void {
-    if (!this.#player.log.take(block)) return;
+  /** Add the next events. */
+  add(block: EventBlock): void {
+    if (!this.#player.log.add(block)) return;
     this.#fillTypes();
     this.#filter.fill();
-    this.#list.only(this.#filter.places());
-    this.#moved();
+    this.#list.showOnly(this.#filter.places());
+    this.#update();
   }
 
-  /** Goes to an event, or to the nearest before it that is known. */
+  /** Go to an event, or to the nearest loaded event before it. */
   go(sequence: number): void {
     this.#goTo(this.#player.log.placeOf(sequence));
   }
 
-  /** Where it stands. */
+  /** Current position. */
   get at(): Position {
     const { position, log } = this.#player;
     const { time = 0, step = "" } = log.at(position) ?? {};
@@ -100,9 +109,9 @@ export class Replay implements View {
     this.#player.step(place - this.#player.position);
   }
 
-  /** Shows why events are missing. */
-  tell(trouble: string): void {
-    this.#panel.showTrouble(trouble);
+  /** Show why events cannot be loaded. */
+  showError(error: string): void {
+    this.#panel.showError(error);
   }
 
   destroy(): void {
@@ -113,7 +122,7 @@ export class Replay implements View {
 
   #controls(): HTMLElement {
     const player = this.#player;
-    const tool = (sign: string, name: string, act: () => void): HTMLElement => button(sign, act, { "aria-label": name, title: name });
+    const tool = (sign: string, name: string, action: () => void): HTMLElement => button(sign, action, { "aria-label": name, title: name });
     const speed = h("select", { "aria-label": "Speed" }, ...SPEEDS.map((each) => h("option", { value: each }, `${plural(each, "event")}/s`)));
     speed.value = String(player.speed);
     speed.addEventListener("change", () => { player.speed = Number(speed.value); });
@@ -127,7 +136,13 @@ export class Replay implements View {
       tool("▶", "One event forward (→)", () => { player.step(1); }),
       tool("▶|", "To the end (End)", () => { this.#goTo(player.log.length); }),
       speed,
-      h("span", { class: "row jump" }, tool("‹", "Previous event of this type", () => { seekType(-1); }), this.#type, tool("›", "Next event of this type", () => { seekType(1); })),
+      h(
+        "span",
+        { class: "row jump" },
+        tool("‹", "Previous event of this type", () => { seekType(-1); }),
+        this.#type,
+        tool("›", "Next event of this type", () => { seekType(1); }),
+      ),
       tool("‹●", "Previous breakpoint", () => { player.seekBreakpoint(-1); }),
       tool("●›", "Next breakpoint (b)", () => { player.seekBreakpoint(1); }),
       this.#place,
@@ -135,64 +150,80 @@ export class Replay implements View {
     );
   }
 
-  #ways(): HTMLElement {
-    const way = (name: string, key: string, fits: (entry: Entry) => boolean): HTMLElement =>
-      button(name, () => { this.#seek(1, fits, name); }, { class: "small", "aria-keyshortcuts": key, "aria-label": `Go to the ${name}`, title: `Go to the ${name} (${key})` });
-    const set = (entry: Entry): boolean => changes(entry, this.#variable.value);
-    const change = (name: string, key: string, direction: 1 | -1): HTMLElement =>
-      button(name, () => { this.#seek(direction, set, `${name} of ${this.#variable.value}`); }, { class: "small", "aria-keyshortcuts": key, "aria-label": `Go to the ${name} of the variable`, title: `Go to the ${name} of the variable (${key})` });
+  /** Create the buttons that go to the next error, question, model call or change of a variable. */
+  #goToButtons(): HTMLElement {
+    const keyButton = (name: string, key: string, label: string, action: () => void): HTMLElement =>
+      button(name, action, { class: "small", "aria-keyshortcuts": key, "aria-label": label, title: `${label} (${key})` });
+    const goToButton = (name: string, key: string, isMatch: (entry: Entry) => boolean): HTMLElement =>
+      keyButton(name, key, `Go to the ${name}`, () => { this.#seekOrReport(1, isMatch, name); });
+    const setsVariable = (entry: Entry): boolean => changes(entry, this.#variable.value);
+    const changeButton = (name: string, key: string, direction: 1 | -1): HTMLElement => {
+      const seek = (): void => { this.#seekOrReport(direction, setsVariable, `${name} of ${this.#variable.value}`); };
+      return keyButton(name, key, `Go to the ${name} of the variable`, seek);
+    };
     return h(
       "div",
       { class: "row ways", role: "group", "aria-label": "Go to" },
       h("span", { class: "hint" }, "Go to"),
-      way("next error", "E", isError),
-      way("next question", "Q", isQuestion),
-      way("next model call", "M", isModelCall),
-      this.#ofVariable(change("last change", "C", -1), change("next change", "V", 1)),
-      this.#told,
+      goToButton("next error", "E", isError),
+      goToButton("next question", "Q", isQuestion),
+      goToButton("next model call", "M", isModelCall),
+      this.#variableGroup(changeButton("last change", "C", -1), changeButton("next change", "V", 1)),
+      this.#message,
     );
   }
 
-  /** Where a variable changed; out of the way while the log has none. */
-  #ofVariable(...changes: HTMLElement[]): HTMLElement {
+  /** Create the group of buttons for a variable, which is hidden while the log has no variables. */
+  #variableGroup(...changes: HTMLElement[]): HTMLElement {
     this.#changes.append(this.#variable, ...changes);
     return this.#changes;
   }
 
-  /** Goes to the nearest event that fits, or says that there is none. */
-  #seek(direction: 1 | -1, fits: (entry: Entry) => boolean, name: string): void {
-    const isFound = this.#player.seek(direction, fits);
-    setText(this.#told, isFound ? "" : `There is no ${name} ${direction > 0 ? "after" : "before"} this event.`);
+  /** Go to the nearest matching event, or state that there is none. */
+  #seekOrReport(direction: 1 | -1, isMatch: (entry: Entry) => boolean, name: string): void {
+    const isFound = this.#player.seek(direction, isMatch);
+    setText(this.#message, isFound ? "" : `There is no ${name} ${direction > 0 ? "after" : "before"} this event.`);
   }
 
+  /** Create the section with the breakpoints and the form for a new one. */
   #breakpoints(): HTMLElement {
-    const [by, value] = [h("select", { "aria-label": "Break by" }), h("select", { "aria-label": "Break at" })];
-    by.append(...BY.map(([key, label]) => h("option", { value: key }, label)));
+    const by = h("select", { "aria-label": "Break by" });
+    const value = h("select", { "aria-label": "Break at" });
+    by.append(...BREAKPOINT_KINDS.map(([key, label]) => h("option", { value: key }, label)));
     const kind = (): Breakpoint["by"] => by.value as Breakpoint["by"];
-    const fill = (): void => { value.replaceChildren(...this.#player.log.values(kind()).map((each) => h("option", { value: each }, nameOf(kind(), each)))); };
+    const fill = (): void => {
+      const options = this.#player.log.values(kind()).map((each) => h("option", { value: each }, nameOf(kind(), each)));
+      value.replaceChildren(...options);
+    };
     by.addEventListener("change", fill);
-    const add = button("Add", () => { if (value.value !== "") this.#player.toggle(kind(), value.value); }, { class: "small" });
-    const whole = h("details", { class: "breakpoints" }, this.#marksTitle, h("div", { class: "row" }, by, value, add), this.#marks);
-    whole.addEventListener("toggle", fill);
-    return whole;
+    const add = button("Add", () => {
+      if (value.value !== "") this.#player.toggle(kind(), value.value);
+    }, { class: "small" });
+    const section = h("details", { class: "breakpoints" }, this.#breakpointTitle, h("div", { class: "row" }, by, value, add), this.#breakpointList);
+    section.addEventListener("toggle", fill);
+    return section;
   }
 
-  #mark(mark: Breakpoint): HTMLElement {
+  #breakpointRow(breakpoint: Breakpoint): HTMLElement {
     const box = h("input", { type: "checkbox", id: newId() });
-    box.checked = mark.isOn;
+    box.checked = breakpoint.isOn;
     box.addEventListener("change", () => {
-      mark.isOn = box.checked;
+      breakpoint.isOn = box.checked;
       this.#list.update();
     });
-    const remove = button("✕", () => { this.#player.toggle(mark.by, mark.value); }, { class: "small", "aria-label": `Remove the breakpoint at ${markText(mark)}` });
-    return h("li", { class: "row" }, h("label", {}, box, ` ${markText(mark)}`), remove);
+    const text = breakpointText(breakpoint);
+    const onRemove = (): void => { this.#player.toggle(breakpoint.by, breakpoint.value); };
+    const remove = button("✕", onRemove, { class: "small", "aria-label": `Remove the breakpoint at ${text}` });
+    return h("li", { class: "row" }, h("label", {}, box, ` ${text}`), remove);
   }
 
+  /** Set the options for event types and variables, and keep the choices. */
   #fillTypes(): void {
-    const chosen = this.#type.value;
+    const selectedType = this.#type.value;
     this.#type.replaceChildren(...this.#player.log.values("type").map((type) => h("option", { value: type }, eventName(type))));
-    if (chosen !== "") this.#type.value = chosen;
-    const [variable, variables] = [this.#variable.value, this.#player.log.values("variable")];
+    if (selectedType !== "") this.#type.value = selectedType;
+    const variable = this.#variable.value;
+    const variables = this.#player.log.values("variable");
     this.#variable.replaceChildren(...variables.map((name) => h("option", { value: name }, name)));
     if (variables.includes(variable)) this.#variable.value = variable;
     this.#changes.hidden = variables.length === 0;
@@ -203,75 +234,91 @@ export class Replay implements View {
     else this.#player.play();
   }
 
-  #moved(): void {
+  /** Show the current position in all parts. */
+  #update(): void {
     const { position, log, isPlaying, breakpoints } = this.#player;
     this.#slider.max = String(log.length);
     this.#slider.value = String(position);
     const entry = log.at(position);
-    this.#slider.setAttribute("aria-valuetext", entry === undefined ? "before the first event" : `event ${entry.sequence}, ${eventName(entry.type)} ${entry.step}`);
-    setText(this.#place, `event ${log.sequenceAt(position).toLocaleString("en")} of ${log.last.toLocaleString("en")}${entry === undefined ? "" : ` · ${duration(entry.time)}`}`);
+    const valueText = entry === undefined ? "before the first event" : `event ${entry.sequence}, ${eventName(entry.type)} ${entry.step}`;
+    this.#slider.setAttribute("aria-valuetext", valueText);
+    const time = entry === undefined ? "" : ` · ${duration(entry.time)}`;
+    setText(this.#place, `event ${formatCount(log.sequenceAt(position))} of ${formatCount(log.last)}${time}`);
     setText(this.#play, isPlaying ? "Pause" : "Play");
     this.#play.setAttribute("aria-label", isPlaying ? "Pause" : "Play");
-    setText(this.#marksTitle, `Breakpoints (${breakpoints.length})`);
-    this.#marks.replaceChildren(...breakpoints.map((mark) => this.#mark(mark)));
+    setText(this.#breakpointTitle, `Breakpoints (${breakpoints.length})`);
+    this.#breakpointList.replaceChildren(...breakpoints.map((breakpoint) => this.#breakpointRow(breakpoint)));
     this.#list.update();
-    this.#stand(this.at);
-    this.#look();
+    this.#onPosition(this.at);
+    this.#showPosition();
   }
 
-  /** Shows the present position: at once if it is known, else dimmed until it is, never what came for another one. */
-  #look(): void {
+  /**
+   * Show the current position: at once if it is cached, otherwise dimmed until it is loaded. Then load the position before
+   * it.
+   */
+  #showPosition(): void {
     const sequence = this.#player.log.sequenceAt(this.#player.position);
-    const known = this.#shown?.sequence === sequence ? this.#shown : this.#known.get(sequence);
-    if (known === undefined) this.#panel.wait(sequence);
-    else this.#show(known);
+    const moment = this.#shown?.sequence === sequence ? this.#shown : this.#cache.get(sequence);
+    if (moment === undefined) {
+      this.#panel.showLoading(sequence);
+      this.#fetch(sequence);
+      return;
+    }
+    const { state } = moment;
+    this.#show(moment);
     const before = this.#player.log.sequenceAt(this.#player.position - 1);
-    if (known === undefined) this.#fetch(sequence);
-    else if (before < sequence && known.state !== null && !this.#known.has(before)) this.#fetch(before); // what is compared
+    if (before < sequence && state !== null && !this.#cache.has(before)) this.#fetch(before); // for the comparison
   }
 
+  /** Load a position into the cache, unless it is being loaded or too many requests are open. */
   #fetch(sequence: number): void {
-    if (this.#asked.has(sequence) || this.#asked.size >= MOST_ASKED) return;
-    this.#asked.add(sequence);
-    void this.#ask(sequence).then((moment) => {
-      this.#asked.delete(sequence);
-      this.#keep(moment);
-      this.#look();
+    if (this.#requests.has(sequence) || this.#requests.size >= MOST_REQUESTS) return;
+    this.#requests.add(sequence);
+    void this.#load(sequence).then((moment) => {
+      this.#requests.delete(sequence);
+      this.#addToCache(moment);
+      this.#showPosition();
     });
   }
 
-  async #ask(sequence: number): Promise<Moment> {
+  /** Return a position, or the reason why it cannot be loaded. */
+  async #load(sequence: number): Promise<Moment> {
     try {
-      const isBefore = sequence < Math.max(1, this.#player.log.sequenceAt(1)); // also while no event is known
+      const isBefore = sequence < Math.max(1, this.#player.log.sequenceAt(1)); // true also while no event is loaded
       const [state, event] = await Promise.all([this.#host.stateAt(sequence), isBefore ? null : this.#host.eventAt(sequence)]);
-      return { sequence, event, state, trouble: "" };
+      return { sequence, event, state, error: "" };
     } catch (error) {
-      return { sequence, event: null, state: null, trouble: error instanceof Error ? error.message : String(error) };
+      return { sequence, event: null, state: null, error: error instanceof Error ? error.message : String(error) };
     }
   }
 
-  #keep(moment: Moment): void {
-    this.#known.delete(moment.sequence);
-    this.#known.set(moment.sequence, moment);
-    const oldest = this.#known.keys().next();
-    if (this.#known.size > KEPT_MOMENTS && oldest.done !== true) this.#known.delete(oldest.value);
+  /** Add a position to the cache as the most recently used one, and drop the oldest. */
+  #addToCache(moment: Moment): void {
+    this.#cache.delete(moment.sequence);
+    this.#cache.set(moment.sequence, moment);
+    const oldest = this.#cache.keys().next();
+    if (this.#cache.size > CACHE_SIZE && oldest.done !== true) this.#cache.delete(oldest.value);
   }
 
+  /** Show a position, compared with the one before it if that is cached. An unchanged position is not drawn again. */
   #show(moment: Moment): void {
     const place = this.#player.position;
-    const before = place > 0 ? this.#known.get(this.#player.log.sequenceAt(place - 1)) : undefined;
+    const before = place > 0 ? this.#cache.get(this.#player.log.sequenceAt(place - 1)) : undefined;
     if (moment.state === null) {
-      this.#panel.showTrouble(moment.trouble);
-      this.#known.delete(moment.sequence); // it is asked for again when somebody comes back
-    } else if (this.#shown !== moment || this.#before !== before) {
+      this.#panel.showError(moment.error);
+      this.#cache.delete(moment.sequence); // the next visit requests it again
+    } else if (this.#shown !== moment || this.#shownBefore !== before) {
       this.#panel.show(moment.event, before?.state ?? null, moment.state);
-      this.#keep(moment);
+      this.#addToCache(moment);
     } else {
-      this.#panel.ready();
+      this.#panel.clearLoading();
     }
-    [this.#shown, this.#before] = [moment, before];
+    this.#shown = moment;
+    this.#shownBefore = before;
   }
 
+  /** Handle a key, unless the focused element uses it itself. */
   #key(event: KeyboardEvent): void {
     const player = this.#player;
     const { target } = event;
@@ -279,7 +326,7 @@ export class Replay implements View {
     if (target instanceof Element && target.closest("select, input:not([type=range]), summary, pre, .db-keys") !== null) return;
     if (event.key === " " && target instanceof HTMLButtonElement) return;
     const page = Math.max(1, Math.round(player.log.length / 20));
-    const acts: Record<string, () => void> = {
+    const actions: Record<string, () => void> = {
       ArrowRight: () => { player.step(1); },
       ArrowDown: () => { player.step(1); },
       ArrowLeft: () => { player.step(-1); },
@@ -291,14 +338,14 @@ export class Replay implements View {
       " ": () => { this.#toggle(); },
       b: () => { player.seekBreakpoint(1); },
     };
-    const act = acts[event.key];
-    if (act === undefined) return;
+    const action = actions[event.key];
+    if (action === undefined) return;
     event.preventDefault();
-    act();
+    action();
   }
 }
 
-/** Names what a breakpoint stops at, as the list of events does. */
+/** Return the display name of a breakpoint's value, as in the list of events. */
 function nameOf(by: Breakpoint["by"], value: string): string {
   if (by === "type") return eventName(value);
   if (by === "error") return "any error";
@@ -306,7 +353,7 @@ function nameOf(by: Breakpoint["by"], value: string): string {
   return by === "path" ? branchOf(value) || value : value;
 }
 
-function markText({ by, value }: Breakpoint): string {
+function breakpointText({ by, value }: Breakpoint): string {
   if (by === "error") return nameOf(by, value);
-  return `${BY.find(([key]) => key === by)?.[1] ?? by}: ${nameOf(by, value)}`;
+  return `${BREAKPOINT_KINDS.find(([key]) => key === by)?.[1] ?? by}: ${nameOf(by, value)}`;
 }

@@ -1,68 +1,70 @@
-// State of an execution at a position, the changes up to it, and the event itself.
+// Panel with the state of an execution at a position, the changes by its last event, and that event.
 
 import type { DetailEvent, PathView, StateView } from "../protocol";
 import { h, setText } from "../shared/dom";
 import { button } from "../shared/element";
-import { shown, valueText } from "../shared/values";
+import { formatCount } from "../shared/format";
+import { truncate, valueText } from "../shared/values";
 import { oneLine } from "../shared/text";
 import { exactMoment } from "../shared/times";
 import { branchOf, eventName } from "../shared/words";
 import { diff, type Row } from "./diff";
-import { besides, envelopes } from "./envelope";
-import { messages, type SaidThen } from "./said";
+import { withoutEnvelope, envelopes } from "./envelope";
+import { messageElements, type RequestMessages } from "./requestmessages";
 
-const [MOST_ROWS, MOST_PARTS] = [100, 5];
-const MOST_CELL = 400;
+const MOST_ROWS = 100; // per table
+const MOST_PARTS = 5; // differences inside one value
+const MOST_CELL = 400; // characters
 const SIGNS: Record<Row["kind"], string> = { added: "+", removed: "−", changed: "≠" };
 
-/** Parts of a state that are compared besides those that stand in a table of their own. */
-const REST = ["status", "pending", "usage", "error"] as const;
+/** Parts of a state that are compared in the common table; others have tables of their own. */
+const OTHER_PARTS = ["status", "pending", "usage", "error"] as const;
 const TABS = ["State and change", "Messages", "Event"] as const;
 type Cell = Node | string;
 type Values = Record<string, unknown>;
 
-/** Shows a state beside what stood before it, what the model saw then, and the event between. */
+/** Panel with three tabs: the state compared with the one before it, the messages of the model, and the event. */
 export class StatePanel {
   readonly element: HTMLElement;
   readonly #loading = h("p", { class: "loading", role: "status", hidden: true });
   readonly #bodies = TABS.map((name) => h("div", { class: "body", role: "tabpanel", "aria-label": name }));
-  readonly #tabs = TABS.map((name, place) => button(name, () => { this.#choose(place); }, { role: "tab" }));
-  readonly #saidAt: (sequence: number) => Promise<SaidThen>;
-  #chosen = 0;
+  readonly #tabs = TABS.map((name, place) => button(name, () => { this.#showTab(place); }, { role: "tab" }));
+  readonly #messagesAt: (sequence: number) => Promise<RequestMessages>;
+  #tab = 0;
   #sequence = 0;
-  /** The position whose messages are shown. */
-  #told = -1;
+  /** Sequence number whose messages are shown or requested. */
+  #messagesSequence = -1;
 
-  constructor(saidAt: (sequence: number) => Promise<SaidThen>) {
-    this.#saidAt = saidAt;
+  constructor(messagesAt: (sequence: number) => Promise<RequestMessages>) {
+    this.#messagesAt = messagesAt;
     const tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "What to show of the position" }, ...this.#tabs);
     tabs.addEventListener("keydown", (event) => {
       if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
       event.stopPropagation(); // the replay would step
-      this.#choose((this.#chosen + (event.key === "ArrowRight" ? 1 : TABS.length - 1)) % TABS.length);
-      this.#tabs[this.#chosen]?.focus();
+      this.#showTab((this.#tab + (event.key === "ArrowRight" ? 1 : TABS.length - 1)) % TABS.length);
+      this.#tabs[this.#tab]?.focus();
     });
     this.element = h("div", { class: "panel" }, tabs, this.#loading, ...this.#bodies);
-    this.#choose(0);
+    this.#showTab(0);
   }
 
-  /** Dims what is shown, which is of another position, and says which one is being loaded. */
-  wait(sequence: number): void {
-    setText(this.#loading, `loading event ${sequence.toLocaleString("en")}`);
+  /** Dim the panel, which shows another position, and name the event that is being loaded. */
+  showLoading(sequence: number): void {
+    setText(this.#loading, `loading event ${formatCount(sequence)}`);
     this.#setBusy(true);
   }
 
-  /** Shows an event (none stands before the first), the state after it, and the one before it, where that is known. */
+  /** Show an event (null before the first), the state after it, and the state before it (null if it is not loaded). */
   show(event: DetailEvent | null, before: StateView | null, state: StateView): void {
     this.#sequence = state.sequence;
     this.#fill(0, ...stateParts(before, state));
     this.#fill(2, ...eventParts(event));
-    this.#tellMessages();
+    this.#loadMessages();
     this.#setBusy(false);
   }
 
-  /** Shows clearly what is shown: it is of the present position. */
-  ready(): void {
+  /** Remove the dimming: the panel shows the current position. */
+  clearLoading(): void {
     this.#setBusy(false);
   }
 
@@ -70,25 +72,27 @@ export class StatePanel {
     this.#bodies[place]?.replaceChildren(...parts.filter((part) => part !== false));
   }
 
-  #choose(place: number): void {
-    this.#chosen = place;
+  #showTab(place: number): void {
+    this.#tab = place;
     this.#tabs.forEach((tab, at) => {
       tab.setAttribute("aria-selected", String(at === place));
       tab.tabIndex = at === place ? 0 : -1;
     });
     this.#bodies.forEach((body, at) => { body.hidden = at !== place; });
-    this.#tellMessages();
+    this.#loadMessages();
   }
 
-  /** Asks what was said, once somebody looks there. */
-  #tellMessages(): void {
+  /** Load the messages when their tab is open. */
+  #loadMessages(): void {
     const sequence = this.#sequence;
-    if (TABS[this.#chosen] !== "Messages" || this.#told === sequence) return;
-    this.#told = sequence;
-    const show = (...parts: HTMLElement[]): void => { if (this.#told === sequence) this.#fill(1, ...parts); };
+    if (TABS[this.#tab] !== "Messages" || this.#messagesSequence === sequence) return;
+    this.#messagesSequence = sequence;
+    const show = (...parts: HTMLElement[]): void => {
+      if (this.#messagesSequence === sequence) this.#fill(1, ...parts); // not if the position has changed
+    };
     show(h("p", { class: "hint" }, "loading …"));
-    this.#saidAt(sequence).then(
-      (said) => { show(...messages(said)); },
+    this.#messagesAt(sequence).then(
+      (answer) => { show(...messageElements(answer)); },
       (error: unknown) => { show(h("p", { class: "wrong" }, error instanceof Error ? error.message : String(error))); },
     );
   }
@@ -98,8 +102,9 @@ export class StatePanel {
     this.element.setAttribute("aria-busy", String(isBusy));
   }
 
-  showTrouble(text: string): void {
-    this.#fill(0, h("p", { class: "wrong" }, shown(text, 2000)));
+  /** Show why the state cannot be loaded. */
+  showError(text: string): void {
+    this.#fill(0, h("p", { class: "wrong" }, truncate(text, 2000)));
     this.#fill(2);
     this.#setBusy(false);
   }
@@ -107,67 +112,102 @@ export class StatePanel {
 
 function eventParts(event: DetailEvent | null): HTMLElement[] {
   if (event === null) return [h("p", { class: "hint" }, "Before the first event.")];
-  return [h("p", {}, h("strong", {}, `Event ${event.sequence.toLocaleString("en")}: ${eventName(event.event_type)}`)), h("p", { class: "hint" }, exactMoment(event.recorded_us)), pre(event.data)];
+  const title = `Event ${formatCount(event.sequence)}: ${eventName(event.event_type)}`;
+  return [h("p", {}, h("strong", {}, title)), h("p", { class: "hint" }, exactMoment(event.recorded_us)), valueBlock(event.data)];
 }
 
+/** Create the tables of the tab with the state. Without a state before, they show values only. */
 function stateParts(before: StateView | null, state: StateView): (Node | false)[] {
-  const facts = [state.status, ...Object.entries(state.usage).map(([name, value]) => `${value.toLocaleString("en")} ${name.replaceAll("_", " ")}`)];
-  const after = `After event ${state.sequence.toLocaleString("en")}`;
-  const was = before === null ? "Before" : state.sequence - before.sequence === 1 ? `Before event ${state.sequence.toLocaleString("en")}` : `After event ${before.sequence.toLocaleString("en")}`;
-  const rest = before === null ? [] : REST.flatMap((part) => diff(before[part], state[part], part));
-  const values = (name: string, old: Values | undefined, now: Values): HTMLElement => table(["", name, was, after], valueRows(old, now));
+  const usage = Object.entries(state.usage).map(([name, value]) => `${formatCount(value)} ${name.replaceAll("_", " ")}`);
+  const statusFacts = [state.status, ...usage];
+  const after = `After event ${formatCount(state.sequence)}`;
+  const oldHead = headBefore(before, state);
+  const otherChanges = before === null ? [] : OTHER_PARTS.flatMap((part) => diff(before[part], state[part], part));
+  const values = (name: string, old: Values | undefined, now: Values): HTMLElement => table(["", name, oldHead, after], valueRows(old, now));
   const envelope = envelopes(before, state);
   return [
-    h("p", {}, h("strong", {}, `State after event ${state.sequence.toLocaleString("en")}`), ` · ${facts.join(" · ")}`),
-    state.error !== "" && h("p", { class: "wrong" }, shown(state.error, 2000)),
-    ...state.pending.map(({ question, path, step }) => h("p", {}, `? ${oneLine(question, 300)} (${oneLine([branchOf(path), step].filter((part) => part !== "").join(" › "), 100)})`)),
+    h("p", {}, h("strong", {}, `State after event ${formatCount(state.sequence)}`), ` · ${statusFacts.join(" · ")}`),
+    state.error !== "" && h("p", { class: "wrong" }, truncate(state.error, 2000)),
+    ...state.pending.map(({ question, path, step }) => {
+      const where = [branchOf(path), step].filter((part) => part !== "").join(" › ");
+      return h("p", {}, `? ${oneLine(question, 300)} (${oneLine(where, 100)})`);
+    }),
     values("Envelope", envelope.was, envelope.now),
-    values("Variable", before === null ? undefined : besides(before.variables), besides(state.variables)),
+    values("Variable", before === null ? undefined : withoutEnvelope(before.variables), withoutEnvelope(state.variables)),
     values("Output", before?.outputs, state.outputs),
     table(["", "Branch", "Status", "Step", "Phase"], pathRows(before?.paths, state.paths)),
-    table(["", "Also changed", was, after], rest.map(changeRow)),
+    table(["", "Also changed", oldHead, after], otherChanges.map(changeRow)),
     before !== null && before.variables !== state.variables && isSame(before, state) && h("p", { class: "hint" }, "This event changes nothing here."),
-    Object.keys(state.inputs).length > 0 && h("details", {}, h("summary", {}, "Inputs"), table(["Input", "Value"], Object.entries(state.inputs).map(([name, value]) => [oneLine(name, 200), cell(value)]))),
+    Object.keys(state.inputs).length > 0 && h("details", {}, h("summary", {}, "Inputs"), inputTable(state.inputs)),
   ];
 }
 
-function isSame(before: StateView, after: StateView): boolean {
-  return (["variables", "outputs", "paths", ...REST] as const).every((part) => diff(before[part], after[part]).length === 0);
+/** Return the head of the column with earlier values. */
+function headBefore(before: StateView | null, state: StateView): string {
+  if (before === null) return "Before";
+  if (state.sequence - before.sequence === 1) return `Before event ${formatCount(state.sequence)}`;
+  return `After event ${formatCount(before.sequence)}`;
 }
 
-/** Returns a row for each value, with that before it where it is another, and below it what differs inside of it. */
+function inputTable(inputs: Values): HTMLElement {
+  return table(["Input", "Value"], Object.entries(inputs).map(([name, value]) => [oneLine(name, 200), cell(value)]));
+}
+
+function isSame(before: StateView, after: StateView): boolean {
+  return (["variables", "outputs", "paths", ...OTHER_PARTS] as const).every((part) => diff(before[part], after[part]).length === 0);
+}
+
+/** Return a row for each value, with its earlier value if it differs, followed by rows for the differences inside it. */
 function valueRows(before: Record<string, unknown> | undefined, after: Record<string, unknown>): Cell[][] {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after)])].sort();
   return names.flatMap((name) => {
-    const changes = before === undefined ? [] : diff(nameless(before, name), nameless(after, name));
+    const changes = before === undefined ? [] : diff(singleValue(before, name), singleValue(after, name));
     const [first] = changes;
-    if (first === undefined) return [["", oneLine(name, 200), before === undefined ? "" : h("span", { class: "hint" }, "same"), cell(after[name])]];
-    const kind = name in (before ?? {}) ? (name in after ? "changed" : "removed") : "added";
+    if (first === undefined) {
+      const earlier = before === undefined ? "" : h("span", { class: "hint" }, "same");
+      return [["", oneLine(name, 200), earlier, cell(after[name])]];
+    }
+    let kind: Row["kind"] = "changed";
+    if (!(name in (before ?? {}))) kind = "added";
+    else if (!(name in after)) kind = "removed";
     const whole = changeRow({ path: name, kind, before: before?.[name], after: after[name] });
-    const isWhole = first.path === "value";
-    return isWhole ? [whole] : [whole, ...changes.slice(0, MOST_PARTS).map((one) => changeRow({ ...one, path: one.path.replace("value.", "· ") }))];
+    const isWhole = first.path === "value"; // the value is not an object or a list of the same kind: no parts to compare
+    if (isWhole) return [whole];
+    return [whole, ...changes.slice(0, MOST_PARTS).map((one) => changeRow({ ...one, path: one.path.replace("value.", "· ") }))];
   });
 }
 
-function nameless(values: Record<string, unknown>, name: string): Record<string, unknown> {
+/** Return one value under a fixed name, so that the paths of differences inside it can be recognized. */
+function singleValue(values: Record<string, unknown>, name: string): Record<string, unknown> {
   return name in values ? { value: values[name] } : {};
 }
 
 function changeRow({ path, kind, before, after }: Row): Cell[] {
   const mark = (name: "removed" | "added", value: unknown): Cell => h("div", { class: `was ${name}` }, cell(value));
-  return [h("span", { class: kind, role: "img", "aria-label": kind, title: kind }, SIGNS[kind]), oneLine(path, 200), kind === "added" ? "" : mark("removed", before), kind === "removed" ? "" : mark("added", after)];
+  const oldCell = kind === "added" ? "" : mark("removed", before);
+  const newCell = kind === "removed" ? "" : mark("added", after);
+  return [signOf(kind), oneLine(path, 200), oldCell, newCell];
 }
 
+function signOf(kind: Row["kind"]): HTMLElement {
+  return h("span", { class: kind, role: "img", "aria-label": kind, title: kind }, SIGNS[kind]);
+}
+
+/** Return a row for each path, with old and new texts where they differ. */
 function pathRows(before: PathView[] | undefined, after: PathView[]): Cell[][] {
   return after.map((path) => {
     const old = before?.find(({ id }) => id === path.id);
-    const kind = before === undefined ? null : old === undefined ? "added" : diff(facts(old), facts(path)).length > 0 ? "changed" : null;
+    let kind: Row["kind"] | null = null;
+    if (before !== undefined && old === undefined) kind = "added";
+    else if (old !== undefined && diff(facts(old), facts(path)).length > 0) kind = "changed";
     const now = facts(path);
     const parts = now.map((text, place): Cell => {
-      const was = old === undefined ? undefined : facts(old)[place];
-      return was === undefined || was === text ? text : h("span", {}, was === "" ? "" : h("span", { class: "was removed" }, was), was === "" ? "" : " → ", h("span", { class: "was added" }, text === "" ? "none" : text));
+      const oldText = old === undefined ? undefined : facts(old)[place];
+      if (oldText === undefined || oldText === text) return text;
+      const newText = h("span", { class: "was added" }, text === "" ? "none" : text);
+      return oldText === "" ? h("span", {}, newText) : h("span", {}, h("span", { class: "was removed" }, oldText), " → ", newText);
     });
-    return [kind === null ? "" : h("span", { class: kind, role: "img", "aria-label": kind, title: kind }, SIGNS[kind]), branchOf(path.id) || path.id, ...parts];
+    return [kind === null ? "" : signOf(kind), branchOf(path.id) || path.id, ...parts];
   });
 }
 
@@ -177,20 +217,23 @@ function facts({ status, step, visits, phase }: PathView): string[] {
 
 function table(heads: string[], rows: (Node | string)[][]): HTMLElement {
   const head = h("tr", {}, ...heads.map((name) => (name === "" ? h("td", { class: "marker" }) : h("th", { scope: "col" }, name))));
-  const body = rows.slice(0, MOST_ROWS).map((cells) => h("tr", {}, ...cells.map((one) => h("td", {}, typeof one === "string" ? oneLine(one, MOST_CELL) : one))));
+  const cellOf = (one: Node | string): HTMLElement => h("td", {}, typeof one === "string" ? oneLine(one, MOST_CELL) : one);
+  const body = rows.slice(0, MOST_ROWS).map((cells) => h("tr", {}, ...cells.map(cellOf)));
   const more = rows.length > MOST_ROWS && h("tr", {}, h("td", { colspan: heads.length }, `and ${rows.length - MOST_ROWS} more`));
   return rows.length === 0 ? h("div", { hidden: true }) : h("table", {}, h("thead", {}, head), h("tbody", {}, ...body, more));
 }
 
-/** Shows a value on one line, the longer ones to be unfolded. */
+/** Create the element of a value: one line, with a fold for longer values. */
 function cell(value: unknown): HTMLElement {
   const text = valueText(value, MOST_CELL);
   if (text.length <= 80 && !text.includes("\n")) return h("code", {}, text);
   const whole = h("details", { class: "value" }, h("summary", {}, h("code", {}, oneLine(text, 80))));
-  whole.addEventListener("toggle", () => { if (whole.childElementCount === 1) whole.append(pre(value)); });
+  whole.addEventListener("toggle", () => {
+    if (whole.childElementCount === 1) whole.append(valueBlock(value));
+  });
   return whole;
 }
 
-function pre(value: unknown): HTMLElement {
+function valueBlock(value: unknown): HTMLElement {
   return h("pre", { tabindex: 0, role: "group", "aria-label": "Value" }, valueText(value, 20_000, 2));
 }

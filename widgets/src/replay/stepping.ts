@@ -1,50 +1,54 @@
-// Replay as a part of a view: folded, and created when a person unfolds it or goes to an event.
+// Collapsible replay inside another view, created when a person opens it or goes to an event.
 
 import { h, type View } from "../shared/dom";
 import type { Position } from "../shared/model";
 import { Replay, type ReplayHost } from "./replay";
 
-/** What a replay is made of. */
-export interface Filled extends ReplayHost {
-  /** Gives a replay all events that there are. */
+/** Data source of a replay. */
+export interface ReplaySource extends ReplayHost {
+  /** Add all events to a replay. */
   fill: (replay: Replay) => Promise<void>;
   close: () => void;
 }
 
-/** Makes the fold; `begin` is called once it is needed, `stand` with where it stands, null while nobody looks. */
-export function stepping(begin: () => Filled, stand: (at: Position | null) => void): View & { go: (sequence: number) => void } {
+/**
+ * Create the section. `createSource` creates the data source when it is first needed. `onPosition` is called with each
+ * position, and with null while the section is closed.
+ */
+export function replaySection(createSource: () => ReplaySource, onPosition: (at: Position | null) => void): View & { go: (sequence: number) => void } {
   const element = h("details", { class: "db-table db-stepping" }, h("summary", {}, "Replay"));
-  let made: { replay: Replay; host: Filled } | null = null;
-  let wanted: number | null = null; // until all events are here
+  let current: { replay: Replay; host: ReplaySource } | null = null;
+  let target: number | null = null; // target of `go` until all events are loaded
 
-  function make(): void {
-    if (made !== null) return;
-    const host = begin();
-    const replay = new Replay(host, (at) => { if (element.open) stand(at); });
-    made = { replay, host };
+  /** Create the replay once, and load its events. */
+  function create(): void {
+    if (current !== null) return;
+    const host = createSource();
+    const replay = new Replay(host, (at) => { if (element.open) onPosition(at); });
+    current = { replay, host };
     element.append(replay.element);
-    const arrive = (): void => {
-      replay.go(wanted ?? Infinity);
-      wanted = null;
+    const goToTarget = (): void => {
+      replay.go(target ?? Infinity);
+      target = null;
     };
-    host.fill(replay).then(arrive, (error: unknown) => { replay.tell(String(error)); });
+    host.fill(replay).then(goToTarget, (error: unknown) => { replay.showError(String(error)); });
   }
 
   function go(sequence: number): void {
-    wanted = sequence;
-    make();
-    made?.replay.go(sequence);
+    target = sequence;
+    create();
+    current?.replay.go(sequence);
     element.open = true;
     element.scrollIntoView({ block: "start" });
   }
 
   element.addEventListener("toggle", () => {
-    make();
-    stand(element.open && made !== null ? made.replay.at : null);
+    create();
+    onPosition(element.open && current !== null ? current.replay.at : null);
   });
   const destroy = (): void => {
-    made?.replay.destroy();
-    made?.host.close();
+    current?.replay.destroy();
+    current?.host.close();
     element.remove();
   };
   return { element, go, destroy };

@@ -1,7 +1,7 @@
-// Run browser: filters, the list with its commands, and the inbox beside it.
+// Run browser: filters, the list of runs with its commands, and the inbox beside it.
 
-import { Asking } from "../inbox/inbox";
-import { away, drafts } from "../prompt/host";
+import { InboxState } from "../inbox/inbox";
+import { blockedReason, drafts } from "../prompt/host";
 import { Prompt } from "../prompt/prompt";
 import type { RunsPage, RunView } from "../protocol";
 import type { Wire } from "../shared/channel";
@@ -9,175 +9,197 @@ import { copyButton } from "../shared/copy";
 import { h, setText, type View } from "../shared/dom";
 import { button } from "../shared/element";
 import { dollars } from "../shared/format";
-import { contain } from "../shared/keys";
+import { containKeys } from "../shared/keys";
 import { onThemeChange } from "../shared/theme";
 import { zone } from "../shared/times";
 import { kernelStopped } from "../shared/words";
 import { Bulk } from "./bulk";
-import { type Asked, type Command, RunsChannel, type Told } from "./channel";
+import { type ListQuery, type Command, RunsChannel, type RunsMessage } from "./channel";
 import { Filters } from "./filters";
 import { Rows } from "./rows";
 import "./runs.css";
 
-const MORE = 50;
+const PAGE_SIZE = 50; // runs per request
 const WORDS = {
   connecting: "connecting to the kernel …",
   connected: "",
   detached: kernelStopped("go on."),
 };
 
-/** How the browser opens a run, where not the kernel does. */
-export type Open = (run: RunView) => void;
+/** Callback that opens a run, if the page opens runs itself instead of the kernel. */
+export type OpenRun = (run: RunView) => void;
 
-/** Shows the runs of a store until it is destroyed. */
+/** View of the runs of a store. */
 export class Browser implements View {
   readonly element = h("section", { class: "divebook divebook-runs", "aria-label": "Runs" });
-  readonly #asking = new Asking();
+  readonly #inbox = new InboxState();
   readonly #channel: RunsChannel;
   readonly #prompt: Prompt;
   readonly #rows: Rows;
   readonly #bulk: Bulk;
   readonly #filters: Filters;
-  readonly #open: Open | undefined;
-  readonly #chosen = new Set<string>();
-  readonly #sum = h("span", { class: "soft" });
-  readonly #forYou = button("", () => { this.toInbox(); }, { class: "quiet link foryou" });
+  readonly #open: OpenRun | undefined;
+  readonly #selectedIds = new Set<string>();
+  readonly #summary = h("span", { class: "soft" });
+  readonly #questionCount = button("", () => { this.toInbox(); }, { class: "quiet link foryou" });
   readonly #notice = h("p", { class: "notice", role: "status" });
-  readonly #foot = h("p", { class: "foot soft small" });
-  readonly #none = h("div", { class: "none", hidden: true });
-  readonly #nobody = h("p", { class: "nobody soft" }, "Nobody asks you anything. Questions of all runs come here.");
-  readonly #box: HTMLElement;
-  readonly #forget: () => void;
+  readonly #footer = h("p", { class: "foot soft small" });
+  readonly #emptyState = h("div", { class: "none", hidden: true });
+  readonly #noQuestions = h("p", { class: "nobody soft" }, "Nobody asks you anything. Questions of all runs come here.");
+  readonly #inboxSection: HTMLElement;
+  readonly #stopThemeUpdates: () => void;
   #page: RunsPage | undefined;
-  #told = "";
+  #error = "";
 
-  constructor(wire: Wire<Told>, open?: Open) {
+  constructor(wire: Wire<RunsMessage>, open?: OpenRun) {
     this.#open = open;
-    this.#channel = new RunsChannel(wire, this.#asking, (page) => { this.#take(page); });
-    this.#prompt = new Prompt({ answer: (id, response) => this.#channel.answer(id, response), away: away(this.#asking), now: () => this.#asking.now(), drafts });
-    this.#filters = new Filters((part) => { this.#ask({ limit: MORE, ...part }); });
-    this.#bulk = new Bulk((command, runs, tags) => { this.#wish(command, runs, tags); }, () => { this.#choose(null); }, () => this.#page?.tags ?? []);
+    this.#channel = new RunsChannel(wire, this.#inbox, (page) => { this.#setPage(page); });
+    this.#prompt = new Prompt({
+      answer: (id, response) => this.#channel.answer(id, response),
+      blockedReason: blockedReason(this.#inbox),
+      now: () => this.#inbox.now(),
+      drafts,
+    });
+    this.#filters = new Filters((part) => { this.#requestList({ limit: PAGE_SIZE, ...part }); });
+    this.#bulk = new Bulk(
+      (command, runs, tags) => { this.#sendCommand(command, runs, tags); },
+      () => { this.#select(null); },
+      () => this.#page?.tags ?? [],
+    );
     this.#rows = new Rows({
-      act: (command, run) => { this.#act(command, run); },
-      choose: (run, isChosen) => { this.#choose(run, isChosen); },
-      chooseAll: (isChosen) => { this.#chooseAll(isChosen); },
-      sort: (by) => { this.#ask({ by }); },
+      act: (command, run) => { this.#runCommand(command, run); },
+      select: (run, isSelected) => { this.#select(run, isSelected); },
+      selectAll: (isSelected) => { this.#selectAll(isSelected); },
+      sort: (by) => { this.#requestList({ by }); },
       toQuestions: () => { this.toInbox(); },
     });
-    this.#box = h("section", { class: "box", "aria-label": "Inbox" }, h("h3", {}, "Inbox"), this.#prompt.element, this.#nobody);
+    this.#inboxSection = h("section", { class: "box", "aria-label": "Inbox" }, h("h3", {}, "Inbox"), this.#prompt.element, this.#noQuestions);
     const frame = copyButton(() => this.#page?.frame ?? "", { title: "Copies the code that gives this list as a DataFrame" }, "As a frame");
-    const head = h("div", { class: "row head" }, h("h2", {}, "Runs"), this.#sum, this.#forYou, h("span", { class: "grow" }), h("span", { class: "soft small" }, `live · times in ${zone()}`), frame);
-    const list = h("div", { class: "list" }, this.#bulk.element, this.#rows.element, this.#none, this.#foot);
-    this.element.append(head, this.#notice, this.#filters.element, h("div", { class: "lay" }, list, this.#box));
-    contain(this.element);
-    this.#forget = onThemeChange(this.element);
-    this.#asking.changed = () => { this.#showQuestions(); };
+    const zoneText = h("span", { class: "soft small" }, `live · times in ${zone()}`);
+    const head = h("div", { class: "row head" }, h("h2", {}, "Runs"), this.#summary, this.#questionCount, h("span", { class: "grow" }), zoneText, frame);
+    const list = h("div", { class: "list" }, this.#bulk.element, this.#rows.element, this.#emptyState, this.#footer);
+    this.element.append(head, this.#notice, this.#filters.element, h("div", { class: "lay" }, list, this.#inboxSection));
+    containKeys(this.element);
+    this.#stopThemeUpdates = onThemeChange(this.element);
+    this.#inbox.onChange = () => { this.#showQuestions(); };
     this.#showQuestions();
   }
 
-  /** Brings a person to the questions. */
+  /** Scroll to the inbox and focus it. */
   toInbox(): void {
-    this.#box.scrollIntoView({ block: "nearest" });
+    this.#inboxSection.scrollIntoView({ block: "nearest" });
     this.#prompt.element.focus();
   }
 
   destroy(): void {
-    this.#forget();
+    this.#stopThemeUpdates();
     this.#channel.close();
     this.#prompt.destroy();
     this.#rows.destroy();
     this.element.remove();
   }
 
-  // --- what the kernel says
+  // --- messages from the kernel
 
-  #take(page: RunsPage): void {
+  /** Show a list of runs. Runs that have left the list are no longer selected. */
+  #setPage(page: RunsPage): void {
     this.#page = page;
     const now = performance.now();
-    for (const id of this.#chosen) {
-      if (!page.runs.some(({ execution_id: shown }) => shown === id)) this.#chosen.delete(id);
+    for (const id of this.#selectedIds) {
+      if (!page.runs.some(({ execution_id: shown }) => shown === id)) this.#selectedIds.delete(id);
     }
     this.#filters.update(page);
-    this.#rows.update(page, this.#chosen, () => page.now_us + (performance.now() - now) * 1000);
-    this.#showChosen();
+    this.#rows.update(page, this.#selectedIds, () => page.now_us + (performance.now() - now) * 1000);
+    this.#showSelected();
     this.#showSums(page);
-    this.#showNone(page);
+    this.#showEmptyState(page);
   }
 
   #showSums({ total, running, week_cost: cost, is_whole: isWhole, runs, matching, query }: RunsPage): void {
-    const parts = [`${total.toLocaleString("en")}${isWhole ? "" : "+"} in the store`, running > 0 && `${running} running`, cost !== null && cost > 0 && `${dollars(cost)} this week`];
-    setText(this.#sum, total === 0 ? "" : parts.filter((part) => part !== false).join(" · "));
-    const left = matching - runs.length;
-    const more = button(`Show ${Math.min(left, MORE)} more`, () => { this.#ask({ limit: query.limit + MORE }); }, { class: "quiet" });
-    this.#foot.replaceChildren(...(left > 0 ? [`${runs.length.toLocaleString("en")} of ${matching.toLocaleString("en")} shown. `, more] : []));
+    const parts = [
+      `${total.toLocaleString("en")}${isWhole ? "" : "+"} in the store`,
+      running > 0 && `${running} running`,
+      cost !== null && cost > 0 && `${dollars(cost)} this week`,
+    ];
+    setText(this.#summary, total === 0 ? "" : parts.filter((part) => part !== false).join(" · "));
+    const remaining = matching - runs.length;
+    const more = button(`Show ${Math.min(remaining, PAGE_SIZE)} more`, () => { this.#requestList({ limit: query.limit + PAGE_SIZE }); }, { class: "quiet" });
+    const countText = `${runs.length.toLocaleString("en")} of ${matching.toLocaleString("en")} shown. `;
+    this.#footer.replaceChildren(...(remaining > 0 ? [countText, more] : []));
   }
 
-  #showNone({ total, matching, is_whole: isWhole, near, query }: RunsPage): void {
-    this.#none.hidden = matching > 0 || !isWhole;
+  /** Explain an empty list. While the kernel still reads the store (`isWhole` is false), the list may fill up, so nothing is explained. */
+  #showEmptyState({ total, matching, is_whole: isWhole, near, query }: RunsPage): void {
+    this.#emptyState.hidden = matching > 0 || !isWhole;
     this.#rows.element.hidden = matching === 0;
-    if (this.#none.hidden) return;
+    if (this.#emptyState.hidden) return;
     if (total === 0) {
-      this.#none.replaceChildren(h("h3", {}, "No runs yet"), h("p", {}, "Define a workflow in a cell, then run it. Every run is kept here: look at it again or go on with it, also after the kernel has stopped."), h("pre", {}, "%%dive workflow hello      # a cell that defines one\n%dive run hello            # a cell that runs it"));
+      const text = "Define a workflow in a cell, then run it. Every run is kept here: look at it again or go on with it, also after the kernel has stopped.";
+      const example = "%%dive workflow hello      # a cell that defines one\n%dive run hello            # a cell that runs it";
+      this.#emptyState.replaceChildren(h("h3", {}, "No runs yet"), h("p", {}, text), h("pre", {}, example));
       return;
     }
-    const drop = button("Drop the filters", () => { this.#ask({ text: "", workflow: "", tag: "", status: "", days: 0 }); });
-    const told = near === "" ? "Nothing fits all that is asked for." : `Nothing fits “${query.text}”. Did you mean “${near}”?`;
-    const search = near === "" ? [] : [button(`Search “${near}”`, () => { this.#ask({ text: near }); }, { class: "primary" })];
-    this.#none.replaceChildren(h("h3", {}, "No run matches"), h("p", {}, told), h("div", { class: "row" }, ...search, drop));
+    const clearFilters = button("Drop the filters", () => { this.#requestList({ text: "", workflow: "", tag: "", status: "", days: 0 }); });
+    const reason = near === "" ? "Nothing fits all that is asked for." : `Nothing fits “${query.text}”. Did you mean “${near}”?`;
+    const search = near === "" ? [] : [button(`Search “${near}”`, () => { this.#requestList({ text: near }); }, { class: "primary" })];
+    this.#emptyState.replaceChildren(h("h3", {}, "No run matches"), h("p", {}, reason), h("div", { class: "row" }, ...search, clearFilters));
   }
 
   #showQuestions(): void {
-    const { questions, connected, hidden } = this.#asking;
+    const { questions, connected, hidden } = this.#inbox;
     this.#prompt.update([...questions.values()]);
-    this.#prompt.reach();
+    this.#prompt.showStatus();
     const open = [...questions.values()].filter(({ status }) => status === "pending").length + hidden;
-    this.#forYou.hidden = open === 0;
-    setText(this.#forYou, `? ${open.toLocaleString("en")} for you`);
-    this.#nobody.hidden = questions.size > 0;
-    setText(this.#notice, WORDS[connected] || this.#told);
+    this.#questionCount.hidden = open === 0;
+    setText(this.#questionCount, `? ${open.toLocaleString("en")} for you`);
+    this.#noQuestions.hidden = questions.size > 0;
+    setText(this.#notice, WORDS[connected] || this.#error);
   }
 
-  // --- what a person wants
+  // --- requests of a person
 
-  #ask(part: Partial<Asked>): void {
+  /** Request a list with changed filters. */
+  #requestList(part: Partial<ListQuery>): void {
     if (this.#page === undefined) return;
     const { text, workflow, tag, status, days, by, limit } = { ...this.#page.query, ...part };
-    this.#page.query = { ...this.#page.query, ...part }; // two that follow each other quickly are both asked for
+    this.#page.query = { ...this.#page.query, ...part }; // two quick changes are combined, before the first answer arrives
     this.#channel.list({ text, workflow, tag, status, days, by, limit });
   }
 
-  #act(command: Command, run: RunView): void {
+  #runCommand(command: Command, run: RunView): void {
     if (command === "cancel") this.#bulk.cancel([run]);
     else if (command === "open" && this.#open !== undefined) this.#open(run);
-    else this.#wish(command, [run]);
+    else this.#sendCommand(command, [run]);
   }
 
-  #wish(command: Command, runs: RunView[], tags: string[] = []): void {
-    void this.#channel.wish(command, runs.map(({ execution_id: id }) => id), tags).then(({ accepted, text }) => {
-      this.#told = accepted ? "" : text;
+  /** Send a command for some runs, and show the reason if the kernel refuses it. */
+  #sendCommand(command: Command, runs: RunView[], tags: string[] = []): void {
+    const ids = runs.map(({ execution_id: id }) => id);
+    void this.#channel.command(command, ids, tags).then(({ accepted, text }) => {
+      this.#error = accepted ? "" : text;
       this.#notice.classList.toggle("wrong", !accepted);
       this.#showQuestions();
-      if (accepted && (command === "tag" || command === "untag")) this.#choose(null);
+      if (accepted && (command === "tag" || command === "untag")) this.#select(null);
     });
   }
 
-  #choose(run: RunView | null, isChosen = false): void {
-    if (run === null) this.#chosen.clear();
-    else if (isChosen) this.#chosen.add(run.execution_id);
-    else this.#chosen.delete(run.execution_id);
-    this.#showChosen();
+  #select(run: RunView | null, isSelected = false): void {
+    if (run === null) this.#selectedIds.clear();
+    else if (isSelected) this.#selectedIds.add(run.execution_id);
+    else this.#selectedIds.delete(run.execution_id);
+    this.#showSelected();
   }
 
-  #chooseAll(isChosen: boolean): void {
+  #selectAll(isSelected: boolean): void {
     for (const { execution_id: id } of this.#page?.runs ?? []) {
-      if (isChosen) this.#chosen.add(id);
-      else this.#chosen.delete(id);
+      if (isSelected) this.#selectedIds.add(id);
+      else this.#selectedIds.delete(id);
     }
-    this.#showChosen();
+    this.#showSelected();
   }
 
-  #showChosen(): void {
-    this.#rows.mark(this.#chosen);
-    this.#bulk.update((this.#page?.runs ?? []).filter(({ execution_id: id }) => this.#chosen.has(id)));
+  #showSelected(): void {
+    this.#rows.mark(this.#selectedIds);
+    this.#bulk.update((this.#page?.runs ?? []).filter(({ execution_id: id }) => this.#selectedIds.has(id)));
   }
 }

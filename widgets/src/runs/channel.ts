@@ -1,34 +1,35 @@
-// The latest list of runs from the kernel, and the messages about it and about the questions beside it.
+// Channel of the run browser: the list of runs from the kernel, commands for runs, and the questions of the inbox.
 
 import type { Ack, Inbox, InboxDelta, RunsPage, RunsQuery, RunsWish } from "../protocol";
-import { type Asking, InboxChannel } from "../inbox/inbox";
+import { type InboxState, InboxChannel } from "../inbox/inbox";
 import { freshId, type Wire } from "../shared/channel";
 
-export type Asked = Omit<RunsQuery, "type" | "view">;
+export type ListQuery = Omit<RunsQuery, "type" | "view">;
 export type Command = RunsWish["command"];
-export type Told = Inbox | InboxDelta | RunsPage;
+export type RunsMessage = Inbox | InboxDelta | RunsPage;
 
-/** Keeps the list and the questions up to date, and brings a person's wishes to the kernel. */
+/** Channel that keeps the list and the inbox up to date and sends requests and commands to the kernel. */
 export class RunsChannel extends InboxChannel {
-  readonly #listed: (page: RunsPage) => void;
+  readonly #onList: (page: RunsPage) => void;
 
-  constructor(wire: Wire<Told>, asking: Asking, listed: (page: RunsPage) => void) {
-    super(wire as unknown as Wire<Inbox | InboxDelta>, asking);
-    this.#listed = listed;
+  constructor(wire: Wire<RunsMessage>, inbox: InboxState, onList: (page: RunsPage) => void) {
+    super(wire as unknown as Wire<Inbox | InboxDelta>, inbox);
+    this.#onList = onList;
   }
 
-  /** Asks for another list. */
-  list(query: Asked): void {
+  /** Request a list with other filters. */
+  list(query: ListQuery): void {
     this.send({ ...query, type: "list", view: this.view });
   }
 
-  /** Asks to do something with runs; resolves when the kernel has done or refused it. */
-  wish(command: Command, executions: string[], tags: string[] = []): Promise<Ack> {
-    return this.insist({ type: "wish", id: freshId(), command, executions, tags });
+  /** Send a command for runs. Resolve when the kernel has run or refused it. */
+  command(command: Command, executions: string[], tags: string[] = []): Promise<Ack> {
+    return this.sendUntilAcknowledged({ type: "wish", id: freshId(), command, executions, tags });
   }
 
-  protected override take(message: Told): void {
-    if (message.type !== "runs") super.take(message);
-    else if (message.view === "" || message.view === this.view) this.#listed(message);
+  /** Receive a list (a list for another view is ignored) or a message about questions. */
+  protected override receive(message: RunsMessage): void {
+    if (message.type !== "runs") super.receive(message);
+    else if (message.view === "" || message.view === this.view) this.#onList(message);
   }
 }

@@ -1,32 +1,33 @@
-// Messages of every view to the kernel: hello until welcomed, alive, and intents until acknowledged.
+// Message channel between a view and the kernel: handshake, keep-alive, and commands that are resent until acknowledged.
 
 import type { Ack, InboxToBrowser, OfferToBrowser, RunsToBrowser, ToBrowser, ToKernel } from "../protocol";
-import type { Connected } from "./model";
+import type { ConnectionStatus } from "./model";
 
+// All in milliseconds, except the count.
 const HELLO_EVERY = 500;
 const HELLO_WHEN_DETACHED = 5_000;
 const HELLOS_BEFORE_DETACHED = 20;
 const RESEND_EVERY = 1_000;
 const ALIVE_EVERY = 10_000; // the kernel forgets views after much more: divebook/widgets/publisher.py
 
-/** A message; or the kernel that knew this widget is gone. */
-type Signal = "msg:custom" | "comm_live_update";
-/** What a kernel says besides acknowledging. */
-export type Told = Exclude<ToBrowser | InboxToBrowser | OfferToBrowser | RunsToBrowser, Ack>;
+/** Events of anywidget's model: a message, or a change of the comm, which means that the kernel that owned it is gone. */
+type WireEvent = "msg:custom" | "comm_live_update";
+/** Messages from the kernel, except acknowledgements. */
+export type KernelMessage = Exclude<ToBrowser | InboxToBrowser | OfferToBrowser | RunsToBrowser, Ack>;
 
-/** The part of anywidget's model that is used; a test brings its own. */
-export interface Wire<T extends Told> {
+/** The part of anywidget's model that a channel uses; tests pass their own. */
+export interface Wire<T extends KernelMessage> {
   send: (message: ToKernel) => void;
-  on: (name: Signal, receive: (message: T | Ack) => void) => void;
-  off: (name: Signal, receive: (message: T | Ack) => void) => void;
+  on: (name: WireEvent, receive: (message: T | Ack) => void) => void;
+  off: (name: WireEvent, receive: (message: T | Ack) => void) => void;
 }
 
-/** Whoever is kept up to date. */
-export interface Follower {
-  /** Number of the last thing it knows of. */
+/** State that a channel keeps up to date. */
+export interface ChannelState {
+  /** Sequence number of the last event or change in the state. */
   readonly last: number;
-  readonly connected: Connected;
-  setConnected: (connected: Connected) => void;
+  readonly connected: ConnectionStatus;
+  setConnected: (connected: ConnectionStatus) => void;
 }
 
 interface Pending {
@@ -34,85 +35,93 @@ interface Pending {
   resolve: (ack: Ack) => void;
 }
 
-/** Returns an id that no other view or wish has; `crypto.randomUUID` is missing on pages without https. */
+/** Return an id that no other view or command has. `crypto.randomUUID` is missing on pages without https. */
 export function freshId(): string {
   return `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
 }
 
-/** Tells whether an element lies in an output that JupyterLab's extension hosts (`lab/host.ts`). */
+/** Return true if an element is in an output that JupyterLab's extension hosts (`lab/host.ts`). */
 export function isHosted(element: Element): boolean {
   return element.closest(".db-host") !== null;
 }
 
-/** One view's conversation with the kernel. */
-export abstract class Channel<T extends Told> {
+/**
+ * Connection of one view to the kernel.
+ *
+ * The kernel may be busy, restarted or gone, and either side may lose messages. A view therefore sends "hello" until the
+ * kernel sends "welcome", "alive" afterwards, and every command again until it is acknowledged. Commands carry an id, so
+ * that the kernel executes a repeated one only once.
+ */
+export abstract class Channel<T extends KernelMessage> {
   protected readonly view = freshId();
   readonly #wire: Wire<T>;
-  readonly #follower: Follower;
+  readonly #state: ChannelState;
   readonly #pending = new Map<string, Pending>();
   readonly #isHosted: () => boolean;
-  #hasSaidHosted = false;
+  #hasSentHosted = false;
   #helloTimer: ReturnType<typeof setInterval> | undefined;
   readonly #aliveTimer: ReturnType<typeof setInterval>;
-  readonly #receive = (message: T | Ack): void => {
-    if (message.type === "ack") this.#settle(message);
-    else this.take(message);
+  readonly #onMessage = (message: T | Ack): void => {
+    if (message.type === "ack") this.#resolve(message);
+    else this.receive(message);
   };
 
-  readonly #lost = (): void => {
-    this.#follower.setConnected("detached");
-    this.greet();
+  readonly #onCommGone = (): void => {
+    this.#state.setConnected("detached");
+    this.startHandshake();
   };
 
-  /** `isHosted` tells whether the page shows what is saved of the view once its model is gone. */
-  constructor(wire: Wire<T>, follower: Follower, isHosted: () => boolean = () => false) {
-    [this.#wire, this.#follower, this.#isHosted] = [wire, follower, isHosted];
-    wire.on("msg:custom", this.#receive);
-    wire.on("comm_live_update", this.#lost);
+  /** `isHosted` returns true if the page shows the saved output of the view once its model is gone. */
+  constructor(wire: Wire<T>, state: ChannelState, isHosted: () => boolean = () => false) {
+    this.#wire = wire;
+    this.#state = state;
+    this.#isHosted = isHosted;
+    wire.on("msg:custom", this.#onMessage);
+    wire.on("comm_live_update", this.#onCommGone);
     this.#aliveTimer = setInterval(() => {
-      if (follower.connected === "detached") this.greet();
-      else if (!this.isGreeting) {
-        this.send({ type: "alive", view: this.view, since: follower.last });
-        this.#sayHosted();
+      if (state.connected === "detached") this.startHandshake();
+      else if (!this.isInHandshake) {
+        this.send({ type: "alive", view: this.view, since: state.last });
+        this.#sendHosted();
       }
     }, ALIVE_EVERY);
-    this.greet();
+    this.startHandshake();
   }
 
-  /** Ends the conversation. */
+  /** Close the channel. Pending commands stay unresolved. */
   close(): void {
     this.send({ type: "bye", view: this.view });
-    this.#wire.off("msg:custom", this.#receive);
-    this.#wire.off("comm_live_update", this.#lost);
+    this.#wire.off("msg:custom", this.#onMessage);
+    this.#wire.off("comm_live_update", this.#onCommGone);
     clearInterval(this.#aliveTimer);
     clearInterval(this.#helloTimer);
     for (const { timer } of this.#pending.values()) clearInterval(timer);
   }
 
-  /** Answers a question; resolves when the kernel has taken or refused it. */
+  /** Answer a question. The promise resolves when the kernel has accepted or rejected the answer. */
   answer(interruptId: string, response: unknown): Promise<Ack> {
     const id = freshId();
-    return this.insist({ type: "answer", id, interrupt_id: interruptId, response });
+    return this.sendUntilAcknowledged({ type: "answer", id, interrupt_id: interruptId, response });
   }
 
-  /** Takes over what the kernel says. */
-  protected abstract take(message: T): void;
+  /** Handle a message from the kernel. */
+  protected abstract receive(message: T): void;
 
-  protected get isGreeting(): boolean {
+  protected get isInHandshake(): boolean {
     return this.#helloTimer !== undefined;
   }
 
-  /** Sends; a comm whose kernel is gone throws. */
+  /** Send a message once. A comm whose kernel is gone throws; the view then counts as detached. */
   protected send(message: ToKernel): void {
     try {
       this.#wire.send(message);
     } catch {
-      this.#follower.setConnected("detached");
+      this.#state.setConnected("detached");
     }
   }
 
-  /** Sends until it is acknowledged. */
-  protected insist(message: ToKernel & { id: string }): Promise<Ack> {
+  /** Send a message repeatedly until it is acknowledged. */
+  protected sendUntilAcknowledged(message: ToKernel & { id: string }): Promise<Ack> {
     return new Promise((resolve) => {
       const timer = setInterval(() => { this.send(message); }, RESEND_EVERY);
       this.#pending.set(message.id, { timer, resolve });
@@ -120,13 +129,14 @@ export abstract class Channel<T extends Told> {
     });
   }
 
-  protected greet(): void {
-    if (this.isGreeting) return;
+  /** Start the handshake: say hello until the kernel answers, less often once it counts as detached. */
+  protected startHandshake(): void {
+    if (this.isInHandshake) return;
     let hellos = 0;
     const hello = (): void => {
-      this.send({ type: "hello", view: this.view, since: this.#follower.last });
+      this.send({ type: "hello", view: this.view, since: this.#state.last });
       if (++hellos !== HELLOS_BEFORE_DETACHED) return;
-      this.#follower.setConnected("detached");
+      this.#state.setConnected("detached");
       clearInterval(this.#helloTimer);
       this.#helloTimer = setInterval(hello, HELLO_WHEN_DETACHED);
     };
@@ -134,21 +144,21 @@ export abstract class Channel<T extends Told> {
     hello();
   }
 
-  /** Ends the greeting: the kernel has answered. */
-  protected greeted(): void {
+  /** End the handshake: the kernel has answered. */
+  protected endHandshake(): void {
     clearInterval(this.#helloTimer);
     this.#helloTimer = undefined;
-    this.#follower.setConnected("connected");
-    this.#sayHosted();
+    this.#state.setConnected("connected");
+    this.#sendHosted();
   }
 
-  #sayHosted(): void {
-    if (this.#hasSaidHosted || !this.#isHosted()) return;
-    this.#hasSaidHosted = true;
+  #sendHosted(): void {
+    if (this.#hasSentHosted || !this.#isHosted()) return;
+    this.#hasSentHosted = true;
     this.send({ type: "hosted", view: this.view });
   }
 
-  #settle(ack: Ack): void {
+  #resolve(ack: Ack): void {
     const pending = this.#pending.get(ack.id);
     if (pending === undefined) return;
     clearInterval(pending.timer);

@@ -1,16 +1,16 @@
-// Messages about one execution: changes, older spans page by page, and the events of a span.
+// Connection of a live view to one execution: changes, older spans page by page, and details on request.
 
 import type { Ack, Bundle, BundleName, Command, Conversation, Delta, Detail, Files, RangeAnswer, Sent, Variables, Welcome } from "../protocol";
 import { Channel, freshId, type Wire } from "./channel";
 import type { Model } from "./model";
 
-const PAGE = 5_000;
+const PAGE = 5_000; // older spans per request
 
-type Told = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Files | Bundle;
+type ExecutionMessage = Welcome | Delta | RangeAnswer | Detail | Conversation | Sent | Variables | Files | Bundle;
 type Receive<T> = (answer: T) => void;
 
-/** Keeps a model up to date, and brings a person's wishes to the kernel. */
-export class Connection extends Channel<Told> {
+/** Channel that keeps a model up to date and sends a person's commands to the kernel. */
+export class Connection extends Channel<ExecutionMessage> {
   readonly #details = new Map<number, Receive<Detail>>();
   readonly #conversations = new Map<number, Receive<Conversation>>();
   readonly #sent = new Map<number, Receive<Sent>>();
@@ -19,52 +19,55 @@ export class Connection extends Channel<Told> {
   readonly #bundles = new Map<BundleName, Receive<string>>();
   readonly #model: Model;
 
-  constructor(wire: Wire<Told>, model: Model, isHosted?: () => boolean) {
+  constructor(wire: Wire<ExecutionMessage>, model: Model, isHosted?: () => boolean) {
     super(wire, model, isHosted);
     this.#model = model;
   }
 
-  /** Asks to pause, resume or cancel; resolves when the kernel has done or refused it. */
+  /** Request to pause, resume or cancel. The promise resolves when the kernel has executed or rejected the command. */
   control(command: Command): Promise<Ack> {
-    return this.insist({ type: "control", id: freshId(), command });
+    return this.sendUntilAcknowledged({ type: "control", id: freshId(), command });
   }
 
-  /** Has changes taken over into the folder that a workspace is a copy of; resolves when they are, or cannot be. */
+  /** Copy changes into the source folder of a workspace. The promise resolves when they are copied, or cannot be. */
   takeOver(workspace: string, at: number, paths: string[]): Promise<Ack> {
-    return this.insist({ type: "take_over", id: freshId(), workspace, at, paths });
+    return this.sendUntilAcknowledged({ type: "take_over", id: freshId(), workspace, at, paths });
   }
 
-  /** Asks for the events of a span; the latest request for it gets the answer. */
+  /** Request the events of a span. Only the latest request for a span gets the answer. */
   detail(id: number, receive: Receive<Detail>): void {
     this.#details.set(id, receive);
     this.send({ type: "detail", view: this.view, id });
   }
 
-  /** Asks what was said in a turn, as far as it has changed since an event; the latest request gets the answer. */
+  /** Request the messages of a turn that changed since an event. Only the latest request for a turn gets the answer. */
   conversation(id: number, since: number, receive: Receive<Conversation>): void {
     this.#conversations.set(id, receive);
     this.send({ type: "conversation", view: this.view, id, since });
   }
 
-  /** Asks for all that was sent with a request. */
+  /** Request the full content of a model request. */
   sent(id: number, receive: Receive<Sent>): void {
     this.#sent.set(id, receive);
     this.send({ type: "sent", view: this.view, id });
   }
 
-  /** Asks for the files changed from one event to another, or by now if they are others than in a version; the latest request gets the answer. */
+  /**
+   * Request the files that changed between two events. With `at` = 0 the second one is the present, and the kernel answers
+   * only if the files differ from a version. Only the latest request gets the answer.
+   */
   files(version: number, receive: Receive<Files>, at = 0, since = 0): void {
     this.#files = receive;
     this.send({ type: "files", view: this.view, version, at, since });
   }
 
-  /** Asks for the variables as they are now, if they are others than in a version; the latest request gets the answer. */
+  /** Request the current variables if they differ from a version. Only the latest request gets the answer. */
   variables(version: number, receive: Receive<Variables>): void {
     this.#variables = receive;
     this.send({ type: "variables", view: this.view, version });
   }
 
-  /** Asks for a part of the front end, again with each welcome until it is here. */
+  /** Request a bundle of the front end. The request is repeated with each welcome until the bundle arrives. */
   bundle(name: BundleName): Promise<string> {
     return new Promise((resolve) => {
       this.#bundles.set(name, resolve);
@@ -72,18 +75,24 @@ export class Connection extends Channel<Told> {
     });
   }
 
-  protected override take(message: Told): void {
+  /**
+   * Apply a message to the model, or pass an answer to its callback.
+   *
+   * A delta goes to all views; if one is missing, the handshake starts again and the welcome contains the gap. All other
+   * messages answer one view, which they name.
+   */
+  protected override receive(message: ExecutionMessage): void {
     const model = this.#model;
     if (message.type === "delta") {
-      if (!this.isGreeting && !model.delta(message)) this.greet();
+      if (!this.isInHandshake && !model.delta(message)) this.startHandshake();
       return;
     }
     if (message.view !== this.view) return;
     switch (message.type) {
       case "welcome":
-        if (!this.isGreeting && message.since === 0) return; // one for each hello that was said
+        if (!this.isInHandshake && message.since === 0) return; // every hello gets a welcome: this one is a duplicate
         model.welcome(message);
-        this.greeted();
+        this.endHandshake();
         this.#askForOlder();
         for (const name of this.#bundles.keys()) this.#askForBundle(name);
         return;
@@ -92,13 +101,13 @@ export class Connection extends Channel<Told> {
         this.#askForOlder();
         return;
       case "detail":
-        settle(this.#details, message.id, message);
+        answerRequest(this.#details, message.id, message);
         return;
       case "conversation":
-        settle(this.#conversations, message.id, message);
+        answerRequest(this.#conversations, message.id, message);
         return;
       case "sent":
-        settle(this.#sent, message.id, message);
+        answerRequest(this.#sent, message.id, message);
         return;
       case "files":
         this.#files(message);
@@ -107,7 +116,7 @@ export class Connection extends Channel<Told> {
         this.#variables(message);
         return;
       case "bundle":
-        settle(this.#bundles, message.name, message.script);
+        answerRequest(this.#bundles, message.name, message.script);
     }
   }
 
@@ -121,9 +130,9 @@ export class Connection extends Channel<Told> {
   }
 }
 
-/** Hands an answer to whoever waits for it. */
-function settle<Key, T>(waiting: Map<Key, Receive<T>>, key: Key, answer: T): void {
+/** Pass an answer to the callback that waits for it. */
+function answerRequest<Key, T>(waiting: Map<Key, Receive<T>>, key: Key, answer: T): void {
   const receive = waiting.get(key);
-  waiting.delete(key); // it may ask again
+  waiting.delete(key); // before the call: the callback may send the same request again
   receive?.(answer);
 }

@@ -1,31 +1,32 @@
-// A button that copies a text, also on pages without https.
+// Button that copies text to the clipboard, also on pages without https.
 
 import { h, setText } from "./dom";
 import { button } from "./element";
 
-const SAID_FOR = 1_500; // milliseconds
+const CONFIRMATION_MS = 1_500; // milliseconds
 
-/** Makes a button that copies a text and says so. */
+/** Create a button that copies a text and confirms it in its label. */
 export function copyButton(text: () => string, attributes: Record<string, string> = {}, label = "Copy"): HTMLButtonElement {
-  const pressed: HTMLButtonElement = button(label, () => { void copy(text(), pressed, label); }, attributes);
-  return pressed;
+  const element: HTMLButtonElement = button(label, () => { void copy(text(), element, label); }, attributes);
+  return element;
 }
 
-async function copy(text: string, pressed: HTMLButtonElement, label: string): Promise<void> {
+async function copy(text: string, element: HTMLButtonElement, label: string): Promise<void> {
   const clipboard = (navigator as { clipboard?: Clipboard }).clipboard; // missing on pages without https
-  if (clipboard === undefined) copyBySelection(text, pressed);
+  if (clipboard === undefined) copyBySelection(text, element);
   else await clipboard.writeText(text);
-  setText(pressed, "Copied");
-  setTimeout(() => { setText(pressed, label); }, SAID_FOR);
+  setText(element, "Copied");
+  setTimeout(() => { setText(element, label); }, CONFIRMATION_MS);
 }
 
-function copyBySelection(text: string, near: HTMLElement): void {
+/** Copy through a hidden text area next to the button, because the clipboard API needs https. */
+function copyBySelection(text: string, copyButtonElement: HTMLElement): void {
   const area = h("textarea", { class: "db-hidden", "aria-hidden": "true" });
   area.value = text;
-  near.after(area);
+  copyButtonElement.after(area);
   area.select();
   // eslint-disable-next-line @typescript-eslint/no-deprecated -- the only way on pages without https
   document.execCommand("copy");
   area.remove();
-  near.focus();
+  copyButtonElement.focus();
 }

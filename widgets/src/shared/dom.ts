@@ -1,11 +1,15 @@
-// Elements in one call. Texts become text nodes, never markup: what models wrote cannot become part of the page.
+// Builders for HTML elements. Strings become text nodes, never markup: model output cannot inject elements into the page.
 
+import { formatCount } from "./format";
 import { visible } from "./text";
 
 type Child = Node | string | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | null | undefined | ((event: never) => void)>;
 
-/** Makes an element: `on...` attributes are listeners, true and false set and leave out, texts become harmless. */
+/**
+ * Create an element. `on...` attributes are event listeners. True sets an empty attribute; false, null and undefined leave
+ * the attribute out. Control characters in strings are spelled out.
+ */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
@@ -17,40 +21,40 @@ export function h<K extends keyof HTMLElementTagNameMap>(
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, visible(String(value)));
   }
-  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false).map(harmless));
+  element.append(...children.filter((child) => child !== null && child !== undefined && child !== false).map(visibleChild));
   return element;
 }
 
-function harmless(child: Node | string): Node | string {
+function visibleChild(child: Node | string): Node | string {
   return typeof child === "string" ? visible(child) : child;
 }
 
-/** Changes an element's text only if it differs, so that screen readers and selections are left alone. */
+/** Set an element's text only if it differs, so that screen readers do not repeat it and selections stay. */
 export function setText(element: Element, text: string): void {
-  const shown = visible(text);
-  if (element.textContent !== shown) element.textContent = shown;
+  const visibleText = visible(text);
+  if (element.textContent !== visibleText) element.textContent = visibleText;
 }
 
 const FIRST_SHOWN = 2_000;
 const MORE_SHOWN = 20_000;
 
-/** Shows a text of any length: its beginning, and a button for more of it. Keys can scroll it where it is too high. */
+/** Show the beginning of a text, and a button for more. The box has a tab stop, so that keys can scroll it. */
 export function longText(text: string): HTMLElement {
   const body = h("pre", { class: "db-text", dir: "auto", tabindex: 0 });
-  let shown = 0;
+  let shownLength = 0;
   const more = h("button", { type: "button", class: "db-more", onclick: () => { show(MORE_SHOWN); } });
   function show(count: number): void {
-    body.append(visible(text.slice(shown, shown + count)));
-    shown += count;
-    const left = text.length - shown;
-    more.hidden = left <= 0;
-    more.textContent = left <= 0 ? "" : `more (${left.toLocaleString("en")} characters)`;
+    body.append(visible(text.slice(shownLength, shownLength + count)));
+    shownLength += count;
+    const remaining = text.length - shownLength;
+    more.hidden = remaining <= 0;
+    more.textContent = remaining <= 0 ? "" : `more (${formatCount(remaining)} characters)`;
   }
   show(FIRST_SHOWN);
   return h("div", {}, body, more);
 }
 
-/** A view that has its place in the page until it is destroyed. */
+/** An element of the page with a cleanup function. */
 export interface View {
   element: HTMLElement;
   destroy: () => void;

@@ -1,9 +1,9 @@
-// Files that have changed, each with its difference as git writes it, to be unfolded.
+// List of changed files, each with its difference in git's format.
 
 import { difference } from "./difference";
 import { h } from "./dom";
 
-/** How one file differs, as `FileDiff.to_dict` of the kernel tells it; no `diff` where it would be too long. */
+/** Difference of one file, from `FileDiff.to_dict` of the kernel. `diff` is null if it would be too long. */
 export interface FileDiff {
   path: string;
   kind: string;
@@ -13,50 +13,60 @@ export interface FileDiff {
   diff: string | null;
 }
 
-const FEW = 3; // files whose differences stand open
+const MOST_OPEN = 3; // up to this many files are open at first
 const SIGNS: Record<string, [string, string]> = { added: ["A", "new"], changed: ["M", "changed"], deleted: ["D", "deleted"], renamed: ["R", "renamed"] };
 
-/** Returns the changed files that a value tells of; undefined if it is something else. */
+/** Return a value as changed files; undefined if it is something else. */
 export function fileDiffs(value: unknown): FileDiff[] | undefined {
-  const isOne = (one: unknown): one is FileDiff => typeof one === "object" && one !== null && "path" in one && "kind" in one && "diff" in one;
-  return Array.isArray(value) && value.length > 0 && value.every(isOne) ? value : undefined;
+  const isFileDiff = (one: unknown): one is FileDiff => typeof one === "object" && one !== null && "path" in one && "kind" in one && "diff" in one;
+  return Array.isArray(value) && value.length > 0 && value.every(isFileDiff) ? value : undefined;
 }
 
-let isSplit = false; // as somebody has chosen last on this page
+let isSplit = false; // the last choice on this page
 
-/** Shows changed files, a line each, with one choice for all: one column, or side by side; `beside` makes what stands before a line. */
-export function fileList<F extends FileDiff>(files: readonly F[], beside?: (file: F) => HTMLElement): HTMLElement {
-  const shown = files.map((file) => new ShownFile(file, files.length <= FEW));
+/**
+ * Show changed files, one line each. One switch shows all of them in one column or side by side. `createBefore` creates
+ * an element in front of a line.
+ */
+export function fileList<F extends FileDiff>(files: readonly F[], createBefore?: (file: F) => HTMLElement): HTMLElement {
+  const fileLines = files.map((file) => new FileLine(file, files.length <= MOST_OPEN));
   const choose = (): void => {
     isSplit = !isSplit;
     choice.setAttribute("aria-pressed", String(isSplit));
-    for (const one of shown) one.draw();
+    for (const line of fileLines) line.draw();
   };
   const choice = h("button", { type: "button", class: "db-button", "aria-pressed": String(isSplit), onclick: choose }, "Side by side");
   const hasDifferences = files.some(({ diff, added }) => diff !== null && added !== null);
-  return h("div", { class: "db-files" }, ...shown.map(({ element }, place) => {
-    const file = files[place];
-    return beside === undefined || file === undefined ? element : h("div", { class: "beside" }, beside(file), element);
-  }), hasDifferences && h("p", { class: "columns" }, choice));
+  const rows = fileLines.map(({ element }, index) => {
+    const file = files[index];
+    return createBefore === undefined || file === undefined ? element : h("div", { class: "beside" }, createBefore(file), element);
+  });
+  return h("div", { class: "db-files" }, ...rows, hasDifferences && h("p", { class: "columns" }, choice));
 }
 
-/** One file: a line, which unfolds to its difference. */
-class ShownFile {
+/** Line of one file, which unfolds to its difference. */
+class FileLine {
   readonly element: HTMLDetailsElement;
 
   constructor(private readonly file: FileDiff, isOpen: boolean) {
     const [sign, word] = SIGNS[file.kind] ?? ["?", file.kind];
-    const lines = file.added === null ? ["binary"] : [h("b", {}, `+${file.added}`), " ", h("i", {}, `−${file.removed ?? 0}`)];
-    const was = (file.was ?? "") !== "" && h("span", { class: "soft" }, ` ← ${file.was ?? ""}`);
-    const parts = [h("span", { class: `letter ${file.kind}`, title: word }, sign), h("code", {}, file.path), was, h("span", { class: "lines" }, ...lines)];
-    this.element = h("details", { open: isOpen }, h("summary", {}, h("span", { class: "file" }, ...parts)));
-    this.element.addEventListener("toggle", () => { if (this.element.children.length === 1) this.draw(); });
+    const counts = file.added === null ? ["binary"] : [h("b", {}, `+${file.added}`), " ", h("i", {}, `−${file.removed ?? 0}`)];
+    const oldName = (file.was ?? "") !== "" && h("span", { class: "soft" }, ` ← ${file.was ?? ""}`);
+    const letter = h("span", { class: `letter ${file.kind}`, title: word }, sign);
+    const summary = h("span", { class: "file" }, letter, h("code", {}, file.path), oldName, h("span", { class: "lines" }, ...counts));
+    this.element = h("details", { open: isOpen }, h("summary", {}, summary));
+    this.element.addEventListener("toggle", () => {
+      if (this.element.children.length === 1) this.draw();
+    });
     this.draw();
   }
 
-  /** Shows its difference as it is chosen; one that is folded is made when somebody unfolds it. */
+  /** Draw the difference in the current layout. A folded one is created when a person unfolds it. */
   draw(): void {
     this.element.children[1]?.remove();
-    if (this.element.open) this.element.append(this.file.diff === null ? h("p", { class: "soft" }, "Too long to be shown here: %dive diff shows it.") : difference(this.file.diff, isSplit));
+    if (!this.element.open) return;
+    const { diff } = this.file;
+    const tooLong = h("p", { class: "soft" }, "Too long to be shown here: %dive diff shows it.");
+    this.element.append(diff === null ? tooLong : difference(diff, isSplit));
   }
 }

@@ -1,11 +1,11 @@
-// Numbers for people.
+// Formats of numbers, durations and costs.
 
-/** Returns a whole number with at least two digits. */
+/** Return a whole number with at least two digits. */
 export function two(part: number): string {
   return String(part).padStart(2, "0");
 }
 
-/** Returns a duration, given in microseconds, in the unit that suits it. */
+/** Return a duration in microseconds as text, in a suitable unit. */
 export function duration(micros: number): string {
   const seconds = micros / 1e6;
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
@@ -15,7 +15,7 @@ export function duration(micros: number): string {
   return `${Math.floor(whole / 3600)} h ${two(Math.floor((whole % 3600) / 60))} min`;
 }
 
-/** Returns a moment on an axis whose ticks are `distance` microseconds apart. */
+/** Return the label of a moment on an axis whose ticks are `distance` microseconds apart. */
 export function tickLabel(micros: number, distance: number): string {
   if (micros === 0) return "0";
   const seconds = micros / 1e6;
@@ -32,27 +32,32 @@ function clock(seconds: number): string {
   return minutes < 60 ? `${minutes}:${rest}` : `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${rest}`;
 }
 
-/** Returns a count with its noun. */
-export function plural(count: number, noun: string): string {
-  return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
+/** Return a whole number with thousands separators. */
+export function formatCount(count: number): string {
+  return count.toLocaleString("en");
 }
 
-/** Returns a cost in dollars: cents where they tell enough. */
+/** Return a count with its noun. */
+export function plural(count: number, noun: string): string {
+  return `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** Return a cost in dollars: four digits below 10 cents, otherwise two. */
 export function dollars(cost: number): string {
   return `$${cost > 0 && cost < 0.1 ? cost.toFixed(4) : cost.toFixed(2)}`;
 }
 
-/** Returns a cost, and nothing where there is none or it is not known. */
+/** Return a cost in dollars; an empty string if it is zero or unknown. */
 export function price(cost: number | null): string {
   return cost === null || cost === 0 ? "" : dollars(cost);
 }
 
-/** Returns distances for ticks: round, about `wanted` pixels apart; in microseconds. */
-export function tickDistance(perPixel: number, wanted = 90): number {
-  const least = Math.max(perPixel * wanted, 1);
+/** Return a round distance between ticks in microseconds, about `pixels` pixels. */
+export function tickDistance(perPixel: number, pixels = 90): number {
+  const least = Math.max(perPixel * pixels, 1);
   const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400].map((s) => s * 1e6);
-  const found = steps.find((step) => step >= least);
-  if (found !== undefined && least > 5e5) return found;
+  const step = steps.find((candidate) => candidate >= least);
+  if (step !== undefined && least > 5e5) return step;
   const unit = 10 ** Math.floor(Math.log10(least));
   return ([1, 2, 5, 10].find((part) => part * unit >= least) ?? 10) * unit;
 }

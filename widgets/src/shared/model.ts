@@ -4,20 +4,20 @@ import type { Delta, FailureReport, Graph, Header, QuestionView as Question, Ran
 import { Spans } from "./spans";
 
 export type Change = "spans" | "header" | "failures" | "questions" | "graph" | "streams" | "selection" | "position" | "filter" | "view" | "connection";
-/** What is shown of a run in which models were asked. */
-export type Shown = "chat" | "timeline";
-export type Connected = "connecting" | "connected" | "detached";
+/** Tab of a run that called models. */
+export type RunTab = "chat" | "timeline";
+export type ConnectionStatus = "connecting" | "connected" | "detached";
 
-const KEPT_OF_STREAM = 50_000;
+const MOST_STREAM = 50_000; // characters
 
-/** A text that a model is writing. */
+/** Text that a model is writing. */
 export interface Stream {
   text: string;
-  /** How many characters there are in all, those included that were missed. */
+  /** Number of characters in total, including those that were missed. */
   length: number;
 }
 
-/** Where a replay stands: after which event, when that was, and in which step. */
+/** Position of a replay: the last event, its time and its step. */
 export interface Position {
   sequence: number;
   /** Microseconds since the origin. */
@@ -25,194 +25,208 @@ export interface Position {
   step: string;
 }
 
-/** The state, and who wants to know when it changes. */
+/** Observable state of one execution. */
 export class Model {
   readonly spans = new Spans();
   header: Header | null = null;
   failures: FailureReport = { total: 0, kept: "", shown: [] };
   graph: Graph = { steps: [], edges: [] };
   readonly questions = new Map<string, Question>();
-  /** By span, and by part of what it writes. */
+  /** By span id and by part of the output. */
   readonly streams = new Map<number, Map<string, Stream>>();
   /** The span whose details are shown. */
   selected: number | null = null;
-  /** Where a replay of it stands, if somebody looks at one. */
+  /** Position of the open replay; null if there is none. */
   position: Position | null = null;
-  /** Only this step's spans, if there is one. */
+  /** Step whose spans are shown; null for all. */
   step: string | null = null;
-  view: Shown = "timeline";
-  connected: Connected = "connecting";
-  /** Sequence number of the last event that is in here. */
+  view: RunTab = "timeline";
+  connected: ConnectionStatus = "connecting";
+  /** Sequence number of the last event in this state. */
   last = 0;
   originUs = 0;
-  /** Set when spans came out of order: what was laid out must be laid out again. */
+  /** Incremented when spans arrived out of order: layouts that grow with the spans must start again. */
   generation = 0;
-  #toldAt = 0;
+  #headerAt = 0;
   readonly #listeners = new Set<(change: Change) => void>();
 
   constructor(private readonly clock: () => number = () => performance.now()) {}
 
-  /** Calls `listener` after each change until what is returned is called. */
+  /** Call `listener` after each change. Return a function that removes the listener. */
   on(listener: (change: Change) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  tell(change: Change): void {
+  /** Call all listeners. */
+  notify(change: Change): void {
     for (const listener of this.#listeners) listener(change);
   }
 
   select(id: number | null): void {
     if (id === this.selected) return;
     this.selected = id;
-    this.tell("selection");
+    this.notify("selection");
   }
 
-  /** Has the views show where a replay stands; null for the present. */
-  stand(position: Position | null): void {
+  /** Set the position of the replay; null for the present. */
+  setPosition(position: Position | null): void {
     this.position = position;
-    this.tell("position");
+    this.notify("position");
   }
 
-  /** Shows a span in the timeline. */
+  /** Show a span in the timeline. */
   reveal(id: number): void {
     this.show("timeline");
     this.select(id);
   }
 
-  show(view: Shown): void {
+  show(view: RunTab): void {
     if (view === this.view) return;
     this.view = view;
-    this.tell("view");
+    this.notify("view");
   }
 
+  /** Show only the spans of a step; null for all. */
   filterStep(step: string | null): void {
     this.step = step;
-    this.tell("filter");
+    this.notify("filter");
   }
 
-  setConnected(connected: Connected): void {
+  setConnected(connected: ConnectionStatus): void {
     if (connected === this.connected) return;
     this.connected = connected;
-    this.tell("connection");
+    this.notify("connection");
   }
 
+  /** True if the run has ended. */
   get isOver(): boolean {
     return (this.header?.ended_us ?? null) !== null;
   }
 
-  /** Whether nothing goes on although it has not ended: somebody paused it, or its kernel is gone. */
-  get rests(): boolean {
+  /** True if the run has not ended but makes no progress: it is paused, or its kernel is gone. */
+  get isHalted(): boolean {
     if (this.header === null || this.isOver) return false;
     return this.connected === "detached" || this.header.doing === "paused" || this.header.doing === "stopped";
   }
 
-  /** Returns where bars that have no end are drawn to, in microseconds since the origin: now, or when nothing ran any more. */
+  /**
+   * Return the end of bars without an end, in microseconds since the origin: the present, or the last moment at which
+   * anything ran.
+   */
   now(): number {
     const header = this.header;
     if (!header?.live || this.isOver || this.connected === "detached") return Math.max(this.spans.latest, (header?.since_us ?? 0) - this.originUs);
-    return this.#present(header);
+    return this.#kernelClock(header);
   }
 
-  /** Returns the kernel's clock, in microseconds since the origin, also while a run rests that can be asked for something. */
+  /** Return the kernel's clock in microseconds since the origin. It also advances while a controllable run is halted. */
   clockNow(): number {
     const header = this.header;
-    const goesOn = header !== null && !this.isOver && header.commands.length > 0 && this.connected !== "detached";
-    return goesOn ? this.#present(header) : this.now();
+    const isControllable = header !== null && !this.isOver && header.commands.length > 0 && this.connected !== "detached";
+    return isControllable ? this.#kernelClock(header) : this.now();
   }
 
-  #present(header: Header): number {
-    return Math.max(this.spans.latest, header.now_us - this.originUs + (this.clock() - this.#toldAt) * 1000);
+  /** Return the kernel's clock, extrapolated with the browser's clock from the last header. */
+  #kernelClock(header: Header): number {
+    return Math.max(this.spans.latest, header.now_us - this.originUs + (this.clock() - this.#headerAt) * 1000);
   }
 
+  /** Apply a welcome: the whole state, or the changes since an earlier connection. */
   welcome(message: Welcome): void {
-    const fresh = message.since === 0;
-    if (fresh) {
+    const isComplete = message.since === 0;
+    if (isComplete) {
       this.spans.clear();
       this.streams.clear();
       this.questions.clear();
       this.generation++;
     }
     this.originUs = message.origin_us;
-    this.#takeSpans(message.spans, message.total, fresh ? floorOf(message.spans, message.total) : this.spans.floor);
+    this.#addSpans(message.spans, message.total, isComplete ? floorOf(message.spans, message.total) : this.spans.floor);
     this.last = message.last;
     this.graph = message.graph;
-    this.#takeRest(message);
-    this.#tellAll(["spans", "header", ...news(message), ...(fresh ? ["questions" as const] : []), "graph"]);
+    this.#applyRest(message);
+    this.#notifyAll(["spans", "header", ...partialChanges(message), ...(isComplete ? ["questions" as const] : []), "graph"]);
   }
 
-  /** Takes over a delta; returns false if something before it is missing. */
+  /** Apply a delta. Return false if an earlier delta is missing. */
   delta(message: Delta): boolean {
     if (message.after > this.last) return false;
     const isNewer = message.last >= this.last;
     if (isNewer) {
       this.originUs = message.origin_us;
-      this.#takeSpans(message.spans, message.total, this.spans.floor);
+      this.#addSpans(message.spans, message.total, this.spans.floor);
       this.last = message.last;
     }
-    this.#takeRest(message);
-    this.#tellAll([...(isNewer ? ["spans" as const] : []), "header", ...news(message)]);
+    this.#applyRest(message);
+    this.#notifyAll([...(isNewer ? ["spans" as const] : []), "header", ...partialChanges(message)]);
     return true;
   }
 
+  /** Add a page of older spans. */
   history(message: RangeAnswer): void {
-    if (message.stop < this.spans.floor) return; // for somebody who had more
-    this.#takeSpans(onlyUnknown(message.spans, this.spans), this.spans.total, Math.min(this.spans.floor, message.first));
-    this.tell("spans");
+    if (message.stop < this.spans.floor) return; // answer to a view with more spans: there would be a gap
+    this.#addSpans(withoutLoaded(message.spans, this.spans), this.spans.total, Math.min(this.spans.floor, message.first));
+    this.notify("spans");
   }
 
-  #takeSpans(block: SpanBlock, total: number, floor: number): void {
-    if (this.spans.take(block, total, floor)) this.generation++;
+  #addSpans(block: SpanBlock, total: number, floor: number): void {
+    if (this.spans.add(block, total, floor)) this.generation++;
     for (const id of this.streams.keys()) {
       if (!this.spans.running.has(id)) this.streams.delete(id);
     }
   }
 
-  #takeRest({ header, failures, questions, streamed }: Welcome | Delta): void {
+  /** Apply the parts that welcome and delta share, except spans. */
+  #applyRest({ header, failures, questions, streamed }: Welcome | Delta): void {
     this.header = header;
-    this.#toldAt = this.clock();
+    this.#headerAt = this.clock();
     if (failures !== null) this.failures = failures;
-    for (const asked of questions) this.questions.set(asked.interrupt_id, asked);
-    for (const piece of streamed) this.#stream(piece);
+    for (const question of questions) this.questions.set(question.interrupt_id, question);
+    for (const piece of streamed) this.#addStreamPiece(piece);
   }
 
-  /** Nobody hears of one part of a message before all of it is here: cards would go and come again (vitest model). */
-  #tellAll(changes: readonly Change[]): void {
-    for (const change of new Set(changes)) this.tell(change);
+  /**
+   * Notify the listeners of all changes of a message. The whole message is applied first: after a part of it, cards would
+   * disappear and return (vitest model).
+   */
+  #notifyAll(changes: readonly Change[]): void {
+    for (const change of new Set(changes)) this.notify(change);
   }
 
-  #stream(piece: Streamed): void {
+  /** Append a piece of a text. Pieces may overlap or be missing: `at` is the position of a piece, "…" marks a gap. */
+  #addStreamPiece(piece: Streamed): void {
     const parts = this.streams.get(piece.id) ?? new Map<string, Stream>();
     this.streams.set(piece.id, parts);
-    const known = piece.at > 0 && parts.get(piece.part); // at 0 a call begins its text, perhaps anew
-    const stream = known || { text: "", length: 0 };
+    const previous = piece.at > 0 ? parts.get(piece.part) : undefined; // at 0 a call starts its text, perhaps a second time
+    const stream = previous ?? { text: "", length: 0 };
     const overlap = stream.length - piece.at;
     if (overlap >= piece.text.length) return;
-    stream.text = (stream.text + (overlap < 0 ? "…" + piece.text : piece.text.slice(overlap))).slice(-KEPT_OF_STREAM);
+    stream.text = (stream.text + (overlap < 0 ? "…" + piece.text : piece.text.slice(overlap))).slice(-MOST_STREAM);
     stream.length = piece.at + piece.text.length;
     parts.set(piece.part, stream);
   }
 }
 
-/** Returns what a message has brought beside spans and header. */
-function news({ failures, questions, streamed }: Welcome | Delta): Change[] {
-  const brought = { failures: failures !== null, questions: questions.length > 0, streams: streamed.length > 0 };
-  return (Object.keys(brought) as (keyof typeof brought)[]).filter((change) => brought[change]);
+/** Return the changes in a message besides spans and header. */
+function partialChanges({ failures, questions, streamed }: Welcome | Delta): Change[] {
+  const isChanged = { failures: failures !== null, questions: questions.length > 0, streams: streamed.length > 0 };
+  return (Object.keys(isChanged) as (keyof typeof isChanged)[]).filter((change) => isChanged[change]);
 }
 
-/** Returns the id from which on a welcome has all spans. */
+/** Return the id from which a welcome contains all spans. Those before it are a sample. */
 function floorOf(block: SpanBlock, total: number): number {
   let floor = total;
   for (let row = block.id.length - 1; row >= 0 && block.id[row] === floor - 1; row--) floor--;
   return floor;
 }
 
-/** Leaves out spans that are here already, and perhaps newer. */
-function onlyUnknown(block: SpanBlock, spans: Spans): SpanBlock {
+/** Return the spans that are not loaded yet. Loaded ones may be newer. */
+function withoutLoaded(block: SpanBlock, spans: Spans): SpanBlock {
   const rows = block.id.map((_, row) => row).filter((row) => !spans.has(block.id[row] ?? -1));
-  const picked = { ...block };
+  const selected = { ...block };
   for (const name of Object.keys(block) as (keyof SpanBlock)[]) {
-    if (name !== "names") picked[name] = rows.map((row) => block[name][row] ?? 0);
+    if (name !== "names") selected[name] = rows.map((row) => block[name][row] ?? 0);
   }
-  return picked;
+  return selected;
 }

@@ -1,11 +1,11 @@
-// SVG elements in one call; texts become text nodes, never markup.
+// Builder for SVG elements. Strings become text nodes, never markup.
 
 import { setAttribute } from "./element";
 import { visible } from "./text";
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
-/** Makes an SVG element. */
+/** Create an SVG element. Control characters in strings are spelled out. */
 export function svg<K extends keyof SVGElementTagNameMap>(
   tag: K,
   attributes: Record<string, string | number | boolean | null> = {},

@@ -1,4 +1,4 @@
-// Safe display of text from models, users and logs: the visible text is the actual text.
+// Safe display of text from models, users and logs: hidden control characters become visible.
 // The same rules as divebook/text/format.py.
 
 const UNSAFE = new RegExp(
@@ -7,12 +7,12 @@ const UNSAFE = new RegExp(
   "g",
 );
 
-/** Returns the text with control characters and direction marks spelled out; line ends and tabs stay. */
+/** Return the text with control characters and direction marks spelled out. Line breaks and tabs stay. */
 export function visible(text: string): string {
-  return text.replaceAll("\r\n", "\n").replace(UNSAFE, spelled);
+  return text.replaceAll("\r\n", "\n").replace(UNSAFE, escapeOf);
 }
 
-function spelled(character: string): string {
+function escapeOf(character: string): string {
   const code = character.charCodeAt(0);
   return code < 0x100 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
 }
@@ -20,17 +20,17 @@ function spelled(character: string): string {
 // eslint-disable-next-line no-control-regex
 const CONTROL = /\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])/g;
 
-/** Returns what a command has printed as a terminal shows it: without colours; of a line that was written over, the last.
+/** Return the output of a command as a terminal shows it: without colours, and of an overwritten line only the last text.
  * The same rules as divebook/text/format.py. */
-export function printed(text: string): string {
+export function terminalText(text: string): string {
   const lines = text.replace(CONTROL, "").replaceAll("\r\n", "\n").split("\n");
   return lines.map((line) => line.replace(/\r+$/, "").replace(/^.*\r/s, "")).join("\n").replace(/\n+$/, "");
 }
 
-/** Returns the text on one line, at most `width` characters of it. */
+/** Return the text on one line, at most `width` characters of it. */
 export function oneLine(text: string, width: number): string {
-  const looked = text.slice(0, width + 400);
-  const flat = looked.replace(/\s+/g, " ").trim();
-  const whole = flat.length <= width && looked.length === text.length;
-  return visible(whole ? flat : `${flat.slice(0, width - 1)}…`);
+  const head = text.slice(0, width + 400); // long texts are not scanned to their end
+  const flat = head.replace(/\s+/g, " ").trim();
+  const isComplete = flat.length <= width && head.length === text.length;
+  return visible(isComplete ? flat : `${flat.slice(0, width - 1)}…`);
 }

@@ -1,4 +1,4 @@
-// Times as people read them: their own clock, with its zone. Durations are in format.ts.
+// Formats of moments in the reader's time zone. Durations are in format.ts.
 
 import type { Micros } from "../protocol";
 import { duration, two } from "./format";
@@ -6,21 +6,21 @@ import { duration, two } from "./format";
 const DAY_MS = 86_400_000;
 const MINUTE = 60_000_000;
 const HOUR = 60 * MINUTE;
-const DAYS = 48 * HOUR; // from here on people count in days
+const DAYS_FROM = 48 * HOUR; // longer times are stated in days
 const TO_MINUTES = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" } as const;
 const TO_MILLISECONDS = { ...TO_MINUTES, second: "2-digit", fractionalSecondDigits: 3 } as const;
 
-/** Returns a moment in the reader's own time, with its zone: the day too unless it is today's. */
+/** Return a moment in the reader's time zone, with the zone. The day is included unless it is today. */
 export function moment(us: Micros, now: Date = new Date()): string {
-  return written(us, now, TO_MINUTES);
+  return formatMoment(us, now, TO_MINUTES);
 }
 
-/** Returns a moment to the millisecond, for what follows each other fast. */
+/** Return a moment with milliseconds, for events in quick succession. */
 export function exactMoment(us: Micros, now: Date = new Date()): string {
-  return written(us, now, TO_MILLISECONDS);
+  return formatMoment(us, now, TO_MILLISECONDS);
 }
 
-function written(us: Micros, now: Date, time: Intl.DateTimeFormatOptions): string {
+function formatMoment(us: Micros, now: Date, time: Intl.DateTimeFormatOptions): string {
   const date = new Date(us / 1000);
   const isToday = date.toDateString() === now.toDateString();
   return date.toLocaleString("en-GB", isToday ? time : { ...dayFormat(date, now), ...time });
@@ -31,15 +31,16 @@ function dayFormat(date: Date, now: Date): Intl.DateTimeFormatOptions {
   return { weekday: "short", day: "numeric", month: "short", ...(isThisYear ? {} : { year: "numeric" }) };
 }
 
-/** Returns a time of day; the zone stands above the list. */
+/** Return a time of day without the zone, which the list states once. */
 export function clockOf(us: Micros): string {
   const at = new Date(us / 1000);
   return `${two(at.getHours())}:${two(at.getMinutes())}`;
 }
 
-/** Returns the day of a moment as people say it: today, yesterday, else the date. */
+/** Return the day of a moment: today, yesterday or the date. */
 export function dayOf(us: Micros, now: Micros): string {
-  const [day, today] = [midnight(us), midnight(now)];
+  const day = midnight(us);
+  const today = midnight(now);
   if (day === today) return "today";
   if (Math.round((today - day) / DAY_MS) === 1) return "yesterday";
   return new Intl.DateTimeFormat("en-GB", dayFormat(new Date(day), new Date(today))).format(day).replace(",", "");
@@ -49,22 +50,22 @@ function midnight(us: Micros): number {
   return new Date(us / 1000).setHours(0, 0, 0, 0);
 }
 
-/** Returns the name of the zone that times are in. */
+/** Return the name of the reader's time zone. */
 export function zone(): string {
   const parts = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts();
   return parts.find(({ type }) => type === "timeZoneName")?.value ?? "local time";
 }
 
-/** Returns how long ago something was: in whole minutes, so that nothing moves while somebody reads. */
+/** Return the time since a moment in whole minutes, so that the text does not change while a person reads. */
 export function ago(us: Micros): string {
   if (us < MINUTE) return "just now";
-  if (us >= DAYS) return `${Math.floor(us / HOUR / 24)} days ago`;
+  if (us >= DAYS_FROM) return `${Math.floor(us / HOUR / 24)} days ago`;
   return us < HOUR ? `${Math.floor(us / MINUTE)} min ago` : `${Math.floor(us / HOUR)} h ago`;
 }
 
-/** Returns a time that is left: in whole seconds while it is short. */
+/** Return a remaining time, in whole seconds if it is short. */
 export function countdown(us: Micros): string {
-  if (us >= DAYS) return `${Math.floor(us / HOUR / 24)} days`;
+  if (us >= DAYS_FROM) return `${Math.floor(us / HOUR / 24)} days`;
   const seconds = Math.ceil(us / 1_000_000);
   return seconds < 60 ? `${seconds} s` : duration(seconds * 1_000_000);
 }

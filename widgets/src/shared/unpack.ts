@@ -1,19 +1,20 @@
-// Text that Python packed (zlib, base64), unpacked within a size.
+// Decompression of text that Python compressed (zlib, base64), with a size limit.
 
-/** Returns the text; rejects with a sentence where it is larger than `most` bytes. */
-export async function unpacked(packed: string, most: number): Promise<string> {
-  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
+/** Return the text. The promise is rejected if the text is larger than `limit` bytes, before all of it is decompressed. */
+export async function unpackText(data: string, limit: number): Promise<string> {
+  const bytes = Uint8Array.from(atob(data), (character) => character.charCodeAt(0));
   const reader = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate")).getReader();
   const decoder = new TextDecoder("utf-8", { fatal: true });
-  let [whole, size] = ["", 0];
+  let text = "";
+  let size = 0;
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return whole + decoder.decode();
+    if (done) return text + decoder.decode();
     size += value.length;
-    if (size > most) {
+    if (size > limit) {
       await reader.cancel();
-      throw new Error(`it holds more than ${most / 1e6} MB`);
+      throw new Error(`it holds more than ${limit / 1e6} MB`);
     }
-    whole += decoder.decode(value, { stream: true });
+    text += decoder.decode(value, { stream: true });
   }
 }

@@ -1,15 +1,16 @@
-// Values as people read them.
+// Text forms of values.
 
+import { formatCount } from "./format";
 import { visible } from "./text";
 
-/** Returns a text with visible signs only, at most `limit` characters and a count of what is missing. */
-export function shown(text: string, limit: number): string {
+/** Return at most `limit` characters of a text, with control characters spelled out and the number of missing characters. */
+export function truncate(text: string, limit: number): string {
   const missing = text.length - limit;
   if (missing <= 0) return visible(text);
-  return `${visible(text.slice(0, limit))}… (${missing.toLocaleString("en")} more characters)`;
+  return `${visible(text.slice(0, limit))}… (${formatCount(missing)} more characters)`;
 }
 
-/** Returns a text as it is if nobody can take it for another value; else, and of any other value, the JSON. */
+/** Return a string unchanged if it cannot be confused with another value; otherwise return JSON. */
 export function plainText(value: unknown): string {
   if (typeof value !== "string") return JSON.stringify(value, null, 2);
   return value.includes("\n") || (value.trim() === value && !isJson(value)) ? value : JSON.stringify(value);
@@ -24,8 +25,8 @@ function isJson(text: string): boolean {
   }
 }
 
-/** Returns a text as it is, anything else as JSON. */
+/** Return a string unchanged and any other value as JSON, at most `limit` characters. */
 export function valueText(value: unknown, limit: number, indent = 0): string {
   if (value === undefined) return "";
-  return shown(typeof value === "string" ? value : JSON.stringify(value, null, indent), limit);
+  return truncate(typeof value === "string" ? value : JSON.stringify(value, null, indent), limit);
 }

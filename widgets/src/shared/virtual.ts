@@ -1,20 +1,21 @@
-// A list of any length of which only what is seen exists as elements.
+// Virtual list: only the visible rows exist as elements.
 
 import { h, type View } from "./dom";
 
-const ROW = 24;
-const AROUND = 4;
-const MOST_HIGH = 8_000_000; // browsers end somewhere above; longer lists are scrolled in proportion
+const ROW = 24; // pixels
+const OVERSCAN = 4; // extra rows above and below the visible ones
+const MAX_HEIGHT = 8_000_000; // pixels; browsers limit the height of elements. Longer lists scroll in proportion.
 
+/** Content of a list. */
 export interface Rows {
-  /** How many there are. */
+  /** Return the number of rows. */
   count: () => number;
-  /** Fills a row's cells; the row has been made by `make`. */
+  /** Fill the cells of an element that `create` returned. */
   fill: (row: HTMLElement, index: number) => void;
-  make: () => HTMLElement;
+  create: () => HTMLElement;
 }
 
-/** Rows of equal height in a box that scrolls. */
+/** Scrollable list of rows of equal height. Elements are reused. */
 export class VirtualList implements View {
   readonly element: HTMLElement;
   readonly #space = h("div", { class: "db-space", role: "presentation" });
@@ -29,37 +30,39 @@ export class VirtualList implements View {
     this.element.remove();
   }
 
-  /** Shows what is there now. */
+  /** Draw the visible rows. */
   update(): void {
     const count = this.rows.count();
     this.element.setAttribute("aria-rowcount", String(count + 1));
-    const height = Math.min(MOST_HIGH, count * ROW);
+    const height = Math.min(MAX_HEIGHT, count * ROW);
     this.#space.style.height = `${height}px`;
-    const seen = Math.ceil(this.element.clientHeight / ROW);
-    const scrolled = this.element.scrollTop;
-    const most = Math.max(1, height - this.element.clientHeight);
-    const first = Math.max(0, Math.floor((Math.min(1, scrolled / most) * Math.max(0, count * ROW - this.element.clientHeight)) / ROW) - AROUND);
-    const wanted = Math.min(count - first, seen + 2 * AROUND);
-    const top = height < count * ROW ? scrolled - AROUND * ROW : first * ROW;
-    while (this.#pool.length < wanted) this.#add();
-    this.#pool.forEach((row, place) => {
-      row.hidden = place >= wanted;
+    const { clientHeight, scrollTop } = this.element;
+    const fullHeight = count * ROW;
+    // In a list that is higher than `MAX_HEIGHT`, the scroll position is a share of all rows, not a distance in pixels.
+    const share = Math.min(1, scrollTop / Math.max(1, height - clientHeight));
+    const firstVisible = Math.floor((share * Math.max(0, fullHeight - clientHeight)) / ROW);
+    const first = Math.max(0, firstVisible - OVERSCAN);
+    const rowCount = Math.min(count - first, Math.ceil(clientHeight / ROW) + 2 * OVERSCAN);
+    const top = height < fullHeight ? scrollTop - OVERSCAN * ROW : first * ROW;
+    while (this.#pool.length < rowCount) this.#add();
+    this.#pool.forEach((row, index) => {
+      row.hidden = index >= rowCount;
       if (row.hidden) return;
-      row.style.transform = `translateY(${Math.max(0, top) + place * ROW}px)`;
-      row.setAttribute("aria-rowindex", String(first + place + 2));
-      this.rows.fill(row, first + place);
+      row.style.transform = `translateY(${Math.max(0, top) + index * ROW}px)`;
+      row.setAttribute("aria-rowindex", String(first + index + 2));
+      this.rows.fill(row, first + index);
     });
   }
 
   #add(): void {
-    const row = this.rows.make();
+    const row = this.rows.create();
     this.#pool.push(row);
     this.#space.append(row);
   }
 
-  /** Scrolls so far that a row is seen. */
+  /** Scroll until a row is visible. */
   reveal(index: number): void {
-    const height = Math.min(MOST_HIGH, this.rows.count() * ROW);
+    const height = Math.min(MAX_HEIGHT, this.rows.count() * ROW);
     const top = (index / Math.max(1, this.rows.count())) * height;
     const { scrollTop, clientHeight } = this.element;
     if (top < scrollTop || top + 2 * ROW > scrollTop + clientHeight) this.element.scrollTop = Math.max(0, top - clientHeight / 2);

@@ -1,44 +1,46 @@
-// The replay of a run that has ended as a bundle of its own, beside its live view.
+// Bundle with the replay of an ended run below its live view.
 
-import { stepping } from "../replay/stepping";
+import { replaySection } from "../replay/stepping";
 import { Requests } from "../replay/requests";
 import style from "../replay/steps.css";
 import { h, type View } from "../shared/dom";
-import type { Host, Part } from "../shared/later";
+import type { Host, Part } from "../shared/lazypart";
 import type { Model } from "../shared/model";
 
-/** Shows the replay while the run is over; `host.replay` goes to an event of it. */
-function replayed(model: Model, host: Host): View {
+/** Show the replay while the run is over. Set `host.replay`, which moves the replay to an event. */
+function replayPart(model: Model, host: Host): View {
   const { wire } = host;
   if (wire === undefined) throw new Error("there is no kernel to ask");
   const element = h("div");
-  const make = (): ReturnType<typeof stepping> => stepping(() => new Requests(wire), (at) => { model.stand(at); });
-  let pane = make();
-  let shown = model.header?.execution_id;
+  const create = (): ReturnType<typeof replaySection> => replaySection(() => new Requests(wire), (at) => { model.setPosition(at); });
+  let replay = create();
+  let executionId = model.header?.execution_id;
 
   function show(): void {
-    const name = model.header?.execution_id;
-    if (name !== shown) { // the view shows another run by now
-      pane.destroy();
-      pane = make();
-      element.replaceChildren(pane.element);
+    const id = model.header?.execution_id;
+    if (id !== executionId) { // the view shows another run now
+      replay.destroy();
+      replay = create();
+      element.replaceChildren(replay.element);
     }
-    shown = name;
+    executionId = id;
     element.hidden = !model.isOver;
   }
 
-  const undo = model.on((change) => { if (change === "header") show(); });
-  element.append(pane.element);
-  host.replay = (sequence) => { pane.go(sequence); };
-  model.tell("header"); // others offer to go there from now on
+  const undo = model.on((change) => {
+    if (change === "header") show();
+  });
+  element.append(replay.element);
+  host.replay = (sequence) => { replay.go(sequence); };
+  model.notify("header"); // other views add their links to the replay
   const destroy = (): void => {
     undo();
     host.replay = undefined;
-    pane.destroy();
+    replay.destroy();
   };
   return { element, destroy };
 }
 
-const part: Part = { style, make: replayed };
+const part: Part = { style, make: replayPart };
 
 export default part;

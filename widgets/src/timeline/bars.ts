@@ -1,72 +1,87 @@
-// One bar: tinted, with an edge of the full colour; what failed is solid, hatched and ringed; what waits is open.
+// Drawing of one bar: tinted with an edge of the full colour. Failed bars are solid, hatched and ringed; waiting ones are
+// open.
 
 import { oneLine } from "../shared/text";
-import { AXIS, labelsWide, type Scene, xOf } from "./scene";
-import { calledOf, colourOf, type Look, lookOf, SIGNS, standingOf, typeOf } from "./kinds";
+import { AXIS, labelsWidth, type Scene, xOf } from "./scene";
+import { barNameOf, colourOf, type Appearance, appearanceOf, SIGNS, statusOf, kindOf } from "./kinds";
 import { BAR } from "./layout";
 import { type Hatch, hatchOf, type Palette } from "./palette";
 
 export const FONT = "11px system-ui, -apple-system, 'Segoe UI', sans-serif";
-const [LETTER_FROM, ROUND_FROM, TEXT_FROM] = [14, 24, 34]; // pixels
+// Widths in pixels from which a bar has a letter, round corners, or text.
+const LETTER_FROM = 14;
+const ROUND_FROM = 24;
+const TEXT_FROM = 34;
 const EDGE = 3;
 
 type Box = readonly [left: number, top: number, width: number, height: number];
 
-/** Returns the rectangle of a bar on the picture; its lane is shown. */
+/** Return the rectangle of a bar on the canvas. Its lane must be visible. */
 export function rectangle(scene: Scene, id: number): Box {
   const top = scene.layout.topOf(id) - scene.scroll + AXIS;
-  const left = Math.max(labelsWide(scene.width) - 4, xOf(scene, scene.spans.startOf(id)));
+  const left = Math.max(labelsWidth(scene.width) - 4, xOf(scene, scene.spans.startOf(id)));
   const right = Math.min(scene.width + 4, xOf(scene, scene.spans.endOf(id, scene.now)));
   return [left, top, Math.max(2.5, right - left - 1), BAR];
 }
 
+/** Draw a bar with its text; dimmed if the search does not match it. */
 export function drawBar(ctx: CanvasRenderingContext2D, scene: Scene, id: number): void {
   const { spans, palette } = scene;
   const box = rectangle(scene, id);
-  if (!scene.isMeant(id)) {
+  if (!scene.isMatch(id)) {
     ctx.fillStyle = palette["dim"] ?? "";
     ctx.fillRect(...box);
     return;
   }
-  const [look, colour] = [lookOf(spans, id), colourOf(spans, id)];
-  drawBody(ctx, palette, box, look, colour);
-  if (scene.layout.holds[id] !== 1 || spans.text(id, "kind") === "step") drawText(ctx, scene, id, box, look, colour);
+  const appearance = appearanceOf(spans, id);
+  const colour = colourOf(spans, id);
+  drawBody(ctx, palette, box, appearance, colour);
+  // A bar with others inside it is hidden behind them, except a step, which has a row of its own.
+  if (scene.layout.isParent[id] !== 1 || spans.text(id, "kind") === "step") drawText(ctx, scene, id, box, appearance, colour);
 }
 
-/** Narrow bars are plain rectangles: of thousands, round corners and outlines take most of what a picture costs. */
-function drawBody(ctx: CanvasRenderingContext2D, palette: Palette, box: Box, look: Look, colour: string): void {
+/**
+ * Draw a bar without text. Narrow bars are plain rectangles: the round corners and outlines of thousands of bars would take
+ * most of the time.
+ */
+function drawBody(ctx: CanvasRenderingContext2D, palette: Palette, box: Box, appearance: Appearance, colour: string): void {
   const [left, top, width, height] = box;
-  const isSolid = look === "failed" || look === "cancelled";
-  const isPlain = look === "plain" && width < ROUND_FROM;
-  ctx.fillStyle = palette[look === "waiting" ? "paper" : isSolid ? colour : `${colour}-tint`] ?? "";
+  const isSolid = appearance === "failed" || appearance === "cancelled";
+  const isPlain = appearance === "plain" && width < ROUND_FROM;
+  let fill = `${colour}-tint`;
+  if (appearance === "waiting") fill = "paper";
+  else if (isSolid) fill = colour;
+  ctx.fillStyle = palette[fill] ?? "";
   if (isPlain || width < 5) ctx.fillRect(...box);
   else {
     ctx.beginPath();
     ctx.roundRect(left, top, width, height, Math.min(3, width / 3));
     ctx.fill();
   }
-  if (isSolid || look === "waiting") paintHatch(ctx, look === "waiting" ? "wait" : look, left, top, width, height, palette);
+  if (isSolid || appearance === "waiting") paintHatch(ctx, appearance === "waiting" ? "wait" : appearance, left, top, width, height, palette);
   else {
     ctx.fillStyle = palette[colour] ?? "";
     ctx.fillRect(left, top + 1, Math.min(EDGE, width), height - 2);
   }
-  if (!isPlain && width >= 5) outline(ctx, palette, box, look);
+  if (!isPlain && width >= 5) outline(ctx, palette, box, appearance);
 }
 
-/** A dashed outline says that the end is open; a ring, that it failed. */
-function outline(ctx: CanvasRenderingContext2D, palette: Palette, [left, top, width, height]: Box, look: Look): void {
-  const isOpen = look === "running" || look === "waiting";
-  ctx.strokeStyle = palette[look === "failed" ? "bad" : look === "running" ? "ink" : look === "waiting" ? "wait" : "outline"] ?? "";
-  ctx.lineWidth = look === "failed" ? 1.5 : 1;
+const OUTLINES: Record<Appearance, string> = { failed: "bad", cancelled: "outline", waiting: "wait", running: "ink", plain: "outline" };
+
+/** Draw an outline. A dashed one means an open end; a ring around the bar means a failure. */
+function outline(ctx: CanvasRenderingContext2D, palette: Palette, [left, top, width, height]: Box, appearance: Appearance): void {
+  const isOpen = appearance === "running" || appearance === "waiting";
+  ctx.strokeStyle = palette[OUTLINES[appearance]] ?? "";
+  ctx.lineWidth = appearance === "failed" ? 1.5 : 1;
   if (isOpen) ctx.setLineDash([3, 2]);
-  const out = look === "failed" ? 1.5 : -0.5;
+  const gap = appearance === "failed" ? 1.5 : -0.5;
   ctx.beginPath();
-  ctx.roundRect(left - out, top - out, width + 2 * out, height + 2 * out, look === "failed" ? 4 : 2.5);
+  ctx.roundRect(left - gap, top - gap, width + 2 * gap, height + 2 * gap, appearance === "failed" ? 4 : 2.5);
   ctx.stroke();
   if (isOpen) ctx.setLineDash([]);
 }
 
-/** Fills a rectangle with hatch lines. */
+/** Fill a rectangle with a hatch. */
 export function paintHatch(ctx: CanvasRenderingContext2D, hatch: Hatch, left: number, top: number, width: number, height: number, palette: Palette): void {
   const pattern = hatchOf(ctx, palette, hatch);
   if (pattern === null) return;
@@ -74,64 +89,68 @@ export function paintHatch(ctx: CanvasRenderingContext2D, hatch: Hatch, left: nu
   ctx.fillRect(left, top, width, height);
 }
 
-function drawText(ctx: CanvasRenderingContext2D, scene: Scene, id: number, [left, top, width, height]: Box, look: Look, colour: string): void {
+/** Draw the text of a bar inside its visible part. */
+function drawText(ctx: CanvasRenderingContext2D, scene: Scene, id: number, [left, top, width, height]: Box, appearance: Appearance, colour: string): void {
   const { spans, palette } = scene;
-  const shown = Math.max(left, labelsWide(scene.width));
-  const room = Math.min(left + width, scene.width) - shown;
+  const visibleLeft = Math.max(left, labelsWidth(scene.width));
+  const room = Math.min(left + width, scene.width) - visibleLeft;
   if (room < LETTER_FROM) return;
   const text = textOf(ctx, scene, id, room);
   if (text === "") return;
-  const at = room < TEXT_FROM ? shown + Math.max(3, room / 2 - 4) : shown + 6;
+  const textLeft = room < TEXT_FROM ? visibleLeft + Math.max(3, room / 2 - 4) : visibleLeft + 6;
   ctx.textAlign = "left";
-  if (look === "failed" || look === "cancelled" || look === "waiting") {
-    ctx.fillStyle = palette[look === "waiting" ? "paper" : colour] ?? "";
-    ctx.fillRect(at - 3, top + 2, ctx.measureText(text).width + 6, height - 4);
+  if (appearance === "failed" || appearance === "cancelled" || appearance === "waiting") { // text on a hatch needs a plain background
+    ctx.fillStyle = palette[appearance === "waiting" ? "paper" : colour] ?? "";
+    ctx.fillRect(textLeft - 3, top + 2, ctx.measureText(text).width + 6, height - 4);
   }
-  ctx.fillStyle = palette[look === "failed" || look === "cancelled" ? `${colour}-text` : "ink"] ?? "";
-  ctx.font = typeOf(spans, id).key === "step" ? `600 ${FONT}` : FONT;
-  ctx.fillText(text, at, top + height / 2 + 0.5);
+  ctx.fillStyle = palette[appearance === "failed" || appearance === "cancelled" ? `${colour}-text` : "ink"] ?? "";
+  ctx.font = kindOf(spans, id).key === "step" ? `600 ${FONT}` : FONT;
+  ctx.fillText(text, textLeft, top + height / 2 + 0.5);
   ctx.font = FONT;
 }
 
-/** Returns the sign and letter alone where there is no room for more. */
+/** Return the text of a bar: sign, letter and name, or only the first of them in narrow bars. */
 function textOf(ctx: CanvasRenderingContext2D, { spans }: Scene, id: number, room: number): string {
-  const standing = standingOf(spans, id);
-  const sign = standing === "completed" ? "" : (SIGNS[standing] ?? "");
-  const { letter } = typeOf(spans, id);
+  const status = statusOf(spans, id);
+  const sign = status === "completed" ? "" : (SIGNS[status] ?? "");
+  const { letter } = kindOf(spans, id);
   if (room < TEXT_FROM) return sign || letter;
-  const short = [sign, letter].filter(Boolean).join(" ");
-  return fit(ctx, `${short} ${oneLine(calledOf(spans, id), 60)}`.trim(), room - 10, short);
+  const shortText = [sign, letter].filter(Boolean).join(" ");
+  return fit(ctx, `${shortText} ${oneLine(barNameOf(spans, id), 60)}`.trim(), room - 10, shortText);
 }
 
-const GLYPH = 5.6; // the usual width of a letter of `FONT`
+const GLYPH = 5.6; // usual width of a letter of `FONT` in pixels
 
-const wide = new Map<string, number>();
+const letterWidths = new Map<string, number>();
 
-/** Returns about how wide a text is: its letters are measured once each, since to measure every text is dear. */
+/** Return the approximate width of a text: the sum of its letters, which are measured once each. Measuring texts is slow. */
 function widthOf(ctx: CanvasRenderingContext2D, text: string): number {
   let sum = 0;
   for (const letter of text) {
-    let width = wide.get(letter);
-    if (width === undefined) wide.set(letter, (width = ctx.measureText(letter).width));
+    let width = letterWidths.get(letter);
+    if (width === undefined) {
+      width = ctx.measureText(letter).width;
+      letterWidths.set(letter, width);
+    }
     sum += width;
   }
   return sum;
 }
 
-/** Returns as much of a text as there is room for; `short` if that is next to nothing. */
-export function fit(ctx: CanvasRenderingContext2D, text: string, room: number, short = ""): string {
+/** Return the beginning of a text that fits into `room` pixels; `shortText` if hardly anything fits. */
+export function fit(ctx: CanvasRenderingContext2D, text: string, room: number, shortText = ""): string {
   if (text.length * GLYPH * 1.6 <= room) return text;
-  const whole = widthOf(ctx, text);
-  if (whole <= room) return text;
-  const kept = Math.floor((text.length * room) / whole) - 1;
-  return kept >= short.length + 3 ? `${text.slice(0, kept)}…` : short;
+  const textWidth = widthOf(ctx, text);
+  if (textWidth <= room) return text;
+  const length = Math.floor((text.length * room) / textWidth) - 1;
+  return length >= shortText.length + 3 ? `${text.slice(0, length)}…` : shortText;
 }
 
-/** Marks the bar that is chosen, or that the keyboard is at. */
+/** Draw a frame around the selected bar, or a thicker one around the bar with the keyboard focus. */
 export function drawMark(ctx: CanvasRenderingContext2D, { palette }: Scene, [left, top, width, height]: Box, isFocused: boolean): void {
-  for (const [colour, wide] of [["paper", 4], ["focus", isFocused ? 2.5 : 1.5]] as const) {
+  for (const [colour, lineWidth] of [["paper", 4], ["focus", isFocused ? 2.5 : 1.5]] as const) {
     ctx.strokeStyle = palette[colour] ?? "";
-    ctx.lineWidth = wide;
+    ctx.lineWidth = lineWidth;
     ctx.strokeRect(left - 2, top - 2, width + 4, height + 4);
   }
   ctx.lineWidth = 1;

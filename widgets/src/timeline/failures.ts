@@ -1,51 +1,53 @@
-// Failed spans; checked again only when spans change, so that many successful ones cost nothing.
+// Index of the failed spans of a run, updated incrementally: successful spans are read only once.
 
 import type { Spans } from "../shared/spans";
 
-/** The failures of a run, as far as it is here. */
+/** Failed spans that are loaded. */
 export class Failures {
-  /** What failed of itself and not because of what it holds, in order of beginning. */
+  /** Ids of spans that failed by themselves and not because of a span inside them, in order of beginning. */
   ids: readonly number[] = [];
-  /** Counts changes of the ids. */
+  /** Number of changes of `ids`. */
   version = 0;
   readonly #failed = new Set<number>();
-  readonly #open = new Set<number>();
-  #looked = 0;
+  readonly #running = new Set<number>();
+  #nextId = 0;
   #generation = -1;
-  #seen = -1;
+  #spansVersion = -1;
 
-  /** Looks at what is new, at what ran, and at what had failed; `within` names what holds each span. */
-  update(spans: Spans, generation: number, within: Int32Array): void {
-    if (spans.version === this.#seen && generation === this.#generation) return;
-    this.#seen = spans.version;
+  /** Read the spans that are new, running, or were running or failed before. `parents` holds the parent of each span. */
+  update(spans: Spans, generation: number, parents: Int32Array): void {
+    if (spans.version === this.#spansVersion && generation === this.#generation) return;
+    this.#spansVersion = spans.version;
     if (generation !== this.#generation) {
       this.#generation = generation;
-      this.#looked = 0;
+      this.#nextId = 0;
       this.#failed.clear();
-      this.#open.clear();
-      this.#take(spans, spans.early);
+      this.#running.clear();
+      this.#readAll(spans, spans.early);
     }
-    this.#take(spans, [...this.#open, ...this.#failed, ...spans.running]);
-    for (let id = Math.max(this.#looked, spans.floor); id < spans.total; id++) this.#look(spans, id);
-    this.#looked = spans.total;
-    this.#tell(within);
+    this.#readAll(spans, [...this.#running, ...this.#failed, ...spans.running]);
+    for (let id = Math.max(this.#nextId, spans.floor); id < spans.total; id++) this.#read(spans, id);
+    this.#nextId = spans.total;
+    this.#updateIds(parents);
   }
 
-  #take(spans: Spans, ids: readonly number[]): void {
-    for (const id of ids) this.#look(spans, id);
+  #readAll(spans: Spans, ids: readonly number[]): void {
+    for (const id of ids) this.#read(spans, id);
   }
 
-  #look(spans: Spans, id: number): void {
+  /** Update the sets of running and failed spans for one span. */
+  #read(spans: Spans, id: number): void {
     if (!spans.has(id)) return;
-    if (spans.running.has(id)) this.#open.add(id);
-    else this.#open.delete(id);
+    if (spans.running.has(id)) this.#running.add(id);
+    else this.#running.delete(id);
     if (spans.text(id, "status") === "failed") this.#failed.add(id);
     else this.#failed.delete(id);
   }
 
-  #tell(within: Int32Array): void {
-    const holders = new Set([...this.#failed].map((id) => within[id] ?? -1));
-    const ids = [...this.#failed].filter((id) => !holders.has(id)).sort((one, other) => one - other);
+  /** Set `ids` to the failed spans without a failed child. */
+  #updateIds(parents: Int32Array): void {
+    const parentIds = new Set([...this.#failed].map((id) => parents[id] ?? -1));
+    const ids = [...this.#failed].filter((id) => !parentIds.has(id)).sort((one, other) => one - other);
     if (ids.length === this.ids.length && ids.every((id, place) => id === this.ids[place])) return;
     this.ids = ids;
     this.version++;

@@ -1,9 +1,11 @@
-// Look and name of bars by kind. Each colour has a letter or sign with the same meaning.
+// Names, colours and appearance of bars by kind. Each colour also has a letter or sign, because not everyone can distinguish
+// the colours.
 
 import type { Spans } from "../shared/spans";
 
+/** Kind of bar: a step, an item, or a kind of call. */
 export interface Kind {
-  /** Also the name of its colour, after `--db-` in the style sheet. */
+  /** Key, and name of the colour after `--db-` in the style sheet. */
   key: string;
   name: string;
   letter: string;
@@ -21,12 +23,13 @@ const OPERATIONS: Record<string, Kind> = {
   script_execution: { key: "script", name: "scripts", letter: "S" },
   step_execution: { key: "script", name: "scripts", letter: "S" },
 };
-/** Calls that do nothing but wait. */
-const WAITING = new Set(["timer", "signal_wait"]);
+/** Types of calls that only wait. */
+const WAIT_TYPES = new Set(["timer", "signal_wait"]);
 
 export const KINDS: readonly Kind[] = [...new Map([STEP, ITEM, ...Object.values(OPERATIONS), OTHER].map((kind) => [kind.key, kind])).values()];
 
-export function typeOf(spans: Spans, id: number): Kind {
+/** Return the kind of a span. */
+export function kindOf(spans: Spans, id: number): Kind {
   const kind = spans.text(id, "kind");
   if (kind === "step") return STEP;
   return kind === "item" ? ITEM : (OPERATIONS[spans.text(id, "type")] ?? OTHER);
@@ -43,36 +46,38 @@ export const SIGNS: Record<string, string> = {
   asleep: "…",
 };
 
-/** How a bar is drawn: what went wrong shows before what it was. */
-export type Look = "failed" | "cancelled" | "waiting" | "running" | "plain";
+/** Appearance of a bar. Failures take precedence over the kind of call. */
+export type Appearance = "failed" | "cancelled" | "waiting" | "running" | "plain";
 
-export function lookOf(spans: Spans, id: number): Look {
+/** Return the appearance of a span's bar. */
+export function appearanceOf(spans: Spans, id: number): Appearance {
   const status = spans.text(id, "status");
   if (status === "failed" || status === "cancelled" || status === "waiting") return status;
-  if (WAITING.has(spans.text(id, "type"))) return "waiting";
+  if (WAIT_TYPES.has(spans.text(id, "type"))) return "waiting";
   return status === "running" ? "running" : "plain";
 }
 
-/** Returns how a span stands, in a word; a wait that is over is completed, though its bar looks like waiting. */
-export function standingOf(spans: Spans, id: number): string {
+/** Return the status of a span as a word. A finished wait is completed, although its bar looks like waiting. */
+export function statusOf(spans: Spans, id: number): string {
   const status = spans.text(id, "status");
-  return status === "running" ? lookOf(spans, id) : status;
+  return status === "running" ? appearanceOf(spans, id) : status;
 }
 
-/** Returns the name of the colour for a bar. */
+/** Return the name of the colour for a bar. */
 export function colourOf(spans: Spans, id: number): string {
-  const [look, { key }] = [lookOf(spans, id), typeOf(spans, id)];
-  if (look === "failed" || look === "cancelled") return look;
-  return look === "running" && key === "step" ? look : key;
+  const appearance = appearanceOf(spans, id);
+  const { key } = kindOf(spans, id);
+  if (appearance === "failed" || appearance === "cancelled") return appearance;
+  return appearance === "running" && key === "step" ? appearance : key;
 }
 
-/** Tells whether work is done while a span runs: a turn holds its work, and steps and items hold theirs. */
+/** Return true if a span does work itself. Turns, steps and items only contain other spans. */
 export function isWork(spans: Spans, id: number): boolean {
-  return spans.text(id, "kind") === "operation" && spans.text(id, "type") !== "agent_turn" && lookOf(spans, id) !== "waiting";
+  return spans.text(id, "kind") === "operation" && spans.text(id, "type") !== "agent_turn" && appearanceOf(spans, id) !== "waiting";
 }
 
-/** Returns what tells a bar from its neighbours: the item, or what is called. */
-export function calledOf(spans: Spans, id: number): string {
+/** Return the text that distinguishes a bar from its neighbours: its item, or the name of the call. */
+export function barNameOf(spans: Spans, id: number): string {
   if (spans.text(id, "kind") === "step") return spans.text(id, "step");
   return spans.text(id, "item") || spans.text(id, "label") || spans.text(id, "step");
 }

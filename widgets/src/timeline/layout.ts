@@ -1,6 +1,12 @@
-// Where bars lie: a band for each path; in it a row for steps, and below it a lane for each thing that ran at once. The
-// turn of an agent that another agent gave work has a band of its own, below the band of the other. Of many lanes only
-// some are shown, those with a failure first.
+// Vertical layout of bars: bands and lanes.
+//
+// Each path has a band: one row for its steps, and below it a lane for each of the calls that ran at the same time. A call
+// takes the first lane that is free at its start (greedy interval partitioning), so the number of lanes is the highest
+// concurrency. A turn that one agent gives to another agent has a band of its own below the band of the first one. Only
+// some of many lanes are shown, those with a failure first.
+//
+// Spans are placed once, in the order of their beginning, and stay in their lane: the layout grows with the run and never
+// moves earlier bars to other lanes.
 
 import type { Spans } from "../shared/spans";
 import { branchOf } from "../shared/words";
@@ -9,232 +15,272 @@ import { Failures } from "./failures";
 export const ROW = 19;
 export const BAR = 16;
 export const BAND_GAP = 8;
-/** Lanes of a band that are shown unless all are asked for. */
+/** Lanes per band that are shown at first. */
 export const MOST_LANES = 8;
-const MOST_PLACES = 65_535; // what a place is kept in holds no more; what ran beside more than these shares the last
+const MAX_LANE = 65_535; // the largest value of a Uint16Array; further concurrent calls share the last lane
 
-/** The rows of one path, or of one turn. */
+/** Rows of one path, or of one turn. */
 export interface Band {
   name: string;
-  /** How many turns it stands below. */
+  /** Number of turns above this one. */
   depth: number;
-  /** How many lanes it has, the row for steps left out. */
+  /** Number of lanes, without the row for steps. */
   lanes: number;
-  /** The lanes that are shown, from top to bottom, counted from 1. */
-  shown: readonly number[];
+  /** Visible lanes from top to bottom, counted from 1. */
+  visibleLanes: readonly number[];
   top: number;
 }
 
+/** Band with the state that is needed to place further spans. */
 interface BandState extends Band {
   index: number;
-  /** Where each lane is shown, by its number; 0 where it is hidden. The row for steps has the number 0. */
-  places: number[];
-  /** The last span of each lane. */
+  /** Row of each lane by its number; 0 if it is hidden. The row for steps has the number 0. */
+  rowOfLane: number[];
+  /** Last span of each lane. */
   occupants: number[];
-  /** The step that it is in, and by number the items of that with their lanes. */
+  /** Id of the current step. */
   step: number;
+  /** Items of the current step by index. */
   items: Map<number, { id: number; lane: number }>;
-  /** The band that it stands below. */
-  above: BandState | undefined;
+  /** Parent band. */
+  parent: BandState | undefined;
 }
 
-/** Bands and lanes of the spans so far; grows with them. */
+/** Bands and lanes of the loaded spans. */
 export class Layout {
-  /** In the order of their beginning. */
+  /** Bands in the order of their beginning. */
   bands: Band[] = [];
   height = 0;
-  /** By span: its band and its lane, 0 for the row of steps. */
+  /** Index of the band of each span. */
   band = new Int32Array(0);
+  /** Lane of each span; 0 for the row of steps. */
   lane = new Uint16Array(0);
-  /** By span: what holds it, -1 if nothing does, and whether it holds anything. */
-  within = new Int32Array(0);
-  holds = new Uint8Array(0);
+  /** Parent of each span; -1 if there is none. */
+  parents = new Int32Array(0);
+  /** 1 for each span that contains others, otherwise 0. */
+  isParent = new Uint8Array(0);
   readonly failures = new Failures();
-  /** Whether all lanes are shown. */
-  isWhole = false;
+  /** True if all lanes are shown. */
+  isExpanded = false;
   #states = new Map<string, BandState>();
+  /** Bands from top to bottom. */
   #order: BandState[] = [];
-  #placed = 0;
+  #nextId = 0;
   #generation = -1;
-  #arranged = "";
+  #arrangedState = "";
 
-  /** Places the spans that are new; all of them if some came out of order. */
+  /** Place the new spans; all spans if some arrived out of order. */
   update(spans: Spans, generation: number): void {
-    if (generation !== this.#generation) this.#forget(generation);
+    if (generation !== this.#generation) this.#reset(generation);
     if (this.lane.length < spans.total) this.#enlarge(spans.total);
-    if (this.#placed === 0) for (const id of spans.early) this.#place(spans, id);
-    for (let id = Math.max(this.#placed, spans.floor); id < spans.total; id++) this.#place(spans, id);
-    this.#placed = spans.total;
-    this.failures.update(spans, generation, this.within);
+    if (this.#nextId === 0) {
+      for (const id of spans.early) this.#place(spans, id);
+    }
+    for (let id = Math.max(this.#nextId, spans.floor); id < spans.total; id++) this.#place(spans, id);
+    this.#nextId = spans.total;
+    this.failures.update(spans, generation, this.parents);
     this.#arrange();
   }
 
-  #forget(generation: number): void {
+  #reset(generation: number): void {
     this.#generation = generation;
     this.#states = new Map();
     this.bands = [];
     this.#order = [];
-    this.#placed = 0;
-    this.#arranged = "";
-    this.holds.fill(0);
+    this.#nextId = 0;
+    this.#arrangedState = "";
+    this.isParent.fill(0);
   }
 
+  /** Double the capacity of the columns. */
   #enlarge(total: number): void {
     const size = Math.max(1024, total * 2);
-    const [band, lane, within, holds] = [new Int32Array(size), new Uint16Array(size), new Int32Array(size), new Uint8Array(size)];
+    const band = new Int32Array(size);
+    const lane = new Uint16Array(size);
+    const parents = new Int32Array(size);
+    const isParent = new Uint8Array(size);
     band.set(this.band);
     lane.set(this.lane);
-    within.set(this.within);
-    holds.set(this.holds);
-    [this.band, this.lane, this.within, this.holds] = [band, lane, within, holds];
+    parents.set(this.parents);
+    isParent.set(this.isParent);
+    this.band = band;
+    this.lane = lane;
+    this.parents = parents;
+    this.isParent = isParent;
   }
 
+  /** Set the band, the lane and the parent of a span. */
   #place(spans: Spans, id: number): void {
     const band = this.#bandOf(spans, id);
     this.band[id] = band.index;
     const lane = this.#laneIn(band, spans, id);
     this.lane[id] = lane;
     band.lanes = Math.max(band.lanes, lane);
-    const holder = this.within[id] ?? -1;
-    if (holder >= 0) this.holds[holder] = 1;
+    const parent = this.parents[id] ?? -1;
+    if (parent >= 0) this.isParent[parent] = 1;
   }
 
+  /** Return the band of a span, created if it is the first of its path or its delegated turn. */
   #bandOf(spans: Spans, id: number): BandState {
-    const turn = givenTurn(spans, id);
+    const turn = delegatedTurn(spans, id);
     const key = turn < 0 ? spans.text(id, "path") : `turn ${turn}`;
-    const known = this.#states.get(key);
-    if (known !== undefined) return known;
-    const above = turn < 0 ? undefined : this.#bandOf(spans, spans.number(turn, "within"));
+    const existing = this.#states.get(key);
+    if (existing !== undefined) return existing;
+    const parent = turn < 0 ? undefined : this.#bandOf(spans, spans.number(turn, "within"));
     const name = turn < 0 ? branchOf(key) || key : `↳ ${spans.text(turn, "label")}`;
-    const depth = above === undefined ? 0 : above.depth + 1;
-    const band: BandState = { index: this.bands.length, name, depth, lanes: 0, shown: [], top: 0, places: [0], occupants: [], step: -1, items: new Map(), above };
+    const depth = parent === undefined ? 0 : parent.depth + 1;
+    const band: BandState = {
+      index: this.bands.length,
+      name,
+      depth,
+      lanes: 0,
+      visibleLanes: [],
+      top: 0,
+      rowOfLane: [0],
+      occupants: [],
+      step: -1,
+      items: new Map(),
+      parent,
+    };
     this.#states.set(key, band);
     this.bands.push(band);
-    this.#order.splice(this.#placeBelow(above), 0, band);
+    this.#order.splice(this.#indexBelow(parent), 0, band);
     return band;
   }
 
-  /** Returns where a band goes: behind all that stands below the one above it. */
-  #placeBelow(above: BandState | undefined): number {
-    if (above === undefined) return this.#order.length;
-    const from = this.#order.indexOf(above) + 1;
-    const next = this.#order.findIndex(({ depth }, place) => place >= from && depth <= above.depth);
+  /** Return the index of a new band in `#order`: after all descendants of its parent. */
+  #indexBelow(parent: BandState | undefined): number {
+    if (parent === undefined) return this.#order.length;
+    const from = this.#order.indexOf(parent) + 1;
+    const next = this.#order.findIndex(({ depth }, place) => place >= from && depth <= parent.depth);
     return next < 0 ? this.#order.length : next;
   }
 
+  /**
+   * Return the lane of a span, and set its parent.
+   *
+   * Steps have row 0. A call of an item shares the lane of the item, which spans all of its calls. A turn's own bar is in
+   * row 0 of the turn's band.
+   */
   #laneIn(band: BandState, spans: Spans, id: number): number {
     const kind = spans.text(id, "kind");
     const item = spans.number(id, "iteration");
-    this.within[id] = -1;
+    this.parents[id] = -1;
     if (kind === "step") {
       band.items.clear();
       band.step = id;
       return 0;
     }
-    const around = item < 0 ? undefined : band.items.get(item);
-    this.within[id] = spans.number(id, "within") >= 0 ? spans.number(id, "within") : kind === "item" ? band.step : (around?.id ?? band.step);
-    if (givenTurn(spans, id) === id) return 0;
-    const shared = kind === "operation" ? around?.lane : undefined;
-    const lane = shared ?? freeLane(band, spans, spans.startOf(id));
+    const itemLane = item < 0 ? undefined : band.items.get(item);
+    const turn = spans.number(id, "within");
+    if (turn >= 0) this.parents[id] = turn;
+    else this.parents[id] = kind === "item" ? band.step : (itemLane?.id ?? band.step);
+    if (delegatedTurn(spans, id) === id) return 0;
+    const sharedLane = kind === "operation" ? itemLane?.lane : undefined;
+    const lane = sharedLane ?? freeLane(band, spans, spans.startOf(id));
     band.occupants[lane - 1] = id;
     if (kind === "item") band.items.set(item, { id, lane });
     return lane;
   }
 
-  /** Chooses the lanes that are shown, and stacks the bands. */
+  /** Choose the visible lanes and stack the bands, if anything that affects them has changed. */
   #arrange(): void {
-    const state = `${this.failures.version} ${this.isWhole} ${this.#order.map(({ lanes }) => lanes).join()}`;
-    if (state === this.#arranged) return;
-    this.#arranged = state;
-    const failed = this.#failedLanes();
+    const state = `${this.failures.version} ${this.isExpanded} ${this.#order.map(({ lanes }) => lanes).join()}`;
+    if (state === this.#arrangedState) return;
+    this.#arrangedState = state;
+    const failedLanes = this.#failedLanes();
     let top = BAND_GAP / 2;
-    for (const band of failedFirst(this.#order, failed)) {
-      choose(band, failed.get(band.index) ?? [], this.isWhole);
+    for (const band of failedFirst(this.#order, failedLanes)) {
+      chooseLanes(band, failedLanes.get(band.index) ?? [], this.isExpanded);
       band.top = top;
       top += bandHeight(band);
     }
     this.height = top;
   }
 
-  /** By band the lanes with a failure, the first failure first. */
+  /** Return the lanes with a failure by band, in the order of their first failure. */
   #failedLanes(): Map<number, number[]> {
-    const found = new Map<number, number[]>();
+    const lanesByBand = new Map<number, number[]>();
     for (const id of this.failures.ids) {
       const band = this.band[id] ?? 0;
-      const lanes = found.get(band) ?? [];
-      found.set(band, lanes);
+      const lanes = lanesByBand.get(band) ?? [];
+      lanesByBand.set(band, lanes);
       const lane = this.lane[id] ?? 0;
       if (!lanes.includes(lane)) lanes.push(lane);
     }
-    return found;
+    return lanesByBand;
   }
 
-  /** How many lanes are not shown. */
+  /** Number of hidden lanes. */
   get hidden(): number {
-    return this.bands.reduce((sum, { lanes, shown }) => sum + lanes - shown.length, 0);
+    return this.bands.reduce((sum, { lanes, visibleLanes: shown }) => sum + lanes - shown.length, 0);
   }
 
-  /** Whether there are more lanes than are shown at first. */
+  /** True if there are more lanes than are shown at first. */
   get isDeep(): boolean {
     return this.bands.some(({ lanes }) => lanes > MOST_LANES);
   }
 
-  /** Returns the upper edge of a span's bar; -1 if its lane is hidden. */
+  /** Return the top of a span's bar; -1 if its lane is hidden. */
   topOf(id: number): number {
     const band = this.bands[this.band[id] ?? 0] as BandState | undefined;
     const lane = this.lane[id] ?? 0;
-    const place = lane === 0 ? 0 : (band?.places[lane] ?? 0);
-    return band === undefined || (lane > 0 && place === 0) ? -1 : band.top + place * ROW;
+    if (band === undefined) return -1;
+    if (lane === 0) return band.top;
+    const row = band.rowOfLane[lane] ?? 0;
+    return row === 0 ? -1 : band.top + row * ROW;
   }
 
-  /** Returns the band of a path. */
-  bandAt(path: string): Band | undefined {
+  /** Return the band of a path. */
+  bandOfPath(path: string): Band | undefined {
     return this.#states.get(path);
   }
 
-  /** Returns band and lane at a height, or null between bands. */
+  /** Return the band and lane at a vertical position; null between bands. */
   at(y: number): { band: number; lane: number } | null {
-    const band = this.bands.findIndex((one) => y >= one.top && y < one.top + bandHeight(one));
-    const found = this.bands[band];
-    if (found === undefined) return null;
-    const place = Math.floor((y - found.top) / ROW);
-    const lane = place === 0 ? 0 : found.shown[place - 1];
-    return lane === undefined ? null : { band, lane };
+    const index = this.bands.findIndex((one) => y >= one.top && y < one.top + bandHeight(one));
+    const band = this.bands[index];
+    if (band === undefined) return null;
+    const row = Math.floor((y - band.top) / ROW);
+    const lane = row === 0 ? 0 : band.visibleLanes[row - 1];
+    return lane === undefined ? null : { band: index, lane };
   }
 }
 
+/** Return the first lane whose last span has ended at a moment. */
 function freeLane(band: BandState, spans: Spans, start: number): number {
-  for (let lane = 0; lane < MOST_PLACES - 1; lane++) {
+  for (let lane = 0; lane < MAX_LANE - 1; lane++) {
     const occupant = band.occupants[lane];
     if (occupant === undefined || spans.endOf(occupant, Infinity) <= start) return lane + 1;
   }
-  return MOST_PLACES;
+  return MAX_LANE;
 }
 
-/** Where there are more bands than are seen at once, those with a failure come first, with what stands below them. */
-function failedFirst(order: readonly BandState[], failed: ReadonlyMap<number, unknown>): readonly BandState[] {
+/** Return bands with a failure first, together with their descendants, if there are too many bands to see at once. */
+function failedFirst(order: readonly BandState[], failedLanes: ReadonlyMap<number, unknown>): readonly BandState[] {
   if (order.length <= MOST_LANES) return order;
-  const rootOf = (band: BandState): BandState => (band.above === undefined ? band : rootOf(band.above));
-  const roots = new Set(order.filter(({ index }) => failed.has(index)).map(rootOf));
+  const rootOf = (band: BandState): BandState => (band.parent === undefined ? band : rootOf(band.parent));
+  const roots = new Set(order.filter(({ index }) => failedLanes.has(index)).map(rootOf));
   return [...order.filter((band) => roots.has(rootOf(band))), ...order.filter((band) => !roots.has(rootOf(band)))];
 }
 
-function choose(band: BandState, failed: readonly number[], isWhole: boolean): void {
-  const first = failed.filter((lane) => lane > 0);
+/** Choose the visible lanes of a band: lanes with a failure, then the others in order. */
+function chooseLanes(band: BandState, failedLanes: readonly number[], isExpanded: boolean): void {
+  const first = failedLanes.filter((lane) => lane > 0);
   const others = Array.from({ length: band.lanes }, (_, index) => index + 1).filter((lane) => !first.includes(lane));
-  band.shown = [...first, ...others].slice(0, isWhole ? band.lanes : MOST_LANES);
-  band.places = Array<number>(band.lanes + 1).fill(0);
-  band.shown.forEach((lane, place) => { band.places[lane] = place + 1; });
+  band.visibleLanes = [...first, ...others].slice(0, isExpanded ? band.lanes : MOST_LANES);
+  band.rowOfLane = Array<number>(band.lanes + 1).fill(0);
+  band.visibleLanes.forEach((lane, place) => { band.rowOfLane[lane] = place + 1; });
 }
 
-/** Returns the turn, given by another, that a span is or belongs to; -1 if it belongs to none. */
-function givenTurn(spans: Spans, id: number): number {
-  const holder = spans.number(id, "within");
-  if (holder < 0) return -1;
+/** Return the delegated turn that a span is or belongs to; -1 if there is none. */
+function delegatedTurn(spans: Spans, id: number): number {
+  const parent = spans.number(id, "within");
+  if (parent < 0) return -1;
   if (spans.text(id, "type") === "agent_turn") return id;
-  return spans.has(holder) && spans.number(holder, "within") >= 0 ? holder : -1;
+  return spans.has(parent) && spans.number(parent, "within") >= 0 ? parent : -1;
 }
 
 function bandHeight(band: Band): number {
-  return (1 + band.shown.length) * ROW + BAND_GAP;
+  return (1 + band.visibleLanes.length) * ROW + BAND_GAP;
 }

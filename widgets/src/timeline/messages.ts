@@ -1,32 +1,34 @@
-// Messages of a model call, from the recorded parameters and result.
+// Messages of a model call, read from its recorded parameters and result.
 
 import type { DetailEvent } from "../protocol";
 
-export interface Said {
+/** Message with its author. */
+export interface Message {
   by: string;
   text: string;
 }
 
-type Plain = Record<string, unknown>;
+type JsonObject = Record<string, unknown>;
 
-/** Returns the conversation of a model call's events; empty if they are of something else. */
-export function conversation(events: readonly DetailEvent[]): Said[] {
+/** Return the messages in the events of a model call; an empty list for other events. */
+export function messagesOf(events: readonly DetailEvent[]): Message[] {
   const started = events.find((event) => event.event_type === "operation_started");
   if (started?.data["operation_type"] !== "agent_response") return [];
   const completed = events.findLast((event) => event.event_type === "operation_completed");
-  const given = plain(started.data["parameters"]);
-  return [...asked(given), ...parts(plain(completed?.data["result"])["parts"], "model")].filter((said) => said.text !== "");
+  const parameters = objectOf(started.data["parameters"]);
+  return [...requestMessages(parameters), ...parts(objectOf(completed?.data["result"])["parts"], "model")].filter((message) => message.text !== "");
 }
 
-function asked(given: Plain): Said[] {
-  if (Array.isArray(given["messages"])) {
-    return given["messages"].flatMap((message) => parts(plain(message)["parts"], plain(message)["kind"] === "response" ? "model" : "user"));
+/** Return the messages of a request. Older logs record instructions, context and prompt instead of messages. */
+function requestMessages(parameters: JsonObject): Message[] {
+  if (Array.isArray(parameters["messages"])) {
+    return parameters["messages"].flatMap((message) => parts(objectOf(message)["parts"], objectOf(message)["kind"] === "response" ? "model" : "user"));
   }
   return [
-    { by: "instructions", text: asText(given["instructions"]) },
-    { by: "context", text: blocks(given["context"]) },
-    { by: "content", text: blocks(given["content"]) },
-    { by: "prompt", text: asText(given["prompt"]) },
+    { by: "instructions", text: asText(parameters["instructions"]) },
+    { by: "context", text: textOfBlocks(parameters["context"]) },
+    { by: "content", text: textOfBlocks(parameters["content"]) },
+    { by: "prompt", text: asText(parameters["prompt"]) },
   ];
 }
 
@@ -39,26 +41,27 @@ const SPEAKERS: Record<string, string> = {
   text: "model",
 };
 
-function parts(value: unknown, by: string): Said[] {
+/** Return the messages in a list of message parts. */
+function parts(value: unknown, by: string): Message[] {
   if (!Array.isArray(value)) return [];
-  return value.map(plain).map((part) => {
+  return value.map(objectOf).map((part) => {
     const kind = asText(part["part_kind"]);
     if (kind === "tool-call") return { by: `calls ${asText(part["tool_name"])}`, text: asText(part["args"]) || "()" };
     const name = kind === "tool-return" ? `tool ${asText(part["tool_name"])}` : (SPEAKERS[kind] ?? by);
-    return { by: name, text: blocks(part["content"]) };
+    return { by: name, text: textOfBlocks(part["content"]) };
   });
 }
 
-function blocks(value: unknown): string {
+function textOfBlocks(value: unknown): string {
   if (!Array.isArray(value)) return asText(value);
-  return value.map((block) => asText(plain(block)["text"]) || asText(plain(block)["Text"]) || asText(block)).join("\n\n");
+  return value.map((block) => asText(objectOf(block)["text"]) || asText(objectOf(block)["Text"]) || asText(block)).join("\n\n");
 }
 
-function plain(value: unknown): Plain {
-  return typeof value === "object" && value !== null ? (value as Plain) : {};
+function objectOf(value: unknown): JsonObject {
+  return typeof value === "object" && value !== null ? (value as JsonObject) : {};
 }
 
-/** Returns a value for people: a text as it is, anything else as JSON. */
+/** Return a string unchanged and any other value as JSON. */
 export function asText(value: unknown): string {
   if (value === undefined || value === null) return "";
   return typeof value === "string" ? value : JSON.stringify(value, null, 2);

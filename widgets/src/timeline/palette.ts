@@ -1,19 +1,22 @@
-// The colours of the picture by name, those that are mixed of two as well, and the hatches.
+// Colours and hatches of the timeline, including colours that are mixed from two.
 
 import { paletteOf } from "../shared/theme";
 
-/** Colours by the names they have in the style sheet; with `-tint` behind the name as bars have them. */
+/** Colours by their name in the style sheet. The suffix `-tint` means the lighter colour of a bar. */
 export type Palette = Readonly<Record<string, string>>;
 
 const TINTED = ["step", "item", "turn", "model", "tool", "action", "script", "other", "running"];
 
-/** Returns the colours as the page has them now: `known` itself where none differs, so that what is made of it stays. */
-export function paletteFor(element: Element, known: Palette | null = null): Palette {
+/**
+ * Return the current colours of the page. If none has changed, return `previous` itself, so that its hatches stay cached.
+ */
+export function paletteFor(element: Element, previous: Palette | null = null): Palette {
   const palette = paletteOf(element);
-  const [share, paper] = [palette["tint"] ?? "", palette["paper"] ?? ""];
-  const mixed = TINTED.map((name) => [`${name}-tint`, `color-mix(in srgb, ${palette[name] ?? ""} ${share}, ${paper})`]);
-  const now: Palette = { ...palette, ...Object.fromEntries(mixed) as Record<string, string> };
-  return known !== null && Object.keys(now).every((name) => now[name] === known[name]) ? known : now;
+  const share = palette["tint"] ?? "";
+  const paper = palette["paper"] ?? "";
+  const tints = TINTED.map((name) => [`${name}-tint`, `color-mix(in srgb, ${palette[name] ?? ""} ${share}, ${paper})`]);
+  const current: Palette = { ...palette, ...Object.fromEntries(tints) as Record<string, string> };
+  return previous !== null && Object.keys(current).every((name) => current[name] === previous[name]) ? previous : current;
 }
 
 export type Hatch = "failed" | "cancelled" | "wait";
@@ -24,25 +27,26 @@ const LINES: Record<Hatch, readonly [colour: string, width: number, rising: bool
   cancelled: ["hatch", 1.5, false],
   wait: ["wait", 1, true],
 };
-const made = new WeakMap<Palette, Map<Hatch, CanvasPattern | null>>();
+const patternsByPalette = new WeakMap<Palette, Map<Hatch, CanvasPattern | null>>();
 
-/** Returns a hatch to fill with: rising lines, falling ones, or light rising ones. */
+/** Return the fill pattern of a hatch: rising, falling, or light rising lines. Cached per palette. */
 export function hatchOf(context: CanvasRenderingContext2D, palette: Palette, hatch: Hatch): CanvasPattern | null {
-  const known = made.get(palette) ?? new Map<Hatch, CanvasPattern | null>();
-  made.set(palette, known);
-  if (!known.has(hatch)) known.set(hatch, tile(context, palette, hatch));
-  return known.get(hatch) ?? null;
+  const patterns = patternsByPalette.get(palette) ?? new Map<Hatch, CanvasPattern | null>();
+  patternsByPalette.set(palette, patterns);
+  if (!patterns.has(hatch)) patterns.set(hatch, tile(context, palette, hatch));
+  return patterns.get(hatch) ?? null;
 }
 
+/** Draw one tile of a hatch. A falling hatch is a mirrored rising one. */
 function tile(context: CanvasRenderingContext2D, palette: Palette, hatch: Hatch): CanvasPattern | null {
-  const [colour, width, rising] = LINES[hatch];
+  const [colour, width, isRising] = LINES[hatch];
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = STEP;
   const pen = canvas.getContext("2d");
   if (pen === null) return null;
   pen.strokeStyle = palette[colour] ?? "";
   pen.lineWidth = width;
-  if (!rising) pen.setTransform(-1, 0, 0, 1, STEP, 0);
+  if (!isRising) pen.setTransform(-1, 0, 0, 1, STEP, 0);
   for (const shift of [-STEP, 0, STEP]) {
     pen.moveTo(shift - 1, STEP + 1);
     pen.lineTo(shift + STEP + 1, -1);

@@ -1,24 +1,25 @@
-// Data of a picture, and the positions of times on it.
+// Data of one drawing of the timeline, and the mapping between moments and pixels.
 
 import type { Spans } from "../shared/spans";
 import type { Layout } from "./layout";
 import type { Palette } from "./palette";
-import type { Stretch, TimeMap } from "./timemap";
+import type { Period, TimeMap } from "./timemap";
 import type { Viewport } from "./viewport";
 
-export const AXIS = 22;
+export const AXIS = 22; // height of the time axis in pixels
 const NARROW = 640;
 
-/** Time in which a run as a whole did nothing, and why. */
+/** Period in which the whole run made no progress, and the reason. */
 export interface Pause {
-  stretch: Stretch;
-  why: string;
+  period: Period;
+  reason: string;
 }
 
+/** Everything that one drawing depends on. */
 export interface Scene {
   spans: Spans;
   layout: Layout;
-  isMeant: (id: number) => boolean;
+  isMatch: (id: number) => boolean;
   map: TimeMap;
   viewport: Viewport;
   width: number;
@@ -28,28 +29,28 @@ export interface Scene {
   palette: Palette;
   focused: number | null;
   selected: number | null;
-  /** When each path waited for a person. */
-  waits: ReadonlyMap<string, readonly Stretch[]>;
+  /** Periods in which a path waited for a person, by path. */
+  waits: ReadonlyMap<string, readonly Period[]>;
   pauses: readonly Pause[];
-  /** The moment at which a replay stands. */
-  at: number | null;
+  /** Moment of the replay's position; null without a replay. */
+  replayTime: number | null;
 }
 
-/** Returns how wide the names are. */
-export function labelsWide(width: number): number {
+/** Return the width of the column of names. */
+export function labelsWidth(width: number): number {
   return width < NARROW ? 92 : 132;
 }
 
-/** Returns where a moment lies on the picture. */
+/** Return the horizontal position of a moment. */
 export function xOf(scene: Scene, real: number): number {
   const { from, to } = scene.viewport;
-  const left = labelsWide(scene.width);
+  const left = labelsWidth(scene.width);
   return left + ((scene.map.toDrawn(real) - from) / (to - from)) * (scene.width - left);
 }
 
-/** Returns the moment at a place on the picture. */
+/** Return the moment at a horizontal position. */
 export function momentAt(scene: Scene, x: number): number {
   const { from, to } = scene.viewport;
-  const left = labelsWide(scene.width);
+  const left = labelsWidth(scene.width);
   return scene.map.toReal(from + ((x - left) / (scene.width - left)) * (to - from));
 }

@@ -1,18 +1,25 @@
-// Controls around the picture: search, types, failures, folding, zoom, lanes.
+// Controls of the timeline: search, types, failures, folding, zoom and lanes.
 
 import { h, setText, type View } from "../shared/dom";
 import { button, setAttribute } from "../shared/element";
-import { plural } from "../shared/format";
+import { formatCount, plural } from "../shared/format";
 import type { Model } from "../shared/model";
 import type { TimelineCanvas } from "./canvas";
-import { KINDS, typeOf } from "./kinds";
+import { KINDS, kindOf } from "./kinds";
 
 const SEARCH_AFTER = 120; // milliseconds without a key
-const LOOK_EVERY = 500;
+const UPDATE_EVERY = 500; // milliseconds between two searches for new types
 
+/** Create the search field. `search` is called when a person stops typing. */
 export function searchBox(search: (words: string) => void): HTMLElement {
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const input = h("input", { type: "search", class: "db-search", placeholder: "Search", "aria-label": "Search items, values, errors", "aria-keyshortcuts": "/" });
+  const input = h("input", {
+    type: "search",
+    class: "db-search",
+    placeholder: "Search",
+    "aria-label": "Search items, values, errors",
+    "aria-keyshortcuts": "/",
+  });
   input.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(() => { search(input.value.trim()); }, SEARCH_AFTER);
@@ -20,18 +27,19 @@ export function searchBox(search: (words: string) => void): HTMLElement {
   return input;
 }
 
-/** A button for each type that occurs; pressed means shown. */
-export function filters(model: Model, filter: (hidden: ReadonlySet<string>) => void): View {
+/** Create a button for each type that occurs. A pressed button means that the type is shown. */
+export function typeFilters(model: Model, filter: (hidden: ReadonlySet<string>) => void): View {
   const element = h("span", { class: "db-filters", role: "group", "aria-label": "Shown types" });
   const hidden = new Set<string>();
-  const present = new Set<string>();
-  let looked = 0;
+  const shownKeys = new Set<string>();
+  let nextId = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;
 
+  /** Add the button of a kind, in the order of `KINDS`, unless it exists. */
   function add(key: string): void {
     const kind = KINDS.find((candidate) => candidate.key === key);
-    if (kind === undefined || present.has(key)) return;
-    present.add(key);
+    if (kind === undefined || shownKeys.has(key)) return;
+    shownKeys.add(key);
     const swatch = h("span", { class: "db-swatch", "aria-hidden": "true" }, kind.letter);
     swatch.style.background = `var(--db-${key})`;
     swatch.style.color = `var(--db-${key}-text)`;
@@ -48,16 +56,19 @@ export function filters(model: Model, filter: (hidden: ReadonlySet<string>) => v
     filter(new Set(hidden));
   }
 
-  function look(): void {
+  /** Add buttons for the kinds of new spans. While older spans are still loading, all are read again. */
+  function addTypes(): void {
     timer = undefined;
     const { spans } = model;
-    for (const id of spans.early) add(typeOf(spans, id).key); // a sample has hardly any others
-    for (let id = Math.max(looked, spans.floor); id < spans.total; id++) add(typeOf(spans, id).key);
-    looked = spans.floor === 0 ? spans.total : 0;
+    for (const id of spans.early) add(kindOf(spans, id).key); // a sample hardly has other types
+    for (let id = Math.max(nextId, spans.floor); id < spans.total; id++) add(kindOf(spans, id).key);
+    nextId = spans.floor === 0 ? spans.total : 0;
   }
 
-  const undo = model.on((change) => { if (change === "spans") timer ??= setTimeout(look, looked === 0 ? 0 : LOOK_EVERY); });
-  look(); // what was saved does not change any more
+  const undo = model.on((change) => {
+    if (change === "spans") timer ??= setTimeout(addTypes, nextId === 0 ? 0 : UPDATE_EVERY);
+  });
+  addTypes(); // a saved run has all spans from the beginning, and sends no changes
   const destroy = (): void => {
     clearTimeout(timer);
     undo();
@@ -65,7 +76,7 @@ export function filters(model: Model, filter: (hidden: ReadonlySet<string>) => v
   return { element, destroy };
 }
 
-/** Says which step is shown alone, chosen elsewhere (in the graph), and lets go of it. */
+/** Create a button that names the step filter, which is set elsewhere (in the graph), and removes it. */
 export function stepFilter(model: Model, filter: (step: string | null) => void): View {
   const element = button("", () => { model.filterStep(null); }, { class: "db-chip", hidden: true });
   const undo = model.on((change) => {
@@ -77,7 +88,7 @@ export function stepFilter(model: Model, filter: (step: string | null) => void):
   return { element, destroy: undo };
 }
 
-/** Folds idle time, and unfolds it. */
+/** Create the button that folds and unfolds idle time. */
 export function foldSwitch(canvas: TimelineCanvas): HTMLElement {
   const element = button("Fold idle", () => {
     canvas.fold(!canvas.isFolding);
@@ -86,7 +97,7 @@ export function foldSwitch(canvas: TimelineCanvas): HTMLElement {
   return element;
 }
 
-/** Goes to the present and along with it; there while a run goes on. */
+/** Create the button that follows the present. It is visible while the run is live. */
 export function followSwitch(model: Model, canvas: TimelineCanvas): { element: HTMLElement; update: () => void } {
   const element = button("Follow", () => {
     canvas.viewport.follow();
@@ -94,47 +105,54 @@ export function followSwitch(model: Model, canvas: TimelineCanvas): { element: H
   }, { class: "db-button", "aria-pressed": "true", title: "Go along with what is new" });
   const update = (): void => {
     element.hidden = model.isOver || model.header?.live === false;
-    setAttribute(element, "aria-pressed", String(canvas.viewport.follows));
+    setAttribute(element, "aria-pressed", String(canvas.viewport.isFollowing));
   };
   return { element, update };
 }
 
-/** Goes from failure to failure; there while there are any. */
+/** Create the buttons for the previous and the next failure. They are visible if there are failures. */
 export function failureSteps(canvas: TimelineCanvas): { element: HTMLElement; update: () => void } {
-  const step = (text: string, key: string, label: string, by: 1 | -1): HTMLElement =>
-    button(text, () => { canvas.toFailure(by); }, { class: "db-button", "aria-keyshortcuts": key, "aria-label": label, title: `${label} (${key})` });
+  const step = (text: string, key: string, label: string, direction: 1 | -1): HTMLElement =>
+    button(text, () => { canvas.toFailure(direction); }, { class: "db-button", "aria-keyshortcuts": key, "aria-label": label, title: `${label} (${key})` });
+  const previous = step("‹", "P", "Previous failure", -1);
   const count = h("span", { class: "db-failures" });
-  const element = h("span", { class: "seg", role: "group", "aria-label": "Failures", hidden: true }, step("‹", "P", "Previous failure", -1), count, step("›", "N", "Next failure", 1));
+  const next = step("›", "N", "Next failure", 1);
+  const element = h("span", { class: "seg", role: "group", "aria-label": "Failures", hidden: true }, previous, count, next);
   const update = (): void => {
     const { ids } = canvas.layout.failures;
     element.hidden = ids.length === 0;
-    setText(count, `✕ ${ids.length.toLocaleString("en")}`);
+    setText(count, `✕ ${formatCount(ids.length)}`);
   };
   return { element, update };
 }
 
-export function zoomers(canvas: TimelineCanvas): HTMLElement {
-  const tool = (text: string, label: string, act: () => void): HTMLElement =>
-    button(text, () => { act(); canvas.invalidate(); }, { class: "db-button", "aria-label": label, title: label });
+/** Create the zoom buttons. */
+export function zoomButtons(canvas: TimelineCanvas): HTMLElement {
+  const tool = (text: string, label: string, action: () => void): HTMLElement =>
+    button(text, () => {
+      action();
+      canvas.invalidate();
+    }, { class: "db-button", "aria-label": label, title: label });
   const zoom = (factor: number) => (): void => { canvas.viewport.zoom(factor); };
   const tools = [tool("−", "Zoom out", zoom(2)), tool("+", "Zoom in", zoom(0.5)), tool("Fit", "Fit all", () => { canvas.viewport.fit(); })];
   return h("span", { class: "seg", role: "group", "aria-label": "Zoom" }, ...tools);
 }
 
-/** Says how many lanes are hidden, and shows them. */
+/** Create the button that states the number of hidden lanes and shows them. */
 export function laneSwitch(canvas: TimelineCanvas): { element: HTMLElement; update: () => void } {
   const { layout } = canvas;
-  const more = button("", () => { canvas.showLanes(!layout.isWhole); }, { class: "db-button" });
+  const more = button("", () => { canvas.showLanes(!layout.isExpanded); }, { class: "db-button" });
   const order = h("span", {}, "Lanes with a failure come first.");
   const element = h("span", { class: "db-lanes", hidden: true }, more, order);
   const update = (): void => {
     element.hidden = !layout.isDeep;
-    setText(more, layout.isWhole ? "Fewer lanes" : `+${plural(layout.hidden, "lane")}`);
+    setText(more, layout.isExpanded ? "Fewer lanes" : `+${plural(layout.hidden, "lane")}`);
     order.hidden = layout.failures.ids.length === 0;
   };
   return { element, update };
 }
 
+/** Create the entries of the legend. */
 export function legend(): HTMLElement[] {
   const signs = ["▸ running, dashed", "✕ failed, hatched", "? waiting, hatched light", "◼ cancelled, hatched"];
   return [...signs, "Ctrl + wheel zooms, drag moves"].map((text) => h("span", {}, text));

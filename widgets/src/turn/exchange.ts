@@ -7,96 +7,110 @@ import { duration, plural, price } from "../shared/format";
 import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 import { CallLine } from "./calls";
-import { calling, fold, message, spoken, streamed, thought } from "./parts";
-import { type Ask, SentPanel } from "./sent";
+import { streamedCall, fold, message, answerPart, streamedParts, thinkingPart } from "./parts";
+import { type RequestSent, SentPanel } from "./sentmessages";
 
-/** What an exchange needs of the chat around it. */
-export interface Around {
+/** Parts of the chat that an exchange uses. */
+export interface ExchangeContext {
   model: Model;
   agent: () => string;
-  /** Who speaks to the agent: a person, or the agent that gave it work. */
-  asker: string;
-  /** The question that holds a call up. */
+  /** Name of the sender: a person, or the agent that delegated the work. */
+  sender: string;
+  /** Return the question that a call waits for, if there is one. */
   questionOf: (call: ConversationCall) => Question | undefined;
-  /** Where the card of a question stands, as long as this exchange is on the page. */
+  /** Place the card of a question in an element, as long as this exchange is on the page. */
   placeCard: (question: Question, place: HTMLElement) => void;
-  /** Makes what shows the turn of an agent that was given work. */
-  inset: (call: ConversationCall) => HTMLElement;
-  sent: Ask | undefined;
+  /** Make the view of the turn that a call delegates to. */
+  delegatedTurn: (call: ConversationCall) => HTMLElement;
+  sent: RequestSent | undefined;
 }
 
-/** A request on the page; what is unfolded stays so while it grows. */
+/** Request on the page. Its elements are kept while it grows, so that unfolded parts stay unfolded. */
 export class Exchange {
   readonly element = h("section", { class: "exchange" });
   readonly #facts = h("span", { class: "facts" });
-  readonly #sent = h("div");
-  readonly #panel: SentPanel | undefined;
+  readonly #newMessages = h("div");
+  readonly #sentPanel: SentPanel | undefined;
   readonly #answer = h("div", { class: "said" });
   readonly #calls = h("div", { class: "calls", hidden: true });
-  readonly #below = h("div");
+  readonly #delegatedTurns = h("div");
   readonly #card = h("div", { class: "divebook-prompt card-place" });
   readonly #lines = new Map<string, CallLine>();
-  readonly #insets = new Set<string>();
-  #shown = "";
-  #answered = "";
+  readonly #shownTurns = new Set<string>();
+  #sentKey = "";
+  #answerKey = "";
 
   constructor(
     number: number,
-    private readonly around: Around,
+    private readonly context: ExchangeContext,
   ) {
-    const panel = around.sent === undefined ? undefined : new SentPanel(around.sent, around.asker);
-    const what: HTMLButtonElement = button("What was sent", () => { setAttribute(what, "aria-expanded", String(panel?.toggle())); }, { class: "small quiet", "aria-expanded": "false" });
-    this.#panel = panel;
+    const sentPanel = context.sent === undefined ? undefined : new SentPanel(context.sent, context.sender);
+    const toggleSent = (): void => { setAttribute(sentButton, "aria-expanded", String(sentPanel?.toggle())); };
+    const sentButton: HTMLButtonElement = button("What was sent", toggleSent, { class: "small quiet", "aria-expanded": "false" });
+    this.#sentPanel = sentPanel;
     this.element.append(
-      h("div", { class: "req" }, h("b", {}, `Request ${number}`), this.#facts, panel !== undefined && what),
-      ...(panel === undefined ? [] : [panel.element]),
-      this.#sent,
-      h("div", { class: "m" }, h("span", { class: "who bot", "aria-hidden": "true" }), h("div", {}, this.#answer, this.#calls, this.#below, this.#card)),
+      h("div", { class: "req" }, h("b", {}, `Request ${number}`), this.#facts, sentPanel !== undefined && sentButton),
+      ...(sentPanel === undefined ? [] : [sentPanel.element]),
+      this.#newMessages,
+      h("div", { class: "m" }, h("span", { class: "who bot", "aria-hidden": "true" }), h("div", {}, this.#answer, this.#calls, this.#delegatedTurns, this.#card)),
     );
   }
 
-  /** Shows how the request stands; what it is made with only where that is not as `before`. */
-  update(request: ConversationRequest, calls: readonly ConversationCall[], before: ConversationRequest | undefined): void {
-    this.#panel?.of(request, before);
-    setText(this.#facts, this.#numbers(request));
-    const isSet = before === undefined || setting(before) !== setting(request);
-    const shown = JSON.stringify([request.sent, isSet, setting(request)]);
-    if (shown !== this.#shown) {
-      this.#shown = shown;
-      this.#sent.replaceChildren(...news(request, isSet, this.around.asker));
+  /** Show the current state of a request. Instructions, tools and output type are shown only if they differ from the previous request. */
+  update(request: ConversationRequest, calls: readonly ConversationCall[], previous: ConversationRequest | undefined): void {
+    this.#sentPanel?.setRequests(request, previous);
+    setText(this.#facts, this.#factsOf(request));
+    const hasNewSettings = previous === undefined || settingsKey(previous) !== settingsKey(request);
+    const sentKey = JSON.stringify([request.sent, hasNewSettings, settingsKey(request)]);
+    if (sentKey !== this.#sentKey) {
+      this.#sentKey = sentKey;
+      this.#newMessages.replaceChildren(...newMessages(request, hasNewSettings, this.context.sender));
     }
     this.#showAnswer(request);
     this.#showCalls(request, calls);
   }
 
-  #numbers(request: ConversationRequest): string {
-    const { model } = this.around;
+  #factsOf(request: ConversationRequest): string {
+    const { model } = this.context;
     const status = model.spans.text(request.id, "status");
     const cached = request.cached_tokens > 0 ? ` (${request.cached_tokens.toLocaleString("en")} cached)` : "";
-    const tokens = request.input_tokens + request.output_tokens > 0 ? `${request.input_tokens.toLocaleString("en")} in${cached}, ${request.output_tokens.toLocaleString("en")} out` : "";
-    const took = duration(model.spans.endOf(request.id, model.now()) - model.spans.startOf(request.id));
+    let tokens = "";
+    if (request.input_tokens + request.output_tokens > 0) {
+      tokens = `${request.input_tokens.toLocaleString("en")} in${cached}, ${request.output_tokens.toLocaleString("en")} out`;
+    }
+    const time = duration(model.spans.endOf(request.id, model.now()) - model.spans.startOf(request.id));
     const note = model.spans.text(request.id, "note");
     const attempt = model.spans.number(request.id, "attempts");
-    const end = status === "failed" ? `✕ ${note}` : status === "running" ? "▸ running" : status === "cancelled" ? "◼ cancelled" : finish(request);
-    return [request.model, tokens, price(request.cost), request.is_cached ? "from the cache" : took, attempt > 1 ? `attempt ${attempt}` : "", end].filter(Boolean).join(" · ");
+    let end = finishText(request);
+    if (status === "failed") end = `✕ ${note}`;
+    else if (status === "running") end = "▸ running";
+    else if (status === "cancelled") end = "◼ cancelled";
+    const source = request.is_cached ? "from the cache" : time;
+    return [request.model, tokens, price(request.cost), source, attempt > 1 ? `attempt ${attempt}` : "", end].filter(Boolean).join(" · ");
   }
 
+  /** Show the response, or the streamed parts until it is complete. */
   #showAnswer(request: ConversationRequest): void {
-    const { model, agent } = this.around;
-    const written = model.streams.get(request.id);
-    const parts = request.answer.length > 0 ? request.answer.filter(({ kind }) => kind !== "call") : streamed(written);
-    const answered = JSON.stringify([parts, agent()]);
-    if (answered === this.#answered) return;
+    const { model, agent } = this.context;
+    const stream = model.streams.get(request.id);
+    const parts = request.answer.length > 0 ? request.answer.filter(({ kind }) => kind !== "call") : streamedParts(stream);
+    const answerKey = JSON.stringify([parts, agent()]);
+    if (answerKey === this.#answerKey) return;
     const isLive = request.answer.length === 0;
-    const opened = this.#answer.querySelector("details")?.open ?? false;
-    this.#answered = answered;
+    const wasOpen = this.#answer.querySelector("details")?.open ?? false;
+    this.#answerKey = answerKey;
     this.#answer.classList.toggle("live", isLive && parts.length > 0);
-    this.#answer.replaceChildren(...parts.map((part) => (part.kind === "thinking" ? thought(part.text, opened || isLive, isLive) : part.kind === "call" ? calling(part) : spoken(agent(), part))));
+    const elementOf = (part: (typeof parts)[number]): HTMLElement => {
+      if (part.kind === "thinking") return thinkingPart(part.text, wasOpen || isLive, isLive);
+      return part.kind === "call" ? streamedCall(part) : answerPart(agent(), part);
+    };
+    this.#answer.replaceChildren(...parts.map(elementOf));
   }
 
+  /** Show the calls, and once for each delegating call the turn of the other agent. */
   #showCalls(request: ConversationRequest, calls: readonly ConversationCall[]): void {
-    const { model } = this.around;
-    const written = model.streams.get(request.id);
+    const { model } = this.context;
+    const stream = model.streams.get(request.id);
     this.#calls.hidden = calls.length === 0;
     for (const call of calls) {
       let line = this.#lines.get(call.call);
@@ -105,36 +119,46 @@ export class Exchange {
         this.#lines.set(call.call, line);
         this.#calls.append(line.element, line.printed);
       }
-      const asked = this.around.questionOf(call);
-      line.update(call, model, written?.get(`arguments:${call.call}`)?.text ?? "");
-      if (asked?.status === "pending") this.around.placeCard(asked, this.#card);
-      if (call.turn >= 0 && !this.#insets.has(call.call)) {
-        this.#insets.add(call.call);
-        this.#below.append(this.around.inset(call));
+      const question = this.context.questionOf(call);
+      line.update(call, model, stream?.get(`arguments:${call.call}`)?.text ?? "");
+      if (question?.status === "pending") this.context.placeCard(question, this.#card);
+      if (call.turn >= 0 && !this.#shownTurns.has(call.call)) {
+        this.#shownTurns.add(call.call);
+        this.#delegatedTurns.append(this.context.delegatedTurn(call));
       }
     }
   }
 }
 
-/** What a person, a system or a refused answer said that the model had not been told before. */
-function news(request: ConversationRequest, isSet: boolean, asker: string): HTMLElement[] {
+/** Return the messages that are new for the model, and its settings if they have changed. */
+function newMessages(request: ConversationRequest, hasNewSettings: boolean, sender: string): HTMLElement[] {
   const tools = request.tools.length > 0 ? plural(request.tools.length, "tool") : "";
   const output = request.output === "" ? "" : `answers with ${request.output}`;
-  const about = [request.instructions === "" ? "" : "instructions", tools, output].filter(Boolean).join(", ");
-  const told = isSet && about !== "" && fold("m", "sys", h("span", {}, h("b", {}, "System"), ` · ${about}`), [
+  const summary = [request.instructions === "" ? "" : "instructions", tools, output].filter(Boolean).join(", ");
+  const messages = request.sent.map((part) => message(part, sender));
+  if (!hasNewSettings || summary === "") return messages;
+  const details = [
     ...(request.instructions === "" ? [] : [longText(request.instructions)]),
     ...(tools === "" ? [] : [h("p", { class: "soft" }, `Tools: ${request.tools.join(", ")}`)]),
-  ]);
-  return [...(told === false ? [] : [told]), ...request.sent.map((part) => message(part, asker))];
+  ];
+  return [fold("m", "sys", h("span", {}, h("b", {}, "System"), ` · ${summary}`), details), ...messages];
 }
 
-function setting({ instructions, tools, output }: ConversationRequest): string {
+/** Return a key that is equal for requests with the same settings. */
+function settingsKey({ instructions, tools, output }: ConversationRequest): string {
   return JSON.stringify([instructions, tools, output]);
 }
 
-const ENDS: Record<string, string> = { stop: "", tool_call: "ended with tool calls", tool_calls: "ended with tool calls", length: "! cut at the limit of tokens", content_filter: "! stopped by a filter" };
+const FINISH_TEXTS: Record<string, string> = {
+  stop: "",
+  tool_call: "ended with tool calls",
+  tool_calls: "ended with tool calls",
+  length: "! cut at the limit of tokens",
+  content_filter: "! stopped by a filter",
+};
 
-function finish({ finish: word, answer }: ConversationRequest): string {
+/** Return why the model stopped. Some models give no reason; then it is derived from the calls. */
+function finishText({ finish: word, answer }: ConversationRequest): string {
   if (word === "") return answer.some(({ kind }) => kind === "call") ? "ended with tool calls" : "";
-  return ENDS[word] ?? oneLine(word, 40);
+  return FINISH_TEXTS[word] ?? oneLine(word, 40);
 }

@@ -1,4 +1,4 @@
-// Parts of messages: texts, thinking, and calls that are being streamed.
+// Elements for the parts of messages: texts, thinking, and calls that are being streamed.
 
 import type { ConversationPart } from "../protocol";
 import { h, longText } from "../shared/dom";
@@ -7,50 +7,57 @@ import type { Model } from "../shared/model";
 import { oneLine } from "../shared/text";
 
 export const YOU = "You";
-const SPEAKERS = { system: "System", retry: "Asked to try again", thinking: "Thought", assistant: "Agent", call: "Calls", result: "Result of" } as const;
-const SIDES = { system: "sys", user: "person", retry: "sys", thinking: "bot", assistant: "bot", call: "bot", result: "sys" } as const;
-const SHORT = 600;
-const MOST_LIVE = 1_500; // the latest characters of what is being written
+const ROLE_NAMES = { system: "System", retry: "Asked to try again", thinking: "Thought", assistant: "Agent", call: "Calls", result: "Result of" } as const;
+const ROLE_CLASSES = { system: "sys", user: "person", retry: "sys", thinking: "bot", assistant: "bot", call: "bot", result: "sys" } as const;
+const MAX_PLAIN_LENGTH = 600;
+const MAX_STREAMED_LENGTH = 1_500; // newest characters of a streamed text that are shown
 
-/** A message with who says it; `asker` is who speaks to the agent. */
-export function message(part: ConversationPart, asker = YOU): HTMLElement {
-  const who = h("b", { class: "by" }, part.kind === "user" ? oneLine(asker, 60) : `${SPEAKERS[part.kind]} ${oneLine(part.call, 60)}`.trim());
-  const said = part.text.length > SHORT ? longText(part.text) : h("span", { class: "text", dir: "auto" }, part.text);
-  const side = part.kind === "user" && asker !== YOU ? "bot" : SIDES[part.kind];
-  return h("div", { class: "m" }, h("span", { class: `who ${side}`, "aria-hidden": "true" }), h("div", {}, who, said));
+/** Return a message with the name of its author. `sender` is the name of the person or agent that addresses the agent. */
+export function message(part: ConversationPart, sender = YOU): HTMLElement {
+  const author = part.kind === "user" ? oneLine(sender, 60) : `${ROLE_NAMES[part.kind]} ${oneLine(part.call, 60)}`.trim();
+  const who = h("b", { class: "by" }, author);
+  const content = part.text.length > MAX_PLAIN_LENGTH ? longText(part.text) : h("span", { class: "text", dir: "auto" }, part.text);
+  const side = part.kind === "user" && sender !== YOU ? "bot" : ROLE_CLASSES[part.kind];
+  return h("div", { class: "m" }, h("span", { class: `who ${side}`, "aria-hidden": "true" }), h("div", {}, who, content));
 }
 
-/** A message that unfolds. */
+/** Return a message that unfolds. */
 export function fold(name: string, side: string, title: HTMLElement, inside: HTMLElement[]): HTMLElement {
   return h("div", { class: name }, h("span", { class: `who ${side}`, "aria-hidden": "true" }), h("details", {}, h("summary", {}, title), ...inside));
 }
 
-export function thought(text: string, isOpen: boolean, isLive: boolean): HTMLElement {
+/** Return the thinking of a model, folded or unfolded. */
+export function thinkingPart(text: string, isOpen: boolean, isLive: boolean): HTMLElement {
   const title = isLive ? "Thinks …" : `Thought (${plural(text.split(/\s+/).filter(Boolean).length, "word")})`;
   return h("details", { class: "think", open: isOpen }, h("summary", {}, title), longText(text));
 }
 
-export function spoken(agent: string, part: ConversationPart): HTMLElement {
-  const said = part.text.length > 4_000 ? longText(part.text) : h("span", { class: "text", dir: "auto" }, ...coded(part.text));
-  return h("div", {}, h("b", { class: "by" }, agent), said);
+/** Return a text of an agent. */
+export function answerPart(agent: string, part: ConversationPart): HTMLElement {
+  const content = part.text.length > 4_000 ? longText(part.text) : h("span", { class: "text", dir: "auto" }, ...withCode(part.text));
+  return h("div", {}, h("b", { class: "by" }, agent), content);
 }
 
-/** A call whose arguments the model is still writing. */
-export function calling({ call, text }: ConversationPart): HTMLElement {
-  return h("div", { class: "calling" }, h("span", { class: "db-swatch tool", "aria-hidden": "true" }, "T"), h("b", {}, oneLine(call, 60)), h("code", {}, text.slice(-400)));
+/** Return a call whose arguments the model is still writing. */
+export function streamedCall({ call, text }: ConversationPart): HTMLElement {
+  const swatch = h("span", { class: "db-swatch tool", "aria-hidden": "true" }, "T");
+  return h("div", { class: "calling" }, swatch, h("b", {}, oneLine(call, 60)), h("code", {}, text.slice(-400)));
 }
 
-/** Shows what stands between backticks as code. */
-function coded(text: string): (string | HTMLElement)[] {
+/** Show text between backticks as code. */
+function withCode(text: string): (string | HTMLElement)[] {
   return text.split(/`([^`\n]+)`/).map((piece, place) => (place % 2 === 1 ? h("code", {}, piece) : piece));
 }
 
-/** What a model has written so far, as the parts that it becomes. */
-export function streamed(written: Model["streams"] extends Map<number, infer Parts> ? Parts | undefined : never): ConversationPart[] {
+/** Return the streamed parts of a response, as the messages that they will become. */
+export function streamedParts(stream: Model["streams"] extends Map<number, infer Parts> ? Parts | undefined : never): ConversationPart[] {
   const part = (kind: ConversationPart["kind"], name: string): ConversationPart[] => {
-    const text = written?.get(name)?.text ?? "";
-    return text === "" ? [] : [{ kind, text: text.length > MOST_LIVE ? `… ${text.slice(-MOST_LIVE)}` : text, call: "" }];
+    const text = stream?.get(name)?.text ?? "";
+    if (text === "") return [];
+    const visibleText = text.length > MAX_STREAMED_LENGTH ? `… ${text.slice(-MAX_STREAMED_LENGTH)}` : text;
+    return [{ kind, text: visibleText, call: "" }];
   };
-  const calls = [...(written?.keys() ?? [])].filter((name) => name.startsWith("arguments:"));
-  return [...part("thinking", "thinking"), ...part("assistant", "text"), ...calls.flatMap((name) => part("call", name).map((one) => ({ ...one, call: name.split(":")[1] ?? "" })))];
+  const callNames = [...(stream?.keys() ?? [])].filter((name) => name.startsWith("arguments:"));
+  const calls = callNames.flatMap((name) => part("call", name).map((call) => ({ ...call, call: name.split(":")[1] ?? "" })));
+  return [...part("thinking", "thinking"), ...part("assistant", "text"), ...calls];
 }

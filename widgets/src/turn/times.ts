@@ -1,65 +1,76 @@
-// Working time of a turn or request, and the time in which it could only wait for a person.
+// Working time of a turn or request, and the time in which it only waited for a person.
 
 import type { QuestionView as Question } from "../protocol";
 import { duration } from "../shared/format";
 import type { Model } from "../shared/model";
 import type { Spans } from "../shared/spans";
 
-type Stretch = readonly [from: number, to: number];
+type TimeRange = readonly [from: number, to: number];
 
-const LEAST = 1_000_000; // a shorter wait is nobody's
+const MIN_WAIT = 1_000_000; // microseconds; shorter waits are not shown
 
-/** Returns how long a turn worked and waited, in a few words; nothing where not all of it is here. */
+/** Return the working and waiting time of a turn as text. It is empty if some of its calls have not been loaded. */
 export function turnTimes(model: Model, turn: number, questions: readonly Question[]): string {
   const { spans } = model;
   if (turn < spans.floor) return "";
   return timesText(model, callsWithin(spans, turn), questions, [spans.startOf(turn), spans.endOf(turn, Infinity)]);
 }
 
-/** Returns the questions of the step that a turn is all of. */
+/** Return the questions of the step that a turn belongs to. */
 export function questionsOfStep({ spans, questions }: Model, turn: number): Question[] {
-  const [path, step] = [spans.text(turn, "path"), spans.text(turn, "step")];
-  return [...questions.values()].filter((asked) => asked.path === path && asked.step === step);
+  const path = spans.text(turn, "path");
+  const step = spans.text(turn, "step");
+  return [...questions.values()].filter((question) => question.path === path && question.step === step);
 }
 
-/** Returns how long some calls worked, and how long some questions held them up, in a few words. */
-export function timesText(model: Model, ids: readonly number[], questions: readonly Question[], [from, to]: Stretch = [0, Infinity]): string {
+/**
+ * Return the working time of some calls as text, and the time in which their questions kept them waiting.
+ * Overlapping times count once. Time in which other calls worked is not waiting time.
+ */
+export function timesText(model: Model, ids: readonly number[], questions: readonly Question[], [from, to]: TimeRange = [0, Infinity]): string {
   const { spans, originUs } = model;
-  const worked = joined(ids.filter((id) => spans.has(id)).map((id) => [spans.startOf(id), spans.endOf(id, model.now())]));
-  const settled = questions.flatMap(({ raised_us: raised, answered_us: answered }) => (answered === null ? [] : [[raised - originUs, answered - originUs] as const]));
-  const asked = joined(settled.map((one) => both(one, [from, to])));
-  const waited = length(asked) - length(asked.flatMap((one) => worked.map((other) => both(one, other))));
-  const waits = questions.some(({ status }) => status === "pending") ? "waits for you" : waited < LEAST ? "" : `waited for you ${duration(waited)}`;
-  return [worked.length > 0 ? duration(length(worked)) : "", waits].filter(Boolean).join(" · ");
+  const workRanges = union(ids.filter((id) => spans.has(id)).map((id) => [spans.startOf(id), spans.endOf(id, model.now())]));
+  const answers = questions.flatMap(({ raised_us: raised, answered_us: answered }) => {
+    if (answered === null) return [];
+    return [[raised - originUs, answered - originUs] as const];
+  });
+  const waitRanges = union(answers.map((answer) => intersection(answer, [from, to])));
+  const overlaps = waitRanges.flatMap((wait) => workRanges.map((work) => intersection(wait, work)));
+  const waitTime = totalTime(waitRanges) - totalTime(overlaps);
+  let waitText = waitTime < MIN_WAIT ? "" : `waited for you ${duration(waitTime)}`;
+  if (questions.some(({ status }) => status === "pending")) waitText = "waits for you";
+  return [workRanges.length > 0 ? duration(totalTime(workRanges)) : "", waitText].filter(Boolean).join(" · ");
 }
 
-/** Returns the calls of a turn, and of those that it gave work. */
+/** Return the calls inside a turn, including those of delegated turns. A turn has a lower id than its calls. */
 export function callsWithin(spans: Spans, turn: number): number[] {
   const turns = new Set([turn]);
-  const found: number[] = [];
+  const ids: number[] = [];
   for (let id = turn + 1; id < spans.total; id++) {
     if (!turns.has(spans.number(id, "within"))) continue;
     if (spans.text(id, "type") === "agent_turn") turns.add(id);
-    else found.push(id);
+    else ids.push(id);
   }
-  return found;
+  return ids;
 }
 
-/** Returns stretches in their order, those that touch as one. */
-function joined(stretches: readonly Stretch[]): Stretch[] {
-  const found: Stretch[] = [];
-  for (const [from, to] of stretches.filter(([from, to]) => to > from).sort((one, other) => one[0] - other[0])) {
-    const last = found.at(-1);
-    if (last !== undefined && from <= last[1]) found[found.length - 1] = [last[0], Math.max(last[1], to)];
-    else found.push([from, to]);
+/** Return sorted ranges without overlaps. Ranges that touch are joined. */
+function union(ranges: readonly TimeRange[]): TimeRange[] {
+  const result: TimeRange[] = [];
+  for (const [from, to] of ranges.filter(([from, to]) => to > from).sort((one, other) => one[0] - other[0])) {
+    const last = result.at(-1);
+    if (last !== undefined && from <= last[1]) result[result.length - 1] = [last[0], Math.max(last[1], to)];
+    else result.push([from, to]);
   }
-  return found;
+  return result;
 }
 
-function both(one: Stretch, other: Stretch): Stretch {
+/** Return the common part of two ranges. The end lies before the start if there is none. */
+function intersection(one: TimeRange, other: TimeRange): TimeRange {
   return [Math.max(one[0], other[0]), Math.min(one[1], other[1])];
 }
 
-function length(stretches: readonly Stretch[]): number {
-  return stretches.reduce((sum, [from, to]) => sum + Math.max(0, to - from), 0);
+/** Return the total length of ranges; empty ones count as zero. */
+function totalTime(ranges: readonly TimeRange[]): number {
+  return ranges.reduce((sum, [from, to]) => sum + Math.max(0, to - from), 0);
 }

@@ -5,10 +5,10 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import part from "../../src/failure";
 import type { FailureReport, FailureView, Header, Way } from "../../src/protocol";
 import type { View } from "../../src/shared/dom";
-import { contain } from "../../src/shared/keys";
-import type { Host } from "../../src/shared/later";
+import { containKeys } from "../../src/shared/keys";
+import type { Host } from "../../src/shared/lazypart";
 import { Model } from "../../src/shared/model";
-import { guide, type Wanted } from "../../src/shared/place";
+import { provideNavigation, type CellLine } from "../../src/shared/celllinks";
 import { delta, HEADER, type Row, welcome } from "../blocks";
 import { buttonOf } from "../prompt/questions";
 
@@ -35,7 +35,7 @@ let host: Host;
 beforeEach(() => {
   model = new Model(() => 0);
   root = document.createElement("div");
-  contain(root);
+  containKeys(root);
   document.body.replaceChildren(root);
   document.documentElement.lang = "en";
   const ack = { type: "ack", id: "", accepted: false, text: "it goes on already" } as const;
@@ -143,8 +143,8 @@ test("as long as the code is the same the way to fix it leads to the line, where
   expect(buttonOf(root, "Fix and continue from here").disabled).toBe(true);
   view.destroy();
   view.element.remove();
-  const gone: Wanted[] = [];
-  guide((wanted) => { gone.push(wanted); }, () => null);
+  const gone: CellLine[] = [];
+  provideNavigation((wanted) => { gone.push(wanted); }, () => null);
   begin({ shown: [failure()] }, { ways: unready });
   buttonOf(root, "Edit Cell [5]").click();
   buttonOf(root, "Go to line").click();
@@ -154,7 +154,7 @@ test("as long as the code is the same the way to fix it leads to the line, where
 
 test("lines that were edited since they ran stand beside what they were, where somebody knows the cell", () => {
   let cell = 'def parse(answer, row):\n    return answer["label"]\n';
-  guide(() => undefined, (id) => (id === "abc" ? cell : null));
+  provideNavigation(() => undefined, (id) => (id === "abc" ? cell : null));
   const source = [{ number: 1, text: "def parse(answer, row):" }, { number: 2, text: '    return answer["label"]' }];
   begin({ shown: [failure({ source, line: 2 })] });
   expect(shown(".src .at")).toBe('2✕    return answer["label"]');
@@ -164,7 +164,7 @@ test("lines that were edited since they ran stand beside what they were, where s
   expect([...root.querySelectorAll(".src > div")].map((line) => line.textContent)).toEqual([
     "2def parse(answer, row):", '2−    return answer["label"]', '3+    return answer["category"]',
   ]);
-  guide(() => undefined, () => null);
+  provideNavigation(() => undefined, () => null);
   delete document.documentElement.dataset["divebookGuide"];
 });
 

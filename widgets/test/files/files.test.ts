@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import part from "../../src/files";
 import type { Files, FileView, WorkspaceView } from "../../src/protocol";
-import type { Host } from "../../src/shared/later";
+import type { Host } from "../../src/shared/lazypart";
 import { Model } from "../../src/shared/model";
 
 function file(path: string, given: Partial<FileView> = {}): FileView {
@@ -73,7 +73,7 @@ test("files are shown as they were at an event, with the lines that put them int
   expect(select().value).toBe("12");
   expect([...element.querySelectorAll(".at button")].map((one) => one.textContent)).toEqual(["Copy %dive restore", "Copy %dive fork"]);
   vi.advanceTimersByTime(60_000);
-  model.tell("header");
+  model.notify("header");
   expect(standing).toEqual([[0, 0], [12, 0]]);
   select().value = "0";
   select().dispatchEvent(new Event("change"));
@@ -94,7 +94,7 @@ test("files of now are compared with those of an event, and asked for again as t
   expect(element.hidden).toBe(false);
   expect(select().value).toBe("31");
   vi.advanceTimersByTime(1_000);
-  model.tell("header");
+  model.notify("header");
   expect(standing.at(-1)).toEqual([0, 31]);
   told(0, [workspace([file("new.py")], { points })], 0, 31);
   expect([...element.querySelectorAll("summary code")].map((one) => one.textContent)).toEqual(["new.py"]);
@@ -103,14 +103,14 @@ test("files of now are compared with those of an event, and asked for again as t
 test("news are asked for at most once a second, and only while it is unfolded", () => {
   const { model, element } = begin();
   told(1, [workspace([file("calc.py")])]);
-  for (let count = 0; count < 20; count += 1) model.tell("header");
+  for (let count = 0; count < 20; count += 1) model.notify("header");
   expect(asked).toEqual([0]);
   vi.advanceTimersByTime(1_000);
   expect(asked).toEqual([0, 1]);
   told(1, null);
   vi.advanceTimersByTime(1_000);
   (element as HTMLDetailsElement).open = false;
-  model.tell("header");
+  model.notify("header");
   vi.advanceTimersByTime(10_000);
   expect(asked).toEqual([0, 1]);
 });
@@ -121,7 +121,7 @@ test("what somebody has unfolded or folded stays so when files change", () => {
   const [first] = element.querySelectorAll<HTMLDetailsElement>(".db-files details");
   if (first !== undefined) first.open = false;
   vi.advanceTimersByTime(1_000);
-  model.tell("header");
+  model.notify("header");
   told(2, [workspace([file("a"), file("b", { diff: "+otherwise\n" }), file("c")])]);
   expect([...element.querySelectorAll<HTMLDetailsElement>(".db-files details")].map((one) => one.open)).toEqual([false, true, false]);
   expect(element.querySelectorAll("details")[1]?.querySelector(".came")?.textContent).toBe("+otherwise\n");

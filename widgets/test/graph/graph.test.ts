@@ -1,6 +1,6 @@
 import { beforeEach, expect, test, vi } from "vitest";
 import { GraphView } from "../../src/graph/graph";
-import { Tally, type StepState } from "../../src/graph/lit";
+import { StepVisits, type StepState } from "../../src/graph/stepstate";
 import type { Graph } from "../../src/protocol";
 import { workflow } from "../../src/graph/workflow";
 import { Model } from "../../src/shared/model";
@@ -128,9 +128,9 @@ test("names are text, cut to what fits, and whole in the title", () => {
   expect(document.querySelector("title")?.textContent).toContain("\\u202e");
 });
 
-function tallied(...rows: [number, string, string, string][]): Tally {
-  const tally = new Tally();
-  for (const [id, path, step, status] of rows) tally.put({ id, path, step, status, sequence: id });
+function tallied(...rows: [number, string, string, string][]): StepVisits {
+  const tally = new StepVisits();
+  for (const [id, path, step, status] of rows) tally.add({ id, path, step, status, sequence: id });
   return tally;
 }
 
@@ -153,7 +153,7 @@ test("the latest visit on each path counts, and of the paths the worst", () => {
 test("a failure from which its path has gone on is caught, until it is looked at again", () => {
   const tally = tallied([1, "main", "a", "failed"], [2, "other", "a", "completed"]);
   expect(tally.states().get("a")?.status).toBe("failed");
-  tally.put({ id: 3, path: "main", step: "b", status: "running", sequence: 3 });
+  tally.add({ id: 3, path: "main", step: "b", status: "running", sequence: 3 });
   expect(tally.states().get("a")?.status).toBe("caught");
 });
 
@@ -190,13 +190,13 @@ test("where a replay stands its step is marked, and the steps are as they were t
   model.welcome(welcome([{ id: 0, step: "plan", start: 0, end: 10 }, { id: 4, step: "work", start: 10, end: 30, status: "failed" }], { graph: GRAPH, total: 5 }));
   const status = (): (string | null)[] => ["plan", "work", "end"].map((name) => step(name).getAttribute("data-status"));
   const here = (): string[] => [...document.querySelectorAll(".step.here .name")].map(({ textContent }) => textContent);
-  model.stand({ sequence: 3, time: 5, step: "plan" });
+  model.setPosition({ sequence: 3, time: 5, step: "plan" });
   await vi.waitFor(() => { expect(status()).toEqual(["running", "pending", "pending"]); });
   expect(here()).toEqual(["plan"]);
-  model.stand({ sequence: 7, time: 30, step: "work" });
+  model.setPosition({ sequence: 7, time: 30, step: "work" });
   await vi.waitFor(() => { expect(status()).toEqual(["completed", "failed", "pending"]); });
   expect(here()).toEqual(["work"]);
-  model.stand(null);
+  model.setPosition(null);
   await vi.waitFor(() => { expect(here()).toEqual([]); });
   shown.destroy();
 });

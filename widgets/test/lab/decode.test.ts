@@ -48,14 +48,14 @@ test("what the model had been told by then is put together of its conversation",
   recording.members = [[1], [2, 3], [3], [5, 6]];
   recording.conversations = [{ type: "conversation", view: "", id: 0, last: 9, agent: "a", thread: "", requests: [request(1, 1, [said("user", "How is Rome?")], [said("call", "weather")]), request(3, 2, [], [said("assistant", "It rains.")])], calls: [call], error: "" }];
   const host = new RecordedHost(recording);
-  const told = async (sequence: number): Promise<string[]> => (await host.saidAt(sequence)).parts.map(({ kind, text }) => `${kind} ${text}`);
-  expect(await host.saidAt(1)).toEqual({ asked: 0, parts: [] });
+  const told = async (sequence: number): Promise<string[]> => (await host.messagesAt(sequence)).parts.map(({ kind, text }) => `${kind} ${text}`);
+  expect(await host.messagesAt(1)).toEqual({ asked: 0, parts: [] });
   expect(await told(2)).toEqual(["system Be brief.", "user How is Rome?"]);
   expect(await told(4)).toEqual(["system Be brief.", "user How is Rome?", 'call {"city":"Rome"}']);
   expect(await told(5)).toEqual(["system Be brief.", "user How is Rome?", 'call {"city":"Rome"}', "result rain"]);
   expect((await told(6)).at(-1)).toBe("assistant It rains.");
   recording.conversations = [];
-  await expect(host.saidAt(2)).rejects.toThrow("What was said here is not in this file.");
+  await expect(host.messagesAt(2)).rejects.toThrow("What was said here is not in this file.");
 });
 
 test("what rows gave is there as it was saved, also by who did not say it, and nobody's links are", async () => {

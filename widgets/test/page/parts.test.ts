@@ -1,7 +1,7 @@
 // The parts of a file that holds a run: found, checked, and put together again, or said to be damaged or missing.
 
 import { beforeEach, expect, test } from "vitest";
-import { checksum, partsOf, wholeTexts, withTexts } from "../../src/page/parts";
+import { checksum, partsOf, joinTexts, withTexts } from "../../src/page/parts";
 import { h } from "../../src/shared/dom";
 
 const KIND = "application/vnd.divebook.part";
@@ -18,7 +18,7 @@ test("a checksum is CRC-32, as Python's zlib has it", () => {
 });
 
 test("sound parts are found by name", () => {
-  const { sound, faults } = partsOf(document, ["run", "texts"]);
+  const { valid: sound, faults } = partsOf(document, ["run", "texts"]);
   expect([...sound]).toEqual([["run", TEXT], ["texts", "QUJD"]]);
   expect(faults.size).toBe(0);
 });
@@ -30,7 +30,7 @@ test("each changed character, and each changed digit of a checksum, is found", (
     expect(partsOf(document, ["run"]).faults.get("run")).toBe(`The part "run" is damaged: its checksum is ${checksum(flipped)}, and ${checksum(TEXT)} is written beside it.`);
   }
   document.body.replaceChildren(part("run", TEXT, checksum(TEXT).replace(/.$/u, "x")));
-  expect(partsOf(document, ["run"]).sound.size).toBe(0);
+  expect(partsOf(document, ["run"]).valid.size).toBe(0);
 });
 
 test("what is no base64 is damaged although its checksum is right", () => {
@@ -40,17 +40,17 @@ test("what is no base64 is damaged although its checksum is right", () => {
 
 test("a part that is missing is said, and one of another kind is none", () => {
   document.body.append(h("script", { type: "text/plain", "data-name": "log" }, TEXT));
-  const { sound, faults } = partsOf(document, ["run", "log"]);
+  const { valid: sound, faults } = partsOf(document, ["run", "log"]);
   expect([[...sound.keys()], [...faults]]).toEqual([["run"], [["log", 'The part "log" is missing.']]]);
 });
 
 test("long texts come back in their places, and what looks like a number of one stays itself", () => {
-  const texts = wholeTexts(["first", ["\x7f0", " and ", "\x7f'\x7f0"]]);
+  const texts = joinTexts(["first", ["\x7f0", " and ", "\x7f'\x7f0"]]);
   expect(texts).toEqual(["first", "first and \x7f0"]);
   expect(withTexts(JSON.stringify({ a: "\x7f1", b: ["\x7f0", "short", "\x7f'\x7f9"], c: 7 }), texts)).toEqual({ a: "first and \x7f0", b: ["first", "short", "\x7f9"], c: 7 });
 });
 
 test("a text that is not there, or is made of itself, is refused", () => {
   expect(() => withTexts('{"a": "\\u007f4"}', ["one"])).toThrow("one of its texts is missing");
-  expect(() => wholeTexts([["\x7f0"]])).toThrow("one of its texts is made of itself");
+  expect(() => joinTexts([["\x7f0"]])).toThrow("one of its texts is made of itself");
 });

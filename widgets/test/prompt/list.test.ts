@@ -4,7 +4,7 @@ import type { Question } from "../../src/prompt/types";
 import { heads, many, press, question, type } from "./questions";
 
 function shownWith(...questions: Partial<Question>[]): void {
-  const prompt = new Prompt({ answer: () => new Promise(() => undefined), away: () => "", now: () => 0, drafts: new Map() });
+  const prompt = new Prompt({ answer: () => new Promise(() => undefined), blockedReason: () => "", now: () => 0, drafts: new Map() });
   document.body.replaceChildren(prompt.element);
   prompt.update(questions.map((given, index) => question({ interrupt_id: `int_${index + 1}`, raised_us: index, ...given })));
 }

@@ -1,21 +1,21 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Prompt } from "../../src/prompt/prompt";
-import type { Draft, Outcome, Question } from "../../src/prompt/types";
+import type { Draft, AnswerResult, Question } from "../../src/prompt/types";
 import { buttonOf, heads, many, press, question, type } from "./questions";
 
 const NOW = 1_000_000_000;
 let sent: unknown[];
-let settle: (outcome: Outcome) => void;
+let settle: (outcome: AnswerResult) => void;
 let now: number;
 let away: string;
 const drafts = new Map<string, Draft>();
 
 function shownWith(...questions: Partial<Question>[]): Prompt {
-  const answer = (id: string, response: unknown): Promise<Outcome> => {
+  const answer = (id: string, response: unknown): Promise<AnswerResult> => {
     sent.push([id, response]);
     return new Promise((resolve) => { settle = resolve; });
   };
-  const prompt = new Prompt({ answer, away: () => away, now: () => now, drafts });
+  const prompt = new Prompt({ answer, blockedReason: () => away, now: () => now, drafts });
   document.body.replaceChildren(prompt.element);
   prompt.update(questions.map((given, index) => question({ interrupt_id: `int_${index + 1}`, raised_us: index, ...given })));
   return prompt;
@@ -358,13 +358,13 @@ test("where nothing can be sent buttons are off, and the sentence how to go on s
   const prompt = shownWith({ kind: "confirmation" });
   type(document.querySelector("textarea"), "only once");
   away = "Detached: run the cell again.";
-  prompt.reach();
+  prompt.showStatus();
   expect(buttonOf(document.body, "Approve").getAttribute("aria-disabled")).toBe("true");
   expect(document.querySelector(".status")?.textContent).toBe(away);
   buttonOf(document.body, "Approve").click();
   expect(sent).toEqual([]);
   away = "";
-  prompt.reach();
+  prompt.showStatus();
   expect(document.querySelector(".status")?.textContent).toBe("");
   buttonOf(document.body, "Approve").click();
   expect(sent).toEqual([["int_1", { approved: true, text: "only once" }]]);

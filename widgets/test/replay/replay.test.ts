@@ -4,7 +4,7 @@ import { diff } from "../../src/replay/diff";
 import { Log } from "../../src/replay/log";
 import { Player } from "../../src/replay/player";
 import { Replay } from "../../src/replay/replay";
-import type { SaidThen } from "../../src/replay/said";
+import type { RequestMessages } from "../../src/replay/requestmessages";
 
 const TYPES = ["step_started", "state_mutated", "step_completed"];
 
@@ -27,7 +27,7 @@ function block(first: number, count: number): EventBlock {
 
 function logOf(count: number): Log {
   const log = new Log();
-  log.take(block(1, count));
+  log.add(block(1, count));
   return log;
 }
 
@@ -40,8 +40,8 @@ afterEach(() => { vi.useRealTimers(); });
 
 test("a log takes over what follows and leaves out what it knows", () => {
   const log = logOf(10);
-  expect(log.take(block(1, 10))).toBe(false);
-  expect(log.take(block(11, 5))).toBe(true);
+  expect(log.add(block(1, 10))).toBe(false);
+  expect(log.add(block(11, 5))).toBe(true);
   expect(log.length).toBe(15);
   expect(log.at(12)).toMatchObject({ sequence: 12, type: "step_completed", path: "main", step: "a" });
   expect([log.at(0), log.at(16)]).toEqual([undefined, undefined]);
@@ -51,7 +51,7 @@ test("a log takes over what follows and leaves out what it knows", () => {
 test("of a sample the events have places, and keep their numbers", async () => {
   const sample = { ...block(1, 5), sequence: [1, 40, 41, 900, 52_310] };
   const log = new Log();
-  log.take(sample);
+  log.add(sample);
   expect([0, 1, 2, 5].map((place) => log.sequenceAt(place))).toEqual([0, 1, 40, 52_310]);
   expect([0, 1, 39, 40, 899, 900, 60_000].map((sequence) => log.placeOf(sequence))).toEqual([0, 1, 1, 2, 3, 4, 5]);
   const asked: number[] = [];
@@ -59,7 +59,7 @@ test("of a sample the events have places, and keep their numbers", async () => {
     asked.push(sequence);
     return Promise.resolve(state(sequence));
   });
-  replay.take(sample);
+  replay.add(sample);
   replay.go(900);
   press("ArrowRight");
   await vi.advanceTimersByTimeAsync(0);
@@ -137,13 +137,13 @@ test("values of another kind are one change, equal ones none", () => {
   expect(diff({ a: [{ x: 1 }] }, { a: [{ x: 1 }] })).toEqual([]);
 });
 
-type SaidAt = (sequence: number) => Promise<SaidThen>;
+type SaidAt = (sequence: number) => Promise<RequestMessages>;
 
 async function shown(count: number, stateAt = (sequence: number): Promise<StateView> => Promise.resolve(state(sequence)), saidAt: SaidAt = () => Promise.resolve({ asked: 0, parts: [] })): Promise<Replay> {
   const eventAt = (sequence: number): Promise<never> => Promise.resolve({ sequence, event_type: "x", recorded_us: 1, data: { evil: "<img>\u202e" } } as never);
-  const replay = new Replay({ stateAt, eventAt, saidAt });
+  const replay = new Replay({ stateAt, eventAt, messagesAt: saidAt });
   document.body.replaceChildren(replay.element);
-  replay.take(block(1, count));
+  replay.add(block(1, count));
   await vi.advanceTimersByTimeAsync(0);
   return replay;
 }
@@ -301,7 +301,7 @@ function listed(): string[] {
 
 async function eventfulReplay(): Promise<() => number> {
   const replay = await shown(0, (sequence) => Promise.resolve(state(sequence)));
-  replay.take(eventful());
+  replay.add(eventful());
   return () => Number(/event (\d+) of/u.exec(document.querySelector(".place")?.textContent ?? "")?.[1]);
 }
 
@@ -357,7 +357,7 @@ test("messages are asked for once somebody looks, and are those of the position"
     asked.push(sequence);
     return sequence === 8 ? Promise.reject(new Error("not in this file")) : Promise.resolve({ asked: 2, parts: [{ kind: "user", text: `said at ${sequence}`, call: "" }] });
   });
-  replay.take(eventful());
+  replay.add(eventful());
   replay.go(3);
   await vi.advanceTimersByTimeAsync(0);
   expect(asked).toEqual([]);
@@ -372,7 +372,7 @@ test("messages are asked for once somebody looks, and are those of the position"
 
 test("breakpoints stand at calls and at changes of a variable", () => {
   const log = new Log();
-  log.take(eventful());
+  log.add(eventful());
   const player = new Player(log, () => undefined);
   expect([log.values("operation"), log.values("variable")]).toEqual([["action_call", "agent_response", "cached_response"], ["n", "total"]]);
   player.toggle("operation", "action_call");
@@ -383,8 +383,8 @@ test("breakpoints stand at calls and at changes of a variable", () => {
 
 test("it says where it stands, each time", async () => {
   const stood: unknown[] = [];
-  const replay = new Replay({ stateAt: (sequence) => Promise.resolve(state(sequence)), eventAt: () => Promise.reject(new Error("none")), saidAt: () => Promise.reject(new Error("none")) }, (at) => { stood.push(at); });
-  replay.take(eventful());
+  const replay = new Replay({ stateAt: (sequence) => Promise.resolve(state(sequence)), eventAt: () => Promise.reject(new Error("none")), messagesAt: () => Promise.reject(new Error("none")) }, (at) => { stood.push(at); });
+  replay.add(eventful());
   replay.go(4);
   expect(stood.at(-1)).toEqual({ sequence: 4, time: 4, step: "work" });
   await vi.advanceTimersByTimeAsync(0);
@@ -411,7 +411,7 @@ test("the list shows the events of a step, or with a word, and says how many", a
 
 test("playing stops at an error where somebody wants that", () => {
   const log = new Log();
-  log.take(eventful());
+  log.add(eventful());
   const player = new Player(log, () => undefined);
   player.toggle("error", "any");
   expect(player.seekBreakpoint(1)).toBe(true);

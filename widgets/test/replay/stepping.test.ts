@@ -3,7 +3,7 @@
 import { expect, test, vi } from "vitest";
 import type { ReplayToBrowser, ReplayToKernel, StateView } from "../../src/protocol";
 import type { StepWire } from "../../src/replay/requests";
-import type { Host } from "../../src/shared/later";
+import type { Host } from "../../src/shared/lazypart";
 import { Model } from "../../src/shared/model";
 import part from "../../src/stepping";
 
@@ -38,7 +38,7 @@ test("nothing is asked before somebody wants it, and going to an event opens it 
   expect(view.element.querySelector("details")?.open).toBe(true);
   await vi.waitFor(() => { expect(view.element.textContent).toContain("State after event 2"); });
   model.header = { execution_id: "exec_2", ended_us: 1 } as Model["header"];
-  model.tell("header");
+  model.notify("header");
   expect([view.element.hidden, view.element.querySelector("details")?.open]).toEqual([false, false]); // of another run
   view.destroy();
   expect(host.replay).toBeUndefined();

@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { EventsAnswer, ReplayToBrowser, ReplayToKernel } from "../../src/protocol";
 import widget from "../../src/replay";
-import { picture } from "../../src/replay/picture";
+import { runOverview } from "../../src/replay/overview";
 import type { View } from "../../src/shared/dom";
 import type { Model } from "../../src/shared/model";
 import { welcome } from "../blocks";
@@ -108,10 +108,10 @@ test("a call that is chosen in the picture is gone to", async () => {
     made.push(model);
     return { element: document.createElement("p"), destroy: () => undefined };
   };
-  const view = picture({ welcome: () => Promise.resolve(welcome([{ id: 0, start: 0, end: 5 }, { id: 1, start: 1, end: 4 }])), load: () => Promise.resolve({ default: { style: "", make } }) }, (sequence) => { gone.push(sequence); });
+  const view = runOverview({ welcome: () => Promise.resolve(welcome([{ id: 0, start: 0, end: 5 }, { id: 1, start: 1, end: 4 }])), load: () => Promise.resolve({ default: { style: "", make } }) }, (sequence) => { gone.push(sequence); });
   await vi.advanceTimersByTimeAsync(0);
   const [pictured] = made;
-  view.stand({ sequence: 2, time: 3, step: "s1" });
+  view.setPosition({ sequence: 2, time: 3, step: "s1" });
   expect(pictured?.position).toEqual({ sequence: 2, time: 3, step: "s1" });
   pictured?.select(1);
   expect(gone).toEqual([2]);
@@ -123,7 +123,7 @@ test("of more calls than are sent the picture says how many there are", async ()
   const load = (): Promise<unknown> => Promise.resolve({ default: { style: "", make } });
   const rows = [{ id: 0, start: 0, end: 5 }, { id: 700, start: 1, end: 4 }];
   const hint = async (total: number): Promise<HTMLElement | null> => {
-    const view = picture({ welcome: () => Promise.resolve(welcome(rows, { total })), load }, () => undefined);
+    const view = runOverview({ welcome: () => Promise.resolve(welcome(rows, { total })), load }, () => undefined);
     await vi.advanceTimersByTimeAsync(0);
     return view.element.querySelector<HTMLElement>(".hint");
   };

@@ -2,7 +2,7 @@
 
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { h } from "../../src/shared/dom";
-import { contain, keysList } from "../../src/shared/keys";
+import { containKeys, keysList } from "../../src/shared/keys";
 
 let pressed: string[];
 let beyond: string[];
@@ -15,7 +15,7 @@ beforeEach(() => {
   const hidden = h("div", { hidden: true }, h("button", { "aria-keyshortcuts": "N", onclick: () => pressed.push("hidden") }));
   const picture = h("div", { class: "picture", tabindex: 0, "data-keys": "← →: call to call | Enter: details" });
   root = h("div", {}, fold, hidden, picture, h("input", { type: "search", "aria-label": "Search", "aria-keyshortcuts": "/" }));
-  contain(root);
+  containKeys(root);
   notebook = h("div", { tabindex: 0 }, root);
   notebook.addEventListener("keydown", ({ key }) => beyond.push(key));
   document.body.append(notebook);

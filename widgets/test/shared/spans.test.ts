@@ -4,7 +4,7 @@ import { block, type Row } from "../blocks";
 
 function spans(rows: readonly Row[], total = rows.length, floor = 0): Spans {
   const made = new Spans();
-  made.take(block(rows), total, floor);
+  made.add(block(rows), total, floor);
   return made;
 }
 
@@ -44,26 +44,26 @@ test("spans that are not here yet are left out, early ones that run are not", ()
   const made = spans([{ id: 2, start: 5 }, { id: 8, start: 80, end: 90 }, { id: 9, start: 90, end: 95 }], 10, 8);
   expect(within(made, 0, 100)).toEqual([2, 8, 9]);
   expect(made.early).toEqual([2]);
-  made.take(block([{ id: 2, start: 5, end: 20 }]), 10);
+  made.add(block([{ id: 2, start: 5, end: 20 }]), 10);
   expect(within(made, 30, 100)).toEqual([8, 9]);
 });
 
 test("older spans that come later are put in their place", () => {
   const made = spans([{ id: 2, start: 20, end: 30 }], 3, 2);
-  expect(made.take(block([{ id: 0, start: 0, end: 5 }, { id: 1, start: 10, end: 15 }]), 3, 0)).toBe(true);
+  expect(made.add(block([{ id: 0, start: 0, end: 5 }, { id: 1, start: 10, end: 15 }]), 3, 0)).toBe(true);
   expect(within(made, 0, 100)).toEqual([0, 1, 2]);
 });
 
 test("texts of blocks with tables of their own are told apart", () => {
   const made = spans([{ id: 0, start: 0, step: "a", note: "x" }]);
-  made.take(block([{ id: 1, start: 1, step: "x", note: "a", iteration: 3 }]), 2);
+  made.add(block([{ id: 1, start: 1, step: "x", note: "a", iteration: 3 }]), 2);
   expect([made.text(0, "step"), made.text(1, "step"), made.nameOf(1)]).toEqual(["a", "x", "x[3]"]);
 });
 
 test("a span that ended runs no more", () => {
   const made = spans([{ id: 0, start: 0 }]);
   expect([...made.running]).toEqual([0]);
-  made.take(block([{ id: 0, start: 0, end: 7 }]), 1);
+  made.add(block([{ id: 0, start: 0, end: 7 }]), 1);
   expect([...made.running]).toEqual([]);
   expect([made.endOf(0, 99), made.latest]).toEqual([7, 7]);
 });

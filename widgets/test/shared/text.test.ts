@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { oneLine, printed, visible } from "../../src/shared/text";
+import { oneLine, terminalText, visible } from "../../src/shared/text";
 
 test("control characters and direction marks become visible", () => {
   expect(visible("a\x1b[31mb\u202ec\x07")).toBe("a\\x1b[31mb\\u202ec\\x07");
@@ -26,5 +26,5 @@ test.each([
   ["10%\r 50%\r", " 50%"],
   ["\n\n", ""],
 ])("what a command has printed stands as in a terminal: %j", (text, told) => {
-  expect(printed(text)).toBe(told);
+  expect(terminalText(text)).toBe(told);
 });

@@ -4,7 +4,7 @@ import axe from "axe-core";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { SpreadView, StepProgress } from "../../src/protocol";
 import type { View } from "../../src/shared/dom";
-import type { Host } from "../../src/shared/later";
+import type { Host } from "../../src/shared/lazypart";
 import { Model } from "../../src/shared/model";
 import part from "../../src/spread";
 import { delta, HEADER, welcome } from "../blocks";

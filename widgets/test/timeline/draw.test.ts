@@ -35,13 +35,13 @@ function painted(rows: readonly Row[], at: number | null = null): { shapes: Pain
     },
   });
   const spans = new Spans();
-  spans.take(block(rows), rows.length, 0);
+  spans.add(block(rows), rows.length, 0);
   const [layout, viewport] = [new Layout(), new Viewport()];
   layout.update(spans, 0);
   viewport.extend(1_000_000);
   viewport.show(0, 1_000_000);
   const palette = Object.fromEntries(NAMES.map((name) => [name, name]));
-  const scene: Scene = { spans, layout, viewport, palette, map: new TimeMap(), isMeant: () => true, width: WIDTH, height: 400, scroll: 0, now: 1_000_000, focused: null, selected: null, waits: new Map(), pauses: [], at };
+  const scene: Scene = { spans, layout, viewport, palette, map: new TimeMap(), isMatch: () => true, width: WIDTH, height: 400, scroll: 0, now: 1_000_000, focused: null, selected: null, waits: new Map(), pauses: [], replayTime: at };
   draw(pen as unknown as CanvasRenderingContext2D, scene);
   return { shapes, measured };
 }

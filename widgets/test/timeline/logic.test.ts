@@ -2,16 +2,16 @@ import { describe, expect, test } from "vitest";
 import { tickDistance, tickLabel } from "../../src/shared/format";
 import { Spans } from "../../src/shared/spans";
 import { Layout, MOST_LANES, ROW } from "../../src/timeline/layout";
-import { conversation } from "../../src/timeline/messages";
+import { messagesOf } from "../../src/timeline/messages";
 import { neighbour } from "../../src/timeline/neighbours";
-import { EVERYTHING, Matches } from "../../src/timeline/query";
-import { idle, TimeMap } from "../../src/timeline/timemap";
+import { NO_CONDITIONS, Matches } from "../../src/timeline/query";
+import { idlePeriods, TimeMap } from "../../src/timeline/timemap";
 import { Viewport } from "../../src/timeline/viewport";
 import { block, type Row } from "../blocks";
 
 function laidOut(rows: readonly Row[]): { spans: Spans; layout: Layout } {
   const spans = new Spans();
-  spans.take(block(rows), rows.length, 0);
+  spans.add(block(rows), rows.length, 0);
   const layout = new Layout();
   layout.update(spans, 0);
   return { spans, layout };
@@ -53,11 +53,11 @@ describe("layout", () => {
 
   test("spans that come later in order are added, others lead to a new layout", () => {
     const { spans, layout } = laidOut([{ id: 0, start: 0, path: "a" }]);
-    spans.take(block([{ id: 1, start: 1, path: "b" }]), 2);
+    spans.add(block([{ id: 1, start: 1, path: "b" }]), 2);
     layout.update(spans, 0);
     expect(layout.bands.map((band) => band.name)).toEqual(["a", "b"]);
     spans.clear();
-    spans.take(block([{ id: 0, start: 0, path: "c" }]), 1, 0);
+    spans.add(block([{ id: 0, start: 0, path: "c" }]), 1, 0);
     layout.update(spans, 1);
     expect(layout.bands.map((band) => band.name)).toEqual(["c"]);
   });
@@ -74,25 +74,25 @@ describe("many lanes, and failures among them", () => {
     expect(new Set(layout.lane.slice(1, 51)).size).toBe(50);
     expect([layout.hidden, layout.isDeep]).toEqual([50 - MOST_LANES, true]);
     expect([layout.topOf(8) > 0, layout.topOf(9)]).toEqual([true, -1]);
-    layout.isWhole = true;
+    layout.isExpanded = true;
     layout.update(spans, 0);
     expect([layout.hidden, layout.topOf(50)]).toEqual([0, layout.topOf(1) + 49 * ROW]);
   });
 
   test("lanes with a failure come first, in the order of the failures, and lead back to their numbers", () => {
     const { layout } = laidOut(items(50, [17, 31, 40]));
-    expect(layout.bands[0]?.shown).toEqual([17, 31, 40, 1, 2, 3, 4, 5]);
+    expect(layout.bands[0]?.visibleLanes).toEqual([17, 31, 40, 1, 2, 3, 4, 5]);
     expect(layout.at(layout.topOf(31) + 2)).toEqual({ band: 0, lane: 31 });
   });
 
   test("a lane whose failure was made good goes back to its place", () => {
     const { spans, layout } = laidOut(items(50, [17]));
-    spans.take(block([call(17, 0, undefined, {})]), 51);
+    spans.add(block([call(17, 0, undefined, {})]), 51);
     layout.update(spans, 0);
-    expect([layout.failures.ids, layout.bands[0]?.shown[0]]).toEqual([[], 1]);
-    spans.take(block([call(17, 0, 20, { status: "failed" })]), 51);
+    expect([layout.failures.ids, layout.bands[0]?.visibleLanes[0]]).toEqual([[], 1]);
+    spans.add(block([call(17, 0, 20, { status: "failed" })]), 51);
     layout.update(spans, 0);
-    expect([layout.failures.ids, layout.bands[0]?.shown[0]]).toEqual([[17], 17]);
+    expect([layout.failures.ids, layout.bands[0]?.visibleLanes[0]]).toEqual([[17], 17]);
   });
 
   test("of a call, its item and its step, which failed together, the call is the failure", () => {
@@ -110,7 +110,7 @@ describe("many lanes, and failures among them", () => {
 
 describe("idle time", () => {
   const seconds = (rows: readonly Row[], now: number): number[][] =>
-    idle(laidOut(rows.map((row) => ({ ...row, start: row.start * 1e6, ...(row.end === undefined ? {} : { end: row.end * 1e6 }) }))).spans, now * 1e6).map(([from, to]) => [from / 1e6, to / 1e6]);
+    idlePeriods(laidOut(rows.map((row) => ({ ...row, start: row.start * 1e6, ...(row.end === undefined ? {} : { end: row.end * 1e6 }) }))).spans, now * 1e6).map(([from, to]) => [from / 1e6, to / 1e6]);
 
   test("stretches in which nobody works are found, be it between calls or at the end", () => {
     expect(seconds([{ id: 0, start: 0 }, call(1, 0, 10), call(2, 5, 8), call(3, 30, 40)], 100)).toEqual([[10, 30], [40, 100]]);
@@ -118,7 +118,7 @@ describe("idle time", () => {
 
   test("a run that stood still is folded though a bar stretches over it: its call was open when the kernel stopped", () => {
     const { spans } = laidOut([call(0, 0, 10e6), call(1, 9e6, 100e6)]);
-    expect(idle(spans, 110e6, [[12e6, 90e6], [90e6, 95e6], [109e6, Infinity]])).toEqual([[12e6, 95e6], [100e6, 110e6]]);
+    expect(idlePeriods(spans, 110e6, [[12e6, 90e6], [90e6, 95e6], [109e6, Infinity]])).toEqual([[12e6, 95e6], [100e6, 110e6]]);
   });
 
   test("short ones, and those that are short beside the work, stay", () => {
@@ -174,10 +174,10 @@ describe("viewport", () => {
   test("who has moved away goes back to the present, and along with it, at the same zoom", () => {
     const viewport = viewportOf(1_000_000);
     viewport.show(0, 100_000);
-    expect(viewport.follows).toBe(false);
+    expect(viewport.isFollowing).toBe(false);
     viewport.follow();
     viewport.extend(2_000_000);
-    expect([viewport.follows, Math.round(viewport.to - viewport.from)]).toEqual([true, 100_000]);
+    expect([viewport.isFollowing, Math.round(viewport.to - viewport.from)]).toEqual([true, 100_000]);
     expect(viewport.to).toBeGreaterThanOrEqual(2_000_000);
   });
 
@@ -187,7 +187,7 @@ describe("viewport", () => {
     viewport.pan(-5_000_000);
     expect(viewport.from).toBe(0);
     viewport.zoom(1000);
-    expect(viewport.fitted).toBe(true);
+    expect(viewport.isFitted).toBe(true);
   });
 
   test("a bar out of sight is brought into it", () => {
@@ -205,9 +205,9 @@ describe("search and filter", () => {
     call(1, 0, 1, { step: "collect", label: "critic" }),
     call(2, 2, 3, { step: "judge", label: "critic", status: "failed", note: "Timeout" }),
   ]);
-  const found = (wanted: Partial<typeof EVERYTHING>): number[] => {
+  const found = (wanted: Partial<typeof NO_CONDITIONS>): number[] => {
     const matches = new Matches();
-    matches.want({ ...EVERYTHING, ...wanted });
+    matches.setConditions({ ...NO_CONDITIONS, ...wanted });
     matches.update(spans);
     return [...matches.ids];
   };
@@ -247,11 +247,11 @@ describe("what a model saw", () => {
   test("instructions, prompt, text and tool calls are told apart", () => {
     const parts = [{ part_kind: "text", content: "Hello" }, { part_kind: "tool-call", tool_name: "search", args: { q: 1 } }];
     const completed = { sequence: 2, event_type: "operation_completed", recorded_us: 0, data: { result: { parts } } };
-    expect(conversation([started, completed]).map((said) => said.by)).toEqual(["instructions", "prompt", "model", "calls search"]);
+    expect(messagesOf([started, completed]).map((said) => said.by)).toEqual(["instructions", "prompt", "model", "calls search"]);
   });
 
   test("other operations are no conversation", () => {
-    expect(conversation([{ ...started, data: { operation_type: "action_execution" } }])).toEqual([]);
+    expect(messagesOf([{ ...started, data: { operation_type: "action_execution" } }])).toEqual([]);
   });
 });
 

@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Detail } from "../../src/protocol";
 import type { View } from "../../src/shared/dom";
-import type { Host } from "../../src/shared/later";
+import type { Host } from "../../src/shared/lazypart";
 import { Model } from "../../src/shared/model";
 import part from "../../src/timeline";
 import { HEADER, type Row, welcome } from "../blocks";
@@ -145,7 +145,7 @@ test("a run that has failed shows its failures by itself, once", () => {
   vi.advanceTimersByTime(500);
   expect([find("details").hasAttribute("open"), ...columns("item")]).toEqual([true, "rows[10]"]);
   find("details").removeAttribute("open");
-  model.tell("header");
+  model.notify("header");
   vi.advanceTimersByTime(500);
   expect(find("details").hasAttribute("open")).toBe(false);
 });

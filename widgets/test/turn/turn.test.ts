@@ -3,10 +3,10 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Conversation, ConversationCall, ConversationPart, ConversationRequest } from "../../src/protocol";
 import type { View } from "../../src/shared/dom";
-import type { Host } from "../../src/shared/later";
+import type { Host } from "../../src/shared/lazypart";
 import { Model } from "../../src/shared/model";
 import part, { frameLine } from "../../src/turn";
-import { argumentsText, deedOf, outcomeText } from "../../src/turn/words";
+import { argumentsText, requestSummary, outcomeText } from "../../src/turn/descriptions";
 import { delta, type Row, welcome } from "../blocks";
 import { buttonOf, question } from "../prompt/questions";
 import { spoken } from "./spoken";
@@ -406,9 +406,9 @@ test.each([
 
 test("what a request did is told by its calls, else by its answer", () => {
   const calls = ["a", "b", "a"].map((name) => ({ kind: "call" as const, text: name, call: "" }));
-  expect(deedOf(request({ answer: calls }), false, [])).toBe("2 × a, b");
-  expect(deedOf(request({ answer: calls.slice(0, 1) }), false, [call({ tool: "a" })])).toBe("a offset");
-  expect(deedOf(request({ answer: [] }), true, [])).toBe("writes …");
-  expect(deedOf(request({ answer: [] }), false, [])).toBe("no answer");
-  expect(deedOf(request({ output: "final_result", answer: [{ kind: "assistant", text: '{"n": 1}', call: "" }] }), false, [])).toBe("answers with data");
+  expect(requestSummary(request({ answer: calls }), false, [])).toBe("2 × a, b");
+  expect(requestSummary(request({ answer: calls.slice(0, 1) }), false, [call({ tool: "a" })])).toBe("a offset");
+  expect(requestSummary(request({ answer: [] }), true, [])).toBe("writes …");
+  expect(requestSummary(request({ answer: [] }), false, [])).toBe("no answer");
+  expect(requestSummary(request({ output: "final_result", answer: [{ kind: "assistant", text: '{"n": 1}', call: "" }] }), false, [])).toBe("answers with data");
 });

@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import axe from "axe-core";
 import type { Variables, VariableView } from "../../src/protocol";
-import type { Host } from "../../src/shared/later";
+import type { Host } from "../../src/shared/lazypart";
 import { Model } from "../../src/shared/model";
 import { variables } from "../../src/variables";
 import { delta, welcome } from "../blocks";

@@ -1,11 +1,11 @@
 // Lines around a failure against the cell as it is now.
 
 import { expect, test } from "vitest";
-import { edited } from "../../src/failure/edited";
+import { editsSince } from "../../src/failure/edits";
 
 const RAN = ["@step", "def parse(row):", '    return row["b"]', "", "@step"].map((text, place) => ({ number: place + 4, text }));
 const above = ["a = 1", "b = 2", "c = 3"];
-const shown = (...lines: string[]): string[] | null => edited(RAN, lines.join("\n"))?.map(({ kind, number, text }) => `${number} ${{ same: " ", removed: "-", added: "+" }[kind]}${text}`) ?? null;
+const shown = (...lines: string[]): string[] | null => editsSince(RAN, lines.join("\n"))?.map(({ kind, number, text }) => `${number} ${{ same: " ", removed: "-", added: "+" }[kind]}${text}`) ?? null;
 const texts = RAN.map(({ text }) => text);
 
 test("lines that stand where they stood, or further down, were not edited", () => {
@@ -32,5 +32,5 @@ test("of a cell that holds none of them all are gone", () => {
 
 test("a secret that the log left out is no edit, and a long line is compared as far as it was kept", () => {
   const ran = [{ number: 1, text: 'key = "[redacted]"' }, { number: 2, text: "x".repeat(200) }];
-  expect(edited(ran, `key = "sk-1"\n${"x".repeat(400)}`)).toBeNull();
+  expect(editsSince(ran, `key = "sk-1"\n${"x".repeat(400)}`)).toBeNull();
 });

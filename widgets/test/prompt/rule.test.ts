@@ -2,18 +2,18 @@
 
 import { afterEach, beforeEach, expect, test } from "vitest";
 
-import { Standing } from "../../src/prompt/standing";
-import { asking } from "../../src/prompt/kinds";
+import { ApprovalRuleForm } from "../../src/prompt/rule";
+import { answerForm } from "../../src/prompt/kinds";
 import { question } from "./questions";
 
 const OFFERS = { scopes: ["run", "always"], expires_in: 86_400 };
 const SCHEMA = { type: "object", properties: { parameters: { type: "object" }, rule: { type: "object" } } };
 const ASKED = question({ kind: "confirmation", data: { tool: "fetch", parameters: { url: "https://a.b/*", n: 1 }, offers: OFFERS }, schema: SCHEMA });
 
-let card: ReturnType<typeof asking>;
+let card: ReturnType<typeof answerForm>;
 
 function show(draft = {}): void {
-  card = asking(ASKED, draft);
+  card = answerForm(ASKED, draft);
   document.body.replaceChildren(...card.parts);
 }
 
@@ -52,10 +52,10 @@ test("what was chosen survives the view", () => {
 
 test("arguments can be widened where a rule is wanted, and a text with a star stands for itself until then", () => {
   const begun = { choice: "Allow them in this run", patterns: { url: "https://a.b/**", n: 1 } };
-  const standing = new Standing(ASKED, begun);
+  const standing = new ApprovalRuleForm(ASKED, begun);
   expect(standing.rule()).toEqual({ scope: "run", arguments: { url: "https://a.b/**", n: 1 } });
   const exact = { url: { equals: "https://a.b/*" }, n: 1 };
-  expect(asking(ASKED, {}).draft()["standing"]).toEqual({ choice: "Ask every time", patterns: exact });
+  expect(answerForm(ASKED, {}).draft()["standing"]).toEqual({ choice: "Ask every time", patterns: exact });
 });
 
 test("a rule is about the arguments as they were changed", () => {
@@ -69,5 +69,5 @@ test("a rule is about the arguments as they were changed", () => {
 });
 
 test("a question that offers no rule asks for none", () => {
-  expect(new Standing(question({ kind: "confirmation" }), undefined).element.textContent).toBe("");
+  expect(new ApprovalRuleForm(question({ kind: "confirmation" }), undefined).element.textContent).toBe("");
 });

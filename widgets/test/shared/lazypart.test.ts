@@ -2,7 +2,7 @@
 
 import { expect, test, vi } from "vitest";
 import { h } from "../../src/shared/dom";
-import { type Host, later } from "../../src/shared/later";
+import { type Host, lazyPart } from "../../src/shared/lazypart";
 import { Model } from "../../src/shared/model";
 import { welcome } from "../blocks";
 
@@ -11,7 +11,7 @@ const GRAPH = { steps: ["a", "b"].map((name) => ({ name, type: "prompt", each: f
 
 function placed(load: () => Promise<unknown>): { model: Model; text: () => string | null; destroy: () => void } {
   const model = new Model(() => 0);
-  const { element, destroy } = later(model, () => model.graph.steps.length > 1, load, HOST);
+  const { element, destroy } = lazyPart(model, () => model.graph.steps.length > 1, load, HOST);
   return { model, text: () => element.textContent, destroy };
 }
 
@@ -23,7 +23,7 @@ test("a part is loaded once, when there is something for it", async () => {
   model.welcome(welcome([]));
   expect(load).not.toHaveBeenCalled();
   model.welcome(welcome([], { graph: GRAPH }));
-  model.tell("graph");
+  model.notify("graph");
   await vi.waitFor(() => { expect(text()).toBe("a{}here"); });
   expect(load).toHaveBeenCalledOnce();
   destroy();

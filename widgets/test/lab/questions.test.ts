@@ -1,7 +1,7 @@
 // What a page tells of questions outside of any cell, without a JupyterLab: kernels, notebooks and notices are this test's.
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { tellOfQuestions } from "../../src/lab/asked";
+import { activateQuestions } from "../../src/lab/questions";
 import type { App, CellActions, Comm, Kernel, LuminoWidgetClass, NoticeAction, Panel, SettingRegistry, Tracker } from "../../src/lab/jupyterlab";
 import { h } from "../../src/shared/dom";
 import type { Asked } from "../../src/protocol";
@@ -92,7 +92,7 @@ function page(isWanted: boolean, ...kernels: FakeKernel[]): HTMLElement {
   const settings = { get: () => ({ composite: isWanted }), changed: new Signal() };
   const registry: SettingRegistry = { load: () => Promise.resolve(settings) };
   const app = { shell: { activateById: (id: string) => { activated.push(id); } }, commands: { hasCommand: () => true, execute: () => openInbox() } } as unknown as App;
-  tellOfQuestions(app, tracker, { notices, actions, widget }, { registerStatusItem: () => undefined }, registry);
+  activateQuestions(app, tracker, { notices, actions, widget }, { registerStatusItem: () => undefined }, registry);
   return item;
 }
 

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import type { ConversationPart } from "../../src/protocol";
-import { differences } from "../../src/turn/sent";
+import { differences } from "../../src/turn/sentmessages";
 import { spoken } from "./spoken";
 
 const [A, B, C, D] = ["a", "b", "c", "d"].map((name) => spoken("user", name)) as [ConversationPart, ConversationPart, ConversationPart, ConversationPart];

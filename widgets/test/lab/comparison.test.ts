@@ -1,7 +1,7 @@
 // The way from one difference between runs to the next, over HTML that came without a script.
 
 import { beforeEach, expect, test } from "vitest";
-import { COMPARED, lead, leadThrough } from "../../src/lab/compared";
+import { COMPARED, addNavigation, renderComparisons } from "../../src/lab/comparison";
 import { h } from "../../src/shared/dom";
 import type { MimeModel, Panel, PanelClass, Renderer, Tracker } from "../../src/lab/jupyterlab";
 
@@ -25,7 +25,7 @@ const press = (key: string, target: Element | null = document.activeElement): vo
 test("N and P go from difference to difference, round, and say which it is", () => {
   const shown = h("div", {}, rows());
   output.append(shown);
-  const bar = lead(shown);
+  const bar = addNavigation(shown);
   if (bar === null) throw new Error("there is no way");
   output.prepend(bar);
   expect(bar.querySelector("[role=status]")?.textContent).toBe("2 here");
@@ -46,7 +46,7 @@ function mapped(): { bar: HTMLElement; inSight: () => string[]; marks: () => HTM
   const same = (text: string): HTMLElement => h("tr", { class: "divebook-same" }, h("td", { colspan: 4 }, text));
   const shown = h("div", {}, h("table", {}, differs("changed", "ask", "the parcel"), same("= 1,600 places the same"), differs("added", "look", "an order"), differs("changed", "say", "a refund"), same("= 1 place the same"), differs("changed", "end", "a parcel")));
   output.append(shown);
-  const bar = lead(shown);
+  const bar = addNavigation(shown);
   if (bar === null) throw new Error("there is no way");
   output.prepend(bar);
   return {
@@ -97,7 +97,7 @@ test("the slash leads to the search", () => {
 test("keys stay in it", () => {
   const shown = h("div", {}, rows());
   output.append(shown);
-  output.prepend(lead(shown) ?? "");
+  output.prepend(addNavigation(shown) ?? "");
   const met: string[] = [];
   document.body.addEventListener("keydown", ({ key }) => { met.push(key); });
   press("d", shown.querySelector("tr"));
@@ -105,7 +105,7 @@ test("keys stay in it", () => {
 });
 
 test("where runs do not differ there is no way", () => {
-  expect(lead(output)).toBeNull();
+  expect(addNavigation(output)).toBeNull();
 });
 
 test("what is shown is the page's own HTML, trusted as far as the notebook is", async () => {
@@ -125,7 +125,7 @@ test("what is shown is the page's own HTML, trusted as far as the notebook is", 
     readonly node = document.createElement("div");
     addWidget({ node }: Renderer): void { this.node.append(node); }
   }
-  leadThrough(tracker, Base as unknown as PanelClass);
+  renderComparisons(tracker, Base as unknown as PanelClass);
   const renderer = made[0]?.();
   await renderer?.renderModel({ data: { [COMPARED]: {}, "text/html": "<table>" }, metadata: {}, trusted: false, setData: () => undefined });
   expect(seen).toMatchObject([{ data: { "text/html": "<table>" }, trusted: false }]);

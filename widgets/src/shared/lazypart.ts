@@ -1,4 +1,4 @@
-// Parts of a view that are loaded when a run first needs them, so that they are not part of every widget.
+// Parts of a view that are loaded when a run first needs them, so that not every widget contains them.
 
 import type { BundleName, Sent } from "../protocol";
 import type { StepWire } from "../replay/requests";
@@ -6,69 +6,70 @@ import type { Connection } from "./connection";
 import { h, type View } from "./dom";
 import type { Model } from "./model";
 
-/** What a part may ask of the view around it. */
+/** Services that a view offers to its parts. */
 export interface Host extends Pick<Connection, "control" | "conversation" | "detail"> {
   /** The element of the whole view, whose theme its parts follow. */
   root: HTMLElement;
-  /** Asks for all that was sent with a request; absent where nobody knows. */
+  /** Request the full content of a model request; undefined if it is not available. */
   sent: ((id: number, receive: (answer: Sent) => void) => void) | undefined;
-  /** Asks for the files that were changed by an event, or by now if they are others than in a version; answered once. */
+  /** Request the files that changed between two events, or until now if they differ from a version. Answered once. */
   files: Connection["files"];
-  /** Has changed files taken over into the folder that they are a copy of; absent where nobody can. */
+  /** Copy changed files into the source folder of a workspace; undefined if that is not possible. */
   takeOver: Connection["takeOver"] | undefined;
-  /** Asks for the variables, if they are others than in a version; answered once. */
+  /** Request the variables if they differ from a version. Answered once. */
   variables: Connection["variables"];
-  /** Has the card of a question stand at a place in the part. */
+  /** Move the card of a question to an element of the part. */
   placeCard: (interruptId: string, place: HTMLElement) => void;
-  /** Takes the cards back: their places go. */
+  /** Take the cards back, before the part removes their elements. */
   gatherCards: () => void;
-  /** Opens the replay after an event; absent where there is none. */
+  /** Open the replay after an event; undefined if there is no replay. */
   replay: ((sequence: number) => void) | undefined;
-  /** What the kernel is asked by for a replay; absent where there is none. */
+  /** Transport for the requests of a replay; undefined if there is no replay. */
   wire?: StepWire;
 }
 
-/** What the bundle of a part exports. */
+/** Export of the bundle of a part. */
 export interface Part {
   style: string;
   make: (model: Model, host: Host) => View;
 }
 
-/** Gets the module of a bundle. */
+/** Load the module of a bundle. */
 export type Load = (name: BundleName) => Promise<unknown>;
 
-/** Makes a place for a part, which is loaded as soon as the model has something for it. */
-export function later(model: Model, isNeeded: () => boolean, load: () => Promise<unknown>, host: Host): View {
+/** Create a placeholder for a part. The part is loaded as soon as the model has data for it. */
+export function lazyPart(model: Model, isNeeded: () => boolean, load: () => Promise<unknown>, host: Host): View {
   const element = h("div");
   let view: View | null = null;
   let state: "waiting" | "loading" | "gone" = "waiting";
 
-  function take(module: unknown): void {
+  function insert(module: unknown): void {
     if (state === "gone") return;
     const { style, make } = (module as { default: Part }).default;
     view = make(model, host);
     element.append(h("style", {}, style), view.element);
   }
 
-  function look(): void {
+  /** Start loading the bundle once. A view that is destroyed in the meantime ignores it. */
+  function loadIfNeeded(): void {
     if (state !== "waiting" || !isNeeded()) return;
     state = "loading";
-    load().then(take).catch((error: unknown) => {
+    load().then(insert).catch((error: unknown) => {
       element.append(h("p", { class: "db-notice" }, `a part of this view cannot be loaded (${String(error)}); reload the page`));
     });
   }
 
-  const undo = model.on(look);
+  const undo = model.on(loadIfNeeded);
   const destroy = (): void => {
     state = "gone";
     undo();
     view?.destroy();
   };
-  look();
+  loadIfNeeded();
   return { element, destroy };
 }
 
-/** Returns the module whose text this is. */
+/** Return the module with this source text. */
 export async function moduleOf(script: string): Promise<unknown> {
   const address = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
   try {

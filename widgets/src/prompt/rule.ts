@@ -1,4 +1,4 @@
-// Approval of future calls: none, or a rule for this run or for all runs (divebook/engine/approvals.py).
+// Approval rule for future calls: none, or a rule for this run or for all runs (divebook/engine/approvals.py).
 
 import { h } from "../shared/dom";
 import { makeForm, type Form } from "./form";
@@ -16,26 +16,26 @@ const CHOICES: Record<string, Record<string, unknown> | undefined> = {
 };
 const HINT = "Such calls must have just these arguments. In a text * stands for anything without /, and ** for anything.";
 
-/** Returns what a rule says where it means a value and no other. */
+/** Return the pattern that matches exactly this value. Values that would be read as a pattern are wrapped in `equals`. */
 function exactly(value: unknown): unknown {
   const isPattern = typeof value === "string" && value.includes("*");
   const isExact = isRecord(value) && Object.keys(value).join() === "equals";
   return isPattern || isExact ? { equals: value } : value;
 }
 
-/** Asks what becomes of calls like the one that is approved. */
-export class Standing {
+/** Form that asks how to treat future calls like the approved one. */
+export class ApprovalRuleForm {
   readonly element = h("div", { class: "standing" });
-  readonly #first: string;
+  readonly #initialPatterns: string;
   readonly #choice: Form | undefined;
   readonly #patterns: Form | undefined;
-  #isOther = false;
+  #areArgumentsEdited = false;
 
-  constructor({ data }: Question, begun: unknown) {
+  constructor({ data }: Question, draft: unknown) {
     const exact = Object.fromEntries(Object.entries(asSchema(data["parameters"])).map(([name, value]) => [name, exactly(value)]));
-    this.#first = JSON.stringify(exact);
+    this.#initialPatterns = JSON.stringify(exact);
     if (!isRecord(data["offers"])) return;
-    const { choice, patterns } = asSchema(begun);
+    const { choice, patterns } = asSchema(draft);
     this.#choice = makeForm({ type: "string", title: "Calls like this one", enum: Object.keys(CHOICES) }, choice ?? EVERY_TIME);
     this.#patterns = makeForm({ title: "Arguments of such calls", description: HINT, type: "object" }, patterns ?? exact);
     this.element.append(this.#choice.element, this.#patterns.element);
@@ -44,20 +44,21 @@ export class Standing {
     this.#show();
   }
 
-  /** Returns the rule that is wanted, if one is. */
+  /** Return the chosen rule, or undefined. The patterns are added only if a person has changed them. */
   rule(): Record<string, unknown> | undefined {
     const rule = CHOICES[text(this.#choice?.value())];
     const patterns = this.#patterns?.value() ?? {};
-    return rule === undefined || this.#isOther || JSON.stringify(patterns) === this.#first ? rule : { ...rule, arguments: patterns };
+    if (rule === undefined || this.#areArgumentsEdited) return rule;
+    return JSON.stringify(patterns) === this.#initialPatterns ? rule : { ...rule, arguments: patterns };
   }
 
   check(): boolean {
-    return this.rule() === undefined || this.#isOther || (this.#patterns?.check() ?? true);
+    return this.rule() === undefined || this.#areArgumentsEdited || (this.#patterns?.check() ?? true);
   }
 
-  /** While the arguments are being changed, a rule is about what they become. */
-  follow(isEdited: boolean): void {
-    this.#isOther = isEdited;
+  /** Hide the patterns while the arguments themselves are edited: the rule then covers the edited arguments. */
+  setArgumentsEdited(isEdited: boolean): void {
+    this.#areArgumentsEdited = isEdited;
     this.#show();
   }
 
@@ -67,6 +68,6 @@ export class Standing {
 
   #show(): void {
     const hasRule = CHOICES[text(this.#choice?.value())] !== undefined;
-    if (this.#patterns !== undefined) this.#patterns.element.hidden = !hasRule || this.#isOther;
+    if (this.#patterns !== undefined) this.#patterns.element.hidden = !hasRule || this.#areArgumentsEdited;
   }
 }

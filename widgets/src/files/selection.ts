@@ -1,0 +1,98 @@
+// Selection of the changed files to take over into the original folder: a checkbox for each file, and a button.
+
+import type { FileView, WorkspaceView } from "../protocol";
+import { h, setText } from "../shared/dom";
+import { button } from "../shared/element";
+import { plural } from "../shared/format";
+import type { Host } from "../shared/lazypart";
+import type { Model } from "../shared/model";
+
+type TakeOverHost = Pick<Host, "takeOver">;
+
+/** Selections of all workspaces. They are kept while files change. */
+export class FileSelections {
+  readonly #selections = new Map<string, FileSelection>();
+
+  constructor(private readonly model: Model, private readonly host: TakeOverHost) {}
+
+  /** Return the selection among the files of a workspace at an event; 0 means the current files. */
+  of(workspace: WorkspaceView, at: number): FileSelection {
+    const selection = this.#selections.get(workspace.name) ?? new FileSelection(this.model, this.host);
+    this.#selections.set(workspace.name, selection);
+    selection.setWorkspace(workspace, at > 0 ? at : workspace.points[0]?.sequence ?? 0);
+    return selection;
+  }
+
+  /** Update the buttons after a change of the connection. */
+  refresh(): void {
+    for (const selection of this.#selections.values()) selection.refresh();
+  }
+}
+
+/** Selection among the files of one workspace. Files are selected by default, protected files are not. */
+export class FileSelection {
+  readonly element: HTMLElement;
+  readonly #button: HTMLButtonElement;
+  readonly #result = h("span", { class: "soft", role: "status" });
+  readonly #deselected = new Set<string>(); // unprotected files that are not selected
+  readonly #selectedProtected = new Set<string>(); // protected files that are selected
+  #workspace: WorkspaceView | null = null;
+  #at = 0;
+  #isAsking = false;
+
+  constructor(private readonly model: Model, private readonly host: TakeOverHost) {
+    this.#button = button("", () => { void this.#takeOver(); }, { class: "db-button" });
+    this.element = h("p", { class: "at" }, this.#button, this.#result);
+  }
+
+  /** Set the files to select from, and their event. */
+  setWorkspace(workspace: WorkspaceView, at: number): void {
+    if (at !== this.#at) setText(this.#result, "");
+    this.#workspace = workspace;
+    this.#at = at;
+    this.refresh();
+  }
+
+  /** Return the checkbox of a file. */
+  checkbox(file: FileView): HTMLElement {
+    const { path } = file;
+    const change = (): void => {
+      // The sets hold the files whose state differs from the default.
+      const exceptions = file.protected ? this.#selectedProtected : this.#deselected;
+      const isException = file.protected ? box.checked : !box.checked;
+      if (isException) exceptions.add(path);
+      else exceptions.delete(path);
+      this.refresh();
+    };
+    const box = h("input", { type: "checkbox", checked: this.#isSelected(file), "aria-label": `Take over ${path}`, onchange: change });
+    if (file.protected) box.title = "A hidden file, or one of a version control system: taken over only if you select it";
+    return box;
+  }
+
+  #isSelected(file: FileView): boolean {
+    return file.protected ? this.#selectedProtected.has(file.path) : !this.#deselected.has(file.path);
+  }
+
+  /** Update the text and state of the button. */
+  refresh(): void {
+    const count = this.#selectedFiles().length;
+    setText(this.#button, `Take over ${plural(count, "file")}`);
+    this.#button.title = `Writes them into ${this.#workspace?.folder ?? ""}, all or none; what has changed there meanwhile stays`;
+    this.#button.disabled = count === 0 || this.#isAsking || this.model.connected === "detached";
+  }
+
+  #selectedFiles(): FileView[] {
+    return (this.#workspace?.files ?? []).filter((file) => this.#isSelected(file));
+  }
+
+  /** Take over the selected files, and show the result. */
+  async #takeOver(): Promise<void> {
+    this.#isAsking = true;
+    this.refresh();
+    const paths = this.#selectedFiles().map(({ path }) => path);
+    const answer = await this.host.takeOver?.(this.#workspace?.name ?? "", this.#at, paths);
+    this.#isAsking = false;
+    this.refresh();
+    if (answer !== undefined) setText(this.#result, answer.accepted ? answer.text : `Nothing was written: ${answer.text}`);
+  }
+}

@@ -1,0 +1,78 @@
+// Comms between a kernel and the page that do not belong to a cell. The kernel opens the comms of one target
+// (divebook/widgets/line.py); a page that was loaded later asks the kernel for them.
+
+import type { Ack } from "../protocol";
+import { freshId, type KernelMessage, type Wire } from "../shared/channel";
+import type { Comm, Kernel, Panel, Tracker } from "./jupyterlab";
+import { forEachNotebook } from "./notebooks";
+
+const END_STATUSES = new Set(["restarting", "autorestarting", "terminating", "dead"]);
+
+/** Callback for each comm of a kernel. It returns a function that is called when the comm ends. */
+export type OnComm<T extends KernelMessage> = (kernel: Kernel, wire: Wire<T>) => () => void;
+
+/** Follow the comms of a target in the kernels of all notebooks, including notebooks that are opened later. */
+export function followComms<T extends KernelMessage>(tracker: Tracker, target: string, onComm: OnComm<T>): void {
+  const followed = new WeakSet<Kernel>();
+  const followOnce = (kernel: Kernel | null | undefined): void => {
+    if (kernel === null || kernel === undefined || followed.has(kernel)) return;
+    followed.add(kernel);
+    followKernel(kernel, target, onComm);
+  };
+  const followPanel = ({ sessionContext }: Panel): void => {
+    followOnce(sessionContext.session?.kernel);
+    sessionContext.kernelChanged.connect((_, { newValue }) => { followOnce(newValue); });
+  };
+  forEachNotebook(tracker, followPanel);
+}
+
+/** Follow the comms of one kernel until the kernel restarts or ends. */
+function followKernel<T extends KernelMessage>(kernel: Kernel, target: string, onComm: OnComm<T>): void {
+  const open = new Map<string, () => void>();
+  const addComm = (comm: Comm): void => {
+    open.set(comm.commId, onComm(kernel, wireOf<T>(comm)));
+    comm.onClose = () => { removeComm(comm.commId); };
+  };
+  const removeComm = (id: string): void => {
+    const end = open.get(id);
+    open.delete(id);
+    end?.();
+  };
+  const removeAll = (): void => { [...open.keys()].forEach(removeComm); };
+  kernel.registerCommTarget(target, addComm);
+  kernel.statusChanged.connect((_, status) => { if (END_STATUSES.has(status)) removeAll(); });
+  kernel.disposed.connect(removeAll);
+  const adoption = commsOf(kernel, target).then((ids) => {
+    for (const id of ids) if (!kernel.hasComm(id)) addComm(kernel.createComm(target, id));
+  });
+  adoption.catch(() => undefined); // the kernel has ended meanwhile; the next one is followed anew
+}
+
+/**
+ * Return the ids of the comms that a kernel has open. The request uses the control channel, because the shell channel
+ * answers only after the running cells.
+ */
+async function commsOf(kernel: Kernel, target: string): Promise<string[]> {
+  const header = {
+    msg_id: freshId(),
+    msg_type: "comm_info_request",
+    session: kernel.clientId,
+    username: kernel.username,
+    version: "5.3",
+    date: new Date().toISOString(),
+  };
+  const request = { header, parent_header: {}, metadata: {}, content: { target_name: target }, buffers: [], channel: "control" };
+  const { content } = await kernel.sendControlMessage(request, true).done;
+  return Object.keys(content.comms ?? {});
+}
+
+/** Adapt a comm to the interface of channels. */
+function wireOf<T extends KernelMessage>(comm: Comm): Wire<T> {
+  const receivers = new Set<(message: T | Ack) => void>();
+  comm.onMsg = ({ content }) => { for (const receive of receivers) receive(content.data as T | Ack); };
+  return {
+    send: (message) => { comm.send(message); },
+    on: (name, receive) => { if (name === "msg:custom") receivers.add(receive); },
+    off: (_, receive) => { receivers.delete(receive); },
+  };
+}

@@ -1,0 +1,54 @@
+// Renderer of compared runs in a notebook: the HTML of the output, sanitized by JupyterLab unless trusted, with
+// navigation.
+// The HTML contains no script, so it looks the same without this extension. The navigation needs no kernel.
+
+import type { MimeModel, Panel, PanelClass, RenderMime, Renderer, Tracker } from "./jupyterlab";
+import { forEachNotebook } from "./notebooks";
+import { h } from "../shared/dom";
+import { containKeys } from "../shared/keys";
+import { onThemeChange } from "../shared/theme";
+import { Differences, isDifference } from "./differences";
+import "./comparison.css";
+
+export const COMPARED = "application/vnd.divebook.compared+json";
+const HTML = "text/html";
+const RANK = 40; // HTML has 50; JupyterLab prefers lower ranks
+
+/** Register the renderer for comparisons in all notebooks, including notebooks that are opened later. */
+export function renderComparisons(tracker: Tracker, base: PanelClass): void {
+  const register = ({ content: { rendermime } }: Panel): void => {
+    const comparisonRenderer = comparisonClass(base, rendermime);
+    rendermime.addFactory({ safe: true, mimeTypes: [COMPARED], createRenderer: () => new comparisonRenderer() }, RANK);
+  };
+  forEachNotebook(tracker, register);
+}
+
+/** Return the renderer class; its base class belongs to the page. */
+function comparisonClass(base: PanelClass, rendermime: RenderMime): new () => Renderer {
+  return class extends base implements Renderer {
+    #html: Renderer | null = null;
+
+    async renderModel(model: MimeModel): Promise<void> {
+      this.#html?.dispose();
+      this.#html = rendermime.createRenderer(HTML);
+      this.addWidget(this.#html);
+      const data = { [HTML]: model.data[HTML] };
+      await this.#html.renderModel({ ...model, data, metadata: model.metadata, trusted: model.trusted, setData: () => undefined });
+      const bar = addNavigation(this.#html.node);
+      if (bar !== null) this.node.prepend(bar);
+    }
+  };
+}
+
+/** Return the navigation for the differences inside an element (buttons, map and filters), or null if there are no differences. */
+export function addNavigation(comparison: HTMLElement): HTMLElement | null {
+  const rows = [...comparison.querySelectorAll<HTMLElement>(".divebook-difference, .divebook-same")];
+  if (!rows.some(isDifference)) return null;
+  const root = comparison.parentElement ?? comparison;
+  const bar = h("div", { class: "divebook db-way" });
+  bar.append(...new Differences(rows, root).parts);
+  onThemeChange(bar);
+  root.classList.add("divebook-compared");
+  containKeys(root);
+  return bar;
+}

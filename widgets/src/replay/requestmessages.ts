@@ -1,0 +1,25 @@
+// Messages of the latest model request before a position, with the response if there is one.
+
+import type { ConversationPart } from "../protocol";
+import { h, longText } from "../shared/dom";
+import { formatCount } from "../shared/format";
+import { oneLine } from "../shared/text";
+
+/** Messages, and the sequence number of the event that started the request; 0 if there was no request yet. */
+export interface RequestMessages {
+  asked: number;
+  parts: ConversationPart[];
+}
+
+const SPEAKERS = { system: "System", user: "User", retry: "Asked to try again", thinking: "Thought", assistant: "Model", call: "Calls", result: "Result of" } as const;
+
+/** Create the elements that show the messages. */
+export function messageElements({ asked, parts }: RequestMessages): HTMLElement[] {
+  if (asked === 0) return [h("p", { class: "hint" }, "No model had been asked by then.")];
+  const heading = h("p", { class: "hint" }, `The request of event ${formatCount(asked)}, as the model saw it.`);
+  const rows = parts.map(({ kind, text, call }) => {
+    const speaker = `${SPEAKERS[kind]} ${oneLine(call, 60)}`.trim();
+    return h("div", { class: `said ${kind}` }, h("b", {}, speaker), longText(text));
+  });
+  return [heading, ...rows];
+}

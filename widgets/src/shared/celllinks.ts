@@ -1,0 +1,45 @@
+// Links from a view to notebook cells. The view dispatches a DOM event; the JupyterLab extension, if present, shows the line
+// or fills in the text of the cell.
+
+/** A line of a notebook cell. */
+export interface CellLine {
+  cell: string;
+  line: number;
+}
+
+/** Request for the text of a cell. The listener fills in the text. */
+interface CellTextRequest {
+  cell: string;
+  text: string | null;
+}
+
+const GO_EVENT = "divebook:go";
+const READ_EVENT = "divebook:read";
+const PROVIDER = "divebookGuide";
+
+/** Return true if a link to this line would work. */
+export function canGo({ cell }: CellLine): boolean {
+  return cell !== "" && PROVIDER in document.documentElement.dataset;
+}
+
+/** Show a line of a cell. */
+export function goTo(from: HTMLElement, { cell, line }: CellLine): void {
+  from.dispatchEvent(new CustomEvent<CellLine>(GO_EVENT, { bubbles: true, detail: { cell, line } }));
+}
+
+/** Return the current text of a cell; null if it is not available. */
+export function textOf(from: HTMLElement, cell: string): string | null {
+  const request: CellTextRequest = { cell, text: null };
+  if (cell !== "") from.dispatchEvent(new CustomEvent<CellTextRequest>(READ_EVENT, { bubbles: true, detail: request }));
+  return request.text;
+}
+
+/** Register the handlers of the extension: `go` shows a line, `read` returns the text of a cell. */
+export function provideNavigation(go: (line: CellLine, from: Element) => void, read: (cell: string, from: Element) => string | null): void {
+  document.documentElement.dataset[PROVIDER] = "";
+  document.addEventListener(GO_EVENT, (event) => { go((event as CustomEvent<CellLine>).detail, event.target as Element); });
+  document.addEventListener(READ_EVENT, (event) => {
+    const { detail } = event as CustomEvent<CellTextRequest>;
+    detail.text = read(detail.cell, event.target as Element);
+  });
+}
