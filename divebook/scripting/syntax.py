@@ -75,8 +75,8 @@ _ASSIGNS = re.compile(r"^([\w.\[\]\"']+\s*=)(?=[^=])")
 
 
 def parse_expression(text: str) -> tuple[str, ast.Expression]:
-    """Parse an expression. Return its source in parentheses, so that it may span lines, and the syntax tree of this
-    source.
+    """Parse an expression. Return its source in parentheses, so that it may span several lines, and the syntax tree of
+    this source in parentheses.
     """
     source = normalise(text).strip()
     if not source:
@@ -125,8 +125,8 @@ def _parser(source: str) -> Iterator[None]:
 
 
 def _parse_spanning(source: str, wrapped: str) -> ast.Expression | None:
-    """Parse an expression that is valid only inside parentheses, because it spans lines. Return None if it is not valid
-    there.
+    """Parse an expression that spans lines, and is therefore valid only inside parentheses. `wrapped` is the source in
+    parentheses. Return None if the expression is not valid there either.
     """
     if "\n" not in source or not _balanced(source):
         return None
@@ -139,8 +139,8 @@ def _parse_spanning(source: str, wrapped: str) -> ast.Expression | None:
 
 
 def _balanced(source: str) -> bool:
-    """Return True if parentheses around a source would close at its end. Around ``1) + (2`` they would close
-    earlier.
+    """Return True if parentheses around a source would enclose all of it. For ``1) + (2`` the result is False, because
+    the added parenthesis closes before the ``+``.
     """
     depth = 0
     end = (source.count("\n") + 2, 1)
@@ -171,7 +171,7 @@ def _advice_on_change(source: str) -> str | None:
 
 
 def _is_comparison(source: str) -> bool:
-    """Return True if ``=`` in a source was probably meant as ``==``: with ``==`` the source is a valid expression.
+    """Return True if a person probably wrote ``=`` for ``==``: with ``==`` the source is a valid expression.
 
     This holds for ``y = x``, but not for ``y = x +``.
     """
@@ -191,7 +191,9 @@ def _syntax_error(error: SyntaxError, source: str, hint: str | None = None) -> S
 
 
 def check_expression(tree: ast.AST) -> None:
-    """Raise `ScriptSyntaxError` if an expression could change a value, or could give another result the next time."""
+    """Raise `ScriptSyntaxError` if an expression is not deterministic or not free of side effects: if it could change a
+    value, or give another result when it is evaluated again.
+    """
     _check_targets(tree)
     _check_texts(tree)
     allowed_lambdas = {id(node) for node in _called_lambdas(tree)}
@@ -204,7 +206,9 @@ def check_expression(tree: ast.AST) -> None:
 
 
 def _check_texts(tree: ast.AST) -> None:
-    """Raise `ScriptSyntaxError` for strings with an unpaired surrogate, which the sandbox would silently replace."""
+    """Raise `ScriptSyntaxError` for a string constant with an unpaired surrogate (half of a character), which the
+    sandbox would silently replace.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and not _is_unicode(node.value):
             raise ScriptSyntaxError(
@@ -235,7 +239,7 @@ def _check_targets(tree: ast.AST) -> None:
 
 
 def _refusal(node: ast.AST) -> str | None:
-    """Return the reason why an expression must not contain a syntax node; None if the node is allowed.
+    """Return the reason why expressions must not contain this syntax node; None if the node is allowed.
 
     A method that changes its object (``append``) is refused only for a part of a named value: a list that the
     expression itself has built may change.
@@ -275,7 +279,8 @@ def _name_of(node: ast.Name | ast.arg) -> str:
 
 
 def _called_lambdas(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the syntax nodes in which a lambda is allowed, because it is called and cannot become the result.
+    """Yield the syntax nodes at which a lambda is allowed, because it is called there and cannot be part of the
+    expression's result.
 
     The text of a lambda would show an address, which differs from run to run.
     """
@@ -323,7 +328,8 @@ def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _written_root(node: ast.AST) -> str | None:
-    """Return the variable that an assignment target changes: ``state`` for ``state``, ``state.x``, ``state["x"].y``.
+    """Return the variable whose value an assignment target changes: ``state`` for ``state``, ``state.x`` and
+    ``state["x"].y``.
 
     Return None for other syntax nodes.
     """
@@ -362,7 +368,7 @@ _TEXTS_AND_NUMBERS = (ast.Constant, ast.Compare, ast.UnaryOp, ast.JoinedStr)
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """Replacement of a byte range of a source by a text. An empty range is an insertion."""
+    """Replacement of a byte range of source code by new text. An empty range is an insertion."""
 
     start: int
     end: int
@@ -370,7 +376,8 @@ class _Edit:
 
 
 def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[str]) -> str:
-    """Translate a source for the sandbox: reading an attribute of data becomes reading a key; the result is checked.
+    """Translate source to the form that the sandbox runs: reading an attribute of data becomes reading a key, and a
+    check of the result is added.
 
     Parameters
     ----------
@@ -401,7 +408,8 @@ def _may_have_equal_keys(node: ast.Dict) -> bool:
 
 
 def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
-    """Return the expression whose value is the result of the code, if that value must be checked.
+    """Return the expression whose value is the result of the code, if the sandbox must check that the value is data and
+    not, for example, a function.
 
     Return None if the code has no result, or if the result can only be plain data.
     """
@@ -428,8 +436,8 @@ def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
 
 
 def is_change(node: ast.AST, *changes: str) -> bool:
-    """Return True if a syntax node calls ``state.set`` or ``state.delete``. `changes` limits the test to some of these
-    names.
+    """Return True if a syntax node calls ``state.set`` or ``state.delete``. If `changes` contains method names, only
+    these methods count.
     """
     function = node.func if isinstance(node, ast.Call) else None
     return (
@@ -441,7 +449,9 @@ def is_change(node: ast.AST, *changes: str) -> bool:
 
 
 def _is_named(node: ast.AST) -> bool:
-    """Return True if a syntax node is the variable ``state`` or ``inputs``, whose keys are names."""
+    """Return True if a syntax node is the variable ``state`` or ``inputs``, whose keys are names of variables or
+    inputs.
+    """
     return isinstance(node, ast.Name) and node.id in ("state", "inputs")
 
 
@@ -462,7 +472,7 @@ def _path(node: ast.expr) -> str | None:
 
 
 class _Editor(ast.NodeVisitor):
-    """AST visitor that collects the edits which rewrite a source.
+    """AST visitor that collects the edits (`_Edit`) which translate source code for the sandbox.
 
     Edits of an outer node are added before edits of its inner nodes, and sorting is stable. Insertions at the same
     position are therefore nested correctly.
@@ -487,7 +497,7 @@ class _Editor(ast.NodeVisitor):
         return b"".join([*pieces, self._source[position:]]).decode()
 
     def wrap(self, node: ast.expr) -> None:
-        """Add the edits that wrap an expression in a call of the helper that checks results."""
+        """Add the edits that wrap an expression in a call of the helper function which checks that a result is data."""
         start, end = self._span(node)
         self._insert_call(start, f"{RESULT}((")
         self._edits.append(_Edit(end, end, "))"))
@@ -552,7 +562,9 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _separate(self, key: ast.expr) -> None:
-        """Add the edit that replaces the colon after a key by a comma."""
+        """Add the edit that replaces the colon after the key of a mapping entry by a comma, so that ``key: value``
+        becomes a tuple.
+        """
         colon = self._after(_BEFORE_DOT, self._span(key)[1])
         self._edits.append(_Edit(colon, colon + 1, ","))
 
@@ -594,10 +606,12 @@ class _Editor(ast.NodeVisitor):
             self._edits.append(_Edit(start, end, f"({ast.unparse(lowered)}{padding})"))
 
     def visit_MatchValue(self, node: ast.MatchValue) -> None:
-        """Skip the patterns of ``match``: ``case Colour.RED`` must remain a dotted name."""
+        """Skip the value patterns of ``match`` statements, so that they are not rewritten: ``case Colour.RED`` must
+        remain a dotted name.
+        """
 
     def visit_MatchClass(self, node: ast.MatchClass) -> None:
-        """Skip class patterns of ``match``."""
+        """Skip the class patterns of ``match`` statements, so that they are not rewritten."""
 
     def _insert_call(self, position: int, text: str) -> None:
         before = self._source[position - 1 : position]
@@ -623,8 +637,8 @@ class _Editor(ast.NodeVisitor):
 
 
 class _Lowering(ast.NodeTransformer):
-    """AST transformer for f-strings: an f-string becomes a join of helper calls, and attributes in it become helper
-    calls.
+    """AST transformer that replaces each f-string by a call which joins its parts, and each attribute inside the
+    f-string by a call of a helper function.
     """
 
     def __init__(self, modules: frozenset[str]) -> None:
@@ -737,13 +751,16 @@ class Scopes:
         return frozenset(names)
 
     def imported_only(self) -> frozenset[str]:
-        """Return the names that can only refer to an imported module, class or function."""
+        """Return the names in the script that always refer to an imported module, class or function, because no
+        function or comprehension reuses them.
+        """
         imported = {symbol.get_name() for symbol in self._top.get_symbols() if symbol.is_imported()}
         return frozenset(imported - self.shadowed())
 
 
 class _SeparateScopes(ast.NodeTransformer):
-    """AST transformer that replaces comprehensions by generators, which have a separate symbol table.
+    """AST transformer that replaces list, set and dict comprehensions by generators, because only generators have their
+    own symbol table in every Python version.
 
     Since Python 3.12 the variables of a comprehension belong to the symbol table of the code around it.
     """
@@ -779,7 +796,9 @@ def _children(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def first_lines(tree: ast.AST, names: Collection[str]) -> dict[str, int | None]:
-    """Return the number of the line on which each name first occurs, sorted by line. None if a name does not occur."""
+    """Return for each name the number of the line on which it first occurs in the code; None for a name that does not
+    occur. The names are sorted by line.
+    """
     lines: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in names:
@@ -826,8 +845,8 @@ class _KeyUses(ast.NodeVisitor):
             self.visit(argument)
 
     def _sets(self, function: ast.Attribute) -> bool:
-        """Return True for the function ``state.set``, which reads no variable, and record that the code uses
-        ``state``.
+        """Return True if `function` is the method ``state.set``, which reads no variable; False for any other
+        attribute. If True, record that the code uses ``state``.
         """
         if not (function.attr == "set" and isinstance(function.value, ast.Name) and function.value.id == "state"):
             return False
@@ -835,8 +854,8 @@ class _KeyUses(ast.NodeVisitor):
         return True
 
     def _reads(self, value: ast.AST, key: str | int | None) -> bool:
-        """Record that code reads a constant key of a variable. Return False if `value` is not a variable or `key` is
-        None.
+        """Record that code reads the constant `key` of the variable `value`, and return True. Return False, without
+        recording, if `value` is not a variable or `key` is None.
         """
         if not isinstance(value, ast.Name) or key is None:
             return False
@@ -850,7 +869,8 @@ def _constant(node: ast.AST) -> str | int | None:
 
 
 def key_uses(tree: ast.AST, free: frozenset[str]) -> dict[str, Keys]:
-    """Return the keys that code can read from each of the free variables.
+    """Return for each of the free variables the keys that the code can read from it. None for a variable means that the
+    code can read all keys.
 
     A variable of the same name in an inner scope counts as well. The result may have too many keys, never too few.
     """
@@ -862,12 +882,14 @@ def key_uses(tree: ast.AST, free: frozenset[str]) -> dict[str, Keys]:
 def undefined(
     name: str, line: int | None, names: Mapping[str, Any], offered: Collection[str]
 ) -> UndefinedVariableError:
-    """Return the `UndefinedVariableError` for an unknown name, with a hint."""
+    """Return an `UndefinedVariableError` for a name that the code uses but that does not exist. The error contains a
+    hint.
+    """
     return UndefinedVariableError(name, line, _hint(name, names, offered))
 
 
 def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str | None:
-    """Return the most specific hint for an unknown name.
+    """Return the most specific hint for a name that does not exist; None if no hint applies.
 
     In this order: a literal of another language (``true``), a key of ``state`` or ``inputs``, a module that needs an
     import or a script step, a function that the sandbox excludes, a similar name.
@@ -891,7 +913,7 @@ def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Checked and rewritten code of an expression or script, ready to run in the sandbox."""
+    """Compiled program: the checked and rewritten code of one expression or script, ready to run in the sandbox."""
 
     text: str
     """Source as its author wrote it."""
@@ -918,7 +940,9 @@ class Program:
     """Tree of nodes of a composed expression such as ``[state.a, state.b]``; otherwise None."""
 
     def require(self, names: Mapping[str, Any], offered: Collection[str]) -> None:
-        """Raise UndefinedVariableError if the code uses a name that is neither in `names` nor in `offered`."""
+        """Raise UndefinedVariableError if this program uses a name that is neither in `names` (the variables) nor in
+        `offered` (built-in names).
+        """
         for name in self.lines:
             if name not in names and name not in offered:
                 raise undefined(name, self.lines[name], names, offered)
@@ -964,7 +988,9 @@ def look_up(expression: str, names: Mapping[str, Any]) -> Any:
 
 
 def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of `names` that some programs can read. The cost does not depend on the size of the state."""
+    """Return those entries of `names` that at least one of the programs can read, reduced to the keys that are read.
+    The cost does not depend on the size of the state.
+    """
     reached: dict[str, set[str | int] | None] = {}
     for program in programs:
         # ``eval`` may read any name, so that all values are sent.
@@ -1028,7 +1054,9 @@ class SandboxError(Exception):
 
 
 def forked() -> ScriptError:
-    """Return the error for code that runs in a child process forked after the sandbox was started."""
+    """Return the error that scripts cannot run in this process, because it was forked from a process that had already
+    started the sandbox.
+    """
     return ScriptError(
         "scripts cannot run in a process forked from one that has run scripts; "
         'start it with multiprocessing.get_context("spawn") instead'
@@ -1038,8 +1066,8 @@ def forked() -> ScriptError:
 def script_error(
     failure: SandboxError, programs: Sequence[Program], names: Mapping[str, Any], limits: Limits
 ) -> ScriptError:
-    """Convert a failure of the sandbox to the error for the user. `programs` are the programs that were sent, in
-    order.
+    """Convert a failure of the sandbox to the error that the user sees. `programs` are all programs that were sent to
+    the sandbox together, in order.
     """
     if failure.kind is FailureKind.TIME:
         return ScriptLimitError(ran_too_long(limits.seconds), failure.line)
@@ -1076,8 +1104,8 @@ def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: i
 
 
 def _reached(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values that a script can read, with their places. Entries of ``state`` and ``inputs`` are yielded one
-    by one.
+    """Yield each value in `names`, the values that were sent with a script, as a pair of its place (``state.total``)
+    and the value. Entries of mappings such as ``state`` are yielded one by one.
     """
     for name, value in names.items():
         if isinstance(value, Mapping):
@@ -1096,7 +1124,8 @@ def _weight(value: Any) -> int:
 
 
 def _program_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None, bool]:
-    """Convert a line number in the code that was sent to a line number in one of its programs.
+    """Convert a line number in the code that was sent to the sandbox, which joins several programs, to the line number
+    in one of these programs.
 
     Return also True if this program has more than one line.
     """
@@ -1111,7 +1140,8 @@ def _program_line(line: int | None, programs: Sequence[Program]) -> tuple[int | 
 
 
 def _with_nearest_key(text: str, names: Mapping[str, Any]) -> str:
-    """Replace the list of keys in an error message by the most similar existing key, or by the existing keys.
+    """Improve the sandbox's error message about a missing key: replace the list of keys in it by the most similar
+    existing key, or by all existing keys. Other messages stay unchanged.
 
     The sandbox knows only the keys that the script mentions, but `names` has all keys.
     """

@@ -57,7 +57,9 @@ def render_templates(
 
 
 def escape_hint(expression: str) -> str:
-    """Return advice on escaping ``${expression}`` as plain text, for error messages about an expression."""
+    """Return advice for an error message about ``${expression}``: the spelling that shows it as plain text instead of
+    evaluating it.
+    """
     shown = expression if len(expression) <= _MOST_SHOWN and "\n" not in expression else "..."
     return f"write $${{{shown}}} for the text ${{{shown}}}"
 
@@ -95,8 +97,8 @@ def _evaluated(slots: Sequence[str], names: Mapping[str, Any], interpreter: Inte
 
 
 def _within_limit(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the texts unchanged. Raise `ScriptLimitError` when they have more than `MAX_CHARACTERS` characters
-    together.
+    """Yield texts one by one, unchanged. Raise `ScriptLimitError` as soon as the texts have more than `MAX_CHARACTERS`
+    characters together.
     """
     characters = 0
     for text in texts:
@@ -169,7 +171,9 @@ def evaluate_conditions(
 
 
 def unwrapped(text: str) -> str:
-    """Return the expression inside ``$(...)``. A text without ``$(...)`` is returned without surrounding space."""
+    """Remove ``$(...)`` and surrounding space from an expression. If there is no ``$(...)``, remove only the
+    surrounding space.
+    """
     text = text.strip()
     return text[2:-1].strip() if text.startswith("$(") and text.endswith(")") else text
 
@@ -252,7 +256,9 @@ def _unsupported(value: Any) -> str:
 
 
 def is_to_be_filled(values: Any) -> bool:
-    """Return True if a value contains a string with ``$``, so that `fill_values` may change the value."""
+    """Return True if a value contains a string with ``$`` at any depth. If not, `fill_values` need not be called,
+    because it would change nothing.
+    """
     return any("$" in text for _, text in texts_in(values))
 
 
@@ -288,7 +294,9 @@ def fill_values(
 
 
 def _with(value: Any, results: Mapping[Place, Any], place: Place) -> Any:
-    """Return a copy of a value in which the parts at some places are replaced. `results` has the new parts by place."""
+    """Return a copy of nested data with some parts replaced: `results` has the new parts by their place in the data.
+    `place` is the place of `value` itself.
+    """
     if place in results:
         return results[place]
     if isinstance(value, Mapping):
@@ -304,7 +312,9 @@ def _values_of(
     interpreter: Interpreter,
     references: MutableMapping[int, Any] | None,
 ) -> list[Any]:
-    """Evaluate expressions: references are looked up, all other expressions are evaluated in the sandbox together."""
+    """Evaluate expressions and return their values in order: references are looked up, all other expressions are
+    evaluated in the sandbox together. If `references` is not None, add the looked-up values to it by ``id``.
+    """
     values = [look_up(text, names) for text in expressions]
     if references is not None:
         references.update((id(value), value) for value in values if value is not NOTHING)
