@@ -1140,8 +1140,8 @@ def _program_line(line: int | None, programs: Sequence[Program]) -> tuple[int | 
 
 
 def _with_nearest_key(text: str, names: Mapping[str, Any]) -> str:
-    """Improve the sandbox's error message about a missing key: replace the list of keys in it by the most similar
-    existing key, or by all existing keys. Other messages stay unchanged.
+    """Replace the list of keys in the sandbox's error message about a missing key: by the most similar existing key, or
+    by all existing keys. Return any other message unchanged.
 
     The sandbox knows only the keys that the script mentions, but `names` has all keys.
     """

@@ -171,7 +171,7 @@ def evaluate_conditions(
 
 
 def unwrapped(text: str) -> str:
-    """Remove ``$(...)`` and surrounding space from an expression. If there is no ``$(...)``, remove only the
+    """Remove ``$(...)`` and surrounding space from an expression. If the text has no ``$(...)``, remove only the
     surrounding space.
     """
     text = text.strip()
