@@ -97,8 +97,8 @@ class WildcardMatcher:
         return once, looping
 
     def _with_skipped(self, states: int) -> int:
-        """Extend `states`, a bit set of the parts of the pattern that may match next: add the parts that follow an
-        optional part, because an optional part may be skipped.
+        """Add to `states`, a bit set of the parts of the pattern that may match next, the parts that follow an optional
+        part, because an optional part may be skipped.
         """
         while True:
             more = states | (states & self._empty) << 1 | (states & self._pairs) << 3
@@ -109,7 +109,7 @@ class WildcardMatcher:
 
 @functools.lru_cache(maxsize=512)
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """Compile a regular expression with the library `regex`, and return it. The result is cached.
+    """Return the compiled form of a regular expression, in the syntax of the library `regex`. The result is cached.
 
     Raises
     ------
