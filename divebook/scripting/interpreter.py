@@ -72,7 +72,7 @@ class Interpreter:
         self.close()
 
     def close(self) -> None:
-        """End the sandbox processes. The next use starts new ones."""
+        """End the sandbox processes of the interpreter. Its next use starts new ones."""
         self._processes.close()
 
     def evaluate(self, context: Context, expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
@@ -210,7 +210,7 @@ def _sendable(names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Processes:
-    """Sandbox processes and sessions of one interpreter in this Python process.
+    """The sandbox processes and sandbox sessions that one interpreter uses in this Python process.
 
     The processes are started on first use, and ended by `close`.
     """
@@ -307,5 +307,5 @@ _DEFAULT = Interpreter()
 
 
 def default_interpreter() -> Interpreter:
-    """Return the interpreter that all code of this process shares."""
+    """Return the interpreter for sandboxed code that the whole process shares."""
     return _DEFAULT

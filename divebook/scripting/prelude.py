@@ -41,7 +41,7 @@ class Host(Protocol):
         """Return at least 16 random bytes. All random numbers of the script are derived from them."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait for a number of seconds."""
+        """Wait for a number of seconds, when the script calls ``sleep``."""
 
     def document(self, path: str) -> Mapping[str, Any]:
         """Return the document at `path`, with its text under ``content``."""
@@ -50,7 +50,7 @@ class Host(Protocol):
         """Record that the script has set or deleted a variable of the execution. `change` is ``set`` or ``delete``."""
 
     def printed(self, text: str) -> None:
-        """Receive the whole output of the script. Called once, after its end."""
+        """Receive the text that the script has printed. Called once, after the end of the script."""
 
 
 # --- contexts, limits and names -------------------------------------------------------------------------------------
@@ -514,7 +514,7 @@ def last_part(node: Any) -> tuple[Part, ast.expr] | None:
 
 
 def _constant(node: ast.expr) -> Any:
-    """Return the value of a syntax node that is a constant or a negative integer; `NOTHING` for other nodes."""
+    """Return the value of a syntax node that is a constant or a negative integer; `NOTHING` for any other node."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         below = _constant(node.operand)
         return -below if type(below) is int else NOTHING

@@ -199,7 +199,7 @@ class Shield:
             self.program = str(script) if os.access(script, os.X_OK) else None
 
     def close(self) -> None:
-        """Delete the shell script."""
+        """Delete the temporary shell script."""
         if self._folder is not None:
             self._folder.cleanup()
 

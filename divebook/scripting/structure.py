@@ -53,8 +53,8 @@ class PartFunctions(NamedTuple):
 
 
 class WorkBudget:
-    """Limits of time, loop turns and copies for work outside the sandbox, shared by expressions that are evaluated
-    together.
+    """Limits for evaluating composed expressions outside the sandbox: time, loop turns and copied items. Expressions
+    that are evaluated together share one budget.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class _ListSum:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """The part ``for name in items if test`` of a comprehension."""
+    """One loop of a comprehension: its part ``for name in items if test``."""
 
     name: str
     items: ExpressionNode
@@ -309,15 +309,15 @@ class _Loop:
 
 
 class _NoListError(Exception):
-    """Error: the value that a loop iterates over is not a list, so that only the sandbox can evaluate the
-    comprehension.
+    """Internal error: the value over which a comprehension loops is not a list, so that only the sandbox can evaluate
+    the comprehension.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class _Comprehension:
-    """Expression node of a list comprehension ``[item for ...]``, or with a key of a dict comprehension ``{key: item
-    for ...}``.
+    """Expression node of a list comprehension ``[item for ...]``; if the node has a key, of a dict comprehension
+    ``{key: item for ...}``.
     """
 
     text: str
@@ -352,7 +352,9 @@ def _nested(loops: Sequence[_Loop], scope: Scope) -> Iterator[Scope]:
 
 
 def structure_of(source: str, tree: ast.Expression) -> ExpressionNode | None:
-    """Convert the syntax tree of an expression to nodes. Return None for an expression that is evaluated as a whole."""
+    """Convert the syntax tree of a composed expression to a tree of expression nodes. Return None for any other
+    expression, which is evaluated as a whole.
+    """
     node = _Builder(source).of(tree.body)
     return node.structure if isinstance(node, ComposedNode) else None
 

@@ -104,14 +104,16 @@ def parse_script(text: str) -> tuple[str, ast.Module]:
 
 
 def normalise(text: str) -> str:
-    """Replace all line ends by the line feeds that Python's parser counts."""
+    """Replace all line ends of a source by line feeds, so that line numbers are the same as those of Python's
+    parser.
+    """
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 @contextmanager
 def _parser(source: str) -> Iterator[None]:
-    """Convert all errors that hostile code causes in Python's parser to SyntaxError, and suppress the parser's
-    warnings.
+    """Return a context manager for Python's parser: errors that hostile code causes become SyntaxError, and the
+    parser's warnings are suppressed.
     """
     try:
         if "\\" in source:  # an invalid escape such as "\d" in a pattern must not cause a warning in a notebook
@@ -156,7 +158,9 @@ def _balanced(source: str) -> bool:
 
 
 def _advice_on_change(source: str) -> str | None:
-    """Return advice if a person wrote an assignment or deletion instead of an expression; None for other mistakes."""
+    """Return advice for an error message if a person wrote an assignment or deletion where an expression is required;
+    None for other mistakes.
+    """
     if _is_comparison(source):
         return f"write '==' to compare; {_NO_CHANGES}"
     try:
@@ -223,8 +227,8 @@ def _is_unicode(text: str) -> bool:
 
 
 def _check_targets(tree: ast.AST) -> None:
-    """Raise `ScriptSyntaxError` for a comprehension whose variable has the name of a builtin, such as ``[id for id in
-    ids]``.
+    """Raise `ScriptSyntaxError` for a comprehension whose loop variable has the name of a builtin, such as ``[id for id
+    in ids]``.
 
     Monty 1.4 reads the builtin instead of the variable.
     """
@@ -400,7 +404,9 @@ def _names_dict(node: ast.AST) -> bool:
 
 
 def _may_have_equal_keys(node: ast.Dict) -> bool:
-    """Return True if a dict display may have two equal keys that are not identical, such as 1 and True."""
+    """Return True if a dict display ``{...}`` may have two keys that are equal but not identical, such as 1 and
+    True.
+    """
     constants = [key.value for key in node.keys if isinstance(key, ast.Constant)]
     computed = [key for key in node.keys if key is None or not isinstance(key, ast.Constant | ast.JoinedStr)]
     numbers = [value for value in constants if not isinstance(value, str)]
@@ -460,8 +466,8 @@ def _is_read(node: ast.Attribute, modules: frozenset[str]) -> bool:
 
 
 def _path(node: ast.expr) -> str | None:
-    """Return the source of a plain chain of names such as ``inputs.user``, for error messages; None for other syntax
-    nodes.
+    """Return the source of a chain of names such as ``inputs.user``, for error messages; None for any other syntax
+    node.
     """
     if isinstance(node, ast.Name):
         return node.id
@@ -488,7 +494,7 @@ class _Editor(ast.NodeVisitor):
             self._line_starts.append(self._line_starts[-1] + len(line) + 1)
 
     def edited_source(self) -> str:
-        """Apply all collected edits to the source, and return the new source."""
+        """Apply all collected edits to the original source, and return the new source."""
         pieces: list[bytes] = []
         position = 0
         for edit in sorted(self._edits, key=lambda edit: edit.start):
@@ -518,8 +524,8 @@ class _Editor(ast.NodeVisitor):
             self.visit(argument)
 
     def _keep_first_keys(self, node: ast.Call) -> None:
-        """Add the edits that replace ``dict(pairs)`` by ``dict(helper(pairs))``. The helper keeps the first of two
-        equal keys.
+        """Add the edits that replace ``dict(pairs)`` by ``dict(helper(pairs))``. As in Python, the helper keeps the
+        first of two equal keys, such as 1 and True.
         """
         if not node.args or isinstance(node.args[0], ast.Starred):
             return
@@ -574,8 +580,8 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _normalise(self, names: list[ast.expr]) -> None:
-        """Add edits that replace constant names of variables by their normalized (NFKC) form, in which the log stores
-        them.
+        """Add the edits that replace string constants which are names of variables by their normalized (NFKC) form, in
+        which the log stores the names.
         """
         for name in names:
             if isinstance(name, ast.Constant) and name.lineno == name.end_lineno:
@@ -623,8 +629,8 @@ class _Editor(ast.NodeVisitor):
         return start, self._line_starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
 
     def _find_dot(self, position: int) -> int:
-        """Return the position of the dot after a value. Only closing parentheses, space and comments can precede the
-        dot.
+        """Return the position of the dot that follows a value in ``value.name``. Only closing parentheses, space and
+        comments can precede the dot.
         """
         return self._after(_BEFORE_DOT, position)
 
@@ -720,7 +726,7 @@ class Scopes:
         self._inner = list(_children(self._top))
 
     def free(self) -> frozenset[str]:
-        """Return the names that the code reads but does not define."""
+        """Return the names that the script reads but does not define itself, such as ``state``."""
         used = set()
         for table in [self._top, *self._inner]:
             for symbol in table.get_symbols():
@@ -732,7 +738,7 @@ class Scopes:
         return table is self._top or symbol.is_global()
 
     def defined(self) -> frozenset[str]:
-        """Return the names that the code binds at module level, also through ``global`` in a function."""
+        """Return the names that the script binds at module level, also through ``global`` in a function."""
         symbols = self._top.get_symbols()
         names = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
         for table in self._inner:
@@ -742,7 +748,7 @@ class Scopes:
         return frozenset(names)
 
     def shadowed(self) -> frozenset[str]:
-        """Return the names that a function, class or comprehension of the code binds in its own scope."""
+        """Return the names that a function, class or comprehension of the script binds in its own scope."""
         names = set()
         for table in self._inner:
             for symbol in table.get_symbols():
@@ -778,7 +784,9 @@ class _SeparateScopes(ast.NodeTransformer):
         return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Replace an f-string by a tuple of its expressions, because not every Python version can unparse f-strings."""
+        """Replace an f-string by a tuple of the expressions in it, because not every Python version can convert
+        f-strings back to source.
+        """
         self.generic_visit(node)
         return ast.Tuple([part for part in node.values if not isinstance(part, ast.Constant)], ast.Load())
 
@@ -950,20 +958,22 @@ class Program:
 
 @lru_cache(maxsize=4096)
 def compile_expression(text: str) -> Program:
-    """Parse, check and rewrite an expression. The result is cached."""
+    """Parse, check and rewrite an expression to a `Program` for the sandbox. The result is cached."""
     source, tree = parse_expression(text)
     return _compiled(text, source, tree)
 
 
 @lru_cache(maxsize=512)
 def compile_script(text: str) -> Program:
-    """Parse, check and rewrite the script of a script step. The result is cached."""
+    """Parse, check and rewrite the script of a script step to a `Program` for the sandbox. The result is cached."""
     source, tree = parse_script(text)
     return _compiled(text, source, tree)
 
 
 def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Program:
-    """Check and rewrite parsed code. Raise `ScriptSyntaxError` if the code is not allowed or nested too deeply."""
+    """Check and rewrite parsed code to a `Program` for the sandbox. Raise `ScriptSyntaxError` if the code is not
+    allowed or is nested too deeply.
+    """
     try:
         scopes = Scopes(source, tree)
         free = scopes.free()
@@ -982,7 +992,9 @@ def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Prog
 
 
 def look_up(expression: str, names: Mapping[str, Any]) -> Any:
-    """Look up the value to which an expression like ``state.rows`` refers. Return `NOTHING` for other expressions."""
+    """Look up the value of an expression that only refers to a value, like ``state.rows``. Return `NOTHING` for other
+    expressions.
+    """
     reference = compile_expression(expression).reference
     return NOTHING if reference is None else reference.resolve(names, Context.VALUE)
 
@@ -1038,7 +1050,9 @@ class FailureKind(Enum):
 
 
 class SandboxError(Exception):
-    """Failure of code in the sandbox. `line` counts in the code that was sent, not in the source of the author."""
+    """Failure of code in the sandbox. Its attribute `line` counts lines in the code that was sent to the sandbox, not
+    in the user's source.
+    """
 
     def __init__(self, kind: FailureKind, text: str, line: int | None = None) -> None:
         self.kind = kind
@@ -1049,7 +1063,7 @@ class SandboxError(Exception):
 
     @property
     def ends_session(self) -> bool:
-        """True if the sandbox session cannot be used again after this failure."""
+        """True if the sandbox session cannot be used for other code after this failure."""
         return self.kind in (FailureKind.TIME, FailureKind.MEMORY, FailureKind.CRASHED)
 
 
@@ -1082,8 +1096,8 @@ def script_error(
 
 
 def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: int) -> str:
-    """Return the error message for a lack of memory. If the largest value that was sent can be the cause, it is
-    named.
+    """Return the error message that a script needs more memory. If the largest value that was sent to the sandbox can
+    be the cause, the message names it.
     """
     values = dict(_reached(select(programs, names)))
     weights = {place: _weight(value) for place, value in values.items()}

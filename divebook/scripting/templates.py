@@ -114,7 +114,7 @@ def _within_limit(texts: Iterable[str]) -> Iterator[str]:
 def _blame(
     slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter, error: ScriptError
 ) -> TemplateError:
-    """Find the expression that caused an error, and return a `TemplateError` that names the expression.
+    """Find the expression of a template that caused an error, and return a `TemplateError` that names the expression.
 
     All expressions were evaluated together, and `error` does not identify the failed one. They are therefore evaluated
     again one by one.
@@ -160,7 +160,7 @@ def evaluate_condition(text: str, names: Mapping[str, Any], interpreter: Interpr
 def evaluate_conditions(
     texts: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter | None = None
 ) -> list[bool]:
-    """Evaluate several conditions together. Return a boolean for each."""
+    """Evaluate several conditions together. Return a boolean for each, in order."""
     expressions = [unwrapped(text) for text in texts]
     to_evaluate = [expression for expression in expressions if expression.lower() not in LITERALS]
     if not to_evaluate:
@@ -194,7 +194,8 @@ _PREFIX = "failed to resolve each items: "
 def evaluate_items(
     items: Any, names: Mapping[str, Any], interpreter: Interpreter | None = None, *, flatten: bool = False
 ) -> list[Any] | dict[str, Any]:
-    """Evaluate the items of a loop (key ``Each``). Return a list, or a mapping from the keys of items to items.
+    """Evaluate the expression or list for the items of an ``Each`` loop. Return a list of items, or a mapping of items
+    by their keys.
 
     A list is returned as it is. An expression ``$(...)`` is evaluated: a list results in its items, a mapping in its
     values with their keys, any other value in one item. With `flatten`, as in the dialect ``dive``, nested lists and

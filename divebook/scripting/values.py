@@ -42,7 +42,9 @@ def plain(value: Any) -> Any:
 
 
 def in_order(items: list[Any]) -> list[Any]:
-    """Sort the items of a set in a reproducible order, even if the items cannot be compared with one another."""
+    """Sort the items of a set in an order that is the same in every process, even if the items cannot be compared with
+    one another.
+    """
     try:
         return sorted(items)
     except TypeError:

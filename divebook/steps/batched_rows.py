@@ -57,7 +57,8 @@ ENDED = "ended"
 
 
 async def run_batches(context: StepContext, agent: Agent, frame: Any, services: AgentServices) -> Outcome:
-    """Send one prompt per row of a frame to an agent, as batches; return the number of rows and of failed rows.
+    """Execute a prompt step for the rows of a frame: send one prompt per row to an agent, as batches. The result states
+    the number of rows and of failed rows.
 
     Raises
     ------
@@ -95,8 +96,8 @@ def _require_one_request(agent: Agent, services: AgentServices) -> None:
 
 
 class BatchedRows:
-    """Batches of prompts for one step, with one prompt per row of a frame. A batch that the log already has is not
-    submitted again.
+    """Batches of prompts for one prompt step, with one prompt for each row of a frame. A batch that the log already has
+    is not submitted again.
     """
 
     def __init__(self, context: StepContext, agent: Agent, batches: Any, rows: list[dict[str, Any]]) -> None:
@@ -106,7 +107,8 @@ class BatchedRows:
         self._rows = rows
 
     async def run(self) -> int:
-        """Send all batches to the provider, then wait for their results in order; return the number of failed rows.
+        """Send all batches to the provider, then wait for the results of each batch in order. Return the number of
+        failed rows.
 
         If the execution is cancelled, running batches are cancelled at the provider. This is not recorded, because the
         log of the execution has ended by then.

@@ -44,8 +44,8 @@ class CallContext:
         self.execution_id = context.execution_id
 
     def emit(self, name: str, data: Any = None) -> None:
-        """Record an application event. Callable from the thread of the action. If the call is repeated, its events are
-        recorded again.
+        """Record an application event in the log of the execution. Callable from the thread of the action. If the call
+        is repeated, its events are recorded again.
         """
         try:
             asyncio.get_running_loop()
@@ -64,8 +64,7 @@ async def call(
     recorded: tuple[str, Mapping[str, Any]] | None = None,
     convert: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Call a user's function as a recorded operation, with approval and retries; return the recorded form of its
-    result.
+    """Call a user's function as a recorded operation, with approval and retries. Return its result in recorded form.
 
     Parameters
     ----------

@@ -75,14 +75,18 @@ def require_existing(kind: str, names: Iterable[str], existing: Iterable[str], a
 def agents_of_steps(
     steps: Iterable[Step], find: Callable[[str | None], Agent | None], toolkit: AgentToolkit
 ) -> list[Agent]:
-    """Return the agents of all prompt steps and, recursively, their subordinates. Each agent is returned once."""
+    """Return the agents of all prompt steps and, recursively, the agents to which they may delegate work
+    (subordinates). Each agent is returned once.
+    """
     return agents_with_subordinates({step.agent for step in steps if step.type == "prompt"}, find, toolkit)
 
 
 def agents_with_subordinates(
     names: Iterable[N], find: Callable[[N], Agent | None], toolkit: AgentToolkit
 ) -> list[Agent]:
-    """Return the agents with the given names and, recursively, their subordinates. Each agent is returned once."""
+    """Return the agents with the given names and, recursively, the agents to which they may delegate work
+    (subordinates). Each agent is returned once.
+    """
     agents: dict[str, Agent] = {}
     remaining = [agent for agent in map(find, names) if agent is not None]
     while remaining:
@@ -135,8 +139,8 @@ def check_agent(agent: Agent, toolkit: AgentToolkit, environment_tools: OurTools
 
 
 def _check_names(agent: Agent, tools: Iterable[ToolFunction], environment_tools: OurTools) -> None:
-    """Raise `SetupError` if two tools of an agent have the same name: an approval rule for one tool would also apply to
-    the other.
+    """Raise `SetupError` if two tools of an agent have the same name, because an approval rule for one tool would also
+    apply to the other.
     """
     by_name: dict[str, ToolFunction] = {}
     for tool in tools:
@@ -174,7 +178,8 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def _check_signatures(agent: Agent, tools: Iterable[ToolFunction]) -> None:
-    """Raise `DefinitionError` unless a JSON schema can be derived from each tool function of a user.
+    """Raise `DefinitionError` unless a JSON schema can be derived from the signature of each user function that is a
+    tool.
 
     Functions of divebook and tools of servers already have a schema.
     """

@@ -275,7 +275,9 @@ class ThreadTurn(NamedTuple):
     by: str
 
     def __repr__(self) -> str:
-        """Return one line with the number of messages: the messages themselves may fill pages."""
+        """Return one line with the key of the turn and its number of messages. The messages themselves could fill
+        pages.
+        """
         return f"<turn {self.key}: {plural(len(self.messages), 'message')}>"
 
     @property

@@ -173,7 +173,7 @@ class WorkspaceOfContext:
         cwd: str | None = None,
         check: bool = True,
     ) -> ShellResult:
-        """Run a command; return its exit code and output.
+        """Run a shell command in the workspace; return its exit code and output.
 
         Parameters
         ----------
@@ -191,25 +191,25 @@ class WorkspaceOfContext:
         return ShellResult(result["exit_code"], result["stdout"], result["stderr"])
 
     async def read(self, path: str) -> str:
-        """Return the text of a file."""
+        """Return the text of a file in the workspace."""
         return str(await self._call("Workspace.Read", {"Path": path}))
 
     async def write(self, path: str, content: str) -> None:
-        """Write a file as a whole. Folders are created."""
+        """Write a file in the workspace as a whole. Missing folders are created."""
         await self._call("Workspace.Write", {"Path": path, "Content": content})
 
     async def list(self, path: str = ".") -> Sequence[str]:
-        """Return the names in a folder."""
+        """Return the names of the files and folders in a folder of the workspace."""
         names: Sequence[str] = await self._call("Workspace.List", {"Path": path})
         return names
 
     async def glob(self, pattern: str) -> Sequence[str]:
-        """Return the paths that match a pattern, newest first."""
+        """Return the paths of the files in the workspace that match a pattern, newest first."""
         paths: Sequence[str] = await self._call("Workspace.Glob", {"Pattern": pattern})
         return paths
 
     async def delete(self, path: str) -> None:
-        """Remove a file or an empty folder."""
+        """Remove a file or an empty folder from the workspace."""
         await self._call("Workspace.Delete", {"Path": path})
 
     async def apply(self, paths: Sequence[str] | None = None, *, ask: bool = True) -> Mapping[str, Sequence[str]]:
@@ -294,13 +294,13 @@ class WorkflowContext:
 
     @_remembered_call
     async def now(self) -> datetime:
-        """Return the current time in UTC."""
+        """Return the current time in UTC, recorded in the log."""
         self.tasks.require_place("ctx.now()")
         return await self._context.now()
 
     @_remembered_call
     async def random(self) -> float:
-        """Return a random number from 0 up to 1."""
+        """Return a random number from 0 up to 1, recorded in the log."""
         self.tasks.require_place("ctx.random()")
         return await self._context.random_bits(RANDOM_BITS, "float") / float(2**RANDOM_BITS)
 
@@ -365,7 +365,7 @@ class WorkflowContext:
         expires_in: float | None = None,
         default: Any = None,
     ) -> dict[str, Any]:
-        """Ask a person and return the full answer: ``text``, ``approved``, ``decision``, ``data``.
+        """Ask a person a question, wait, and return the full answer: ``text``, ``approved``, ``decision``, ``data``.
 
         The execution waits and can be answered from any process. If the function is still in memory and its code is
         unchanged, it continues where it waits. Otherwise it runs again, and the log answers every call before the
@@ -415,8 +415,8 @@ class WorkflowContext:
 
     @_remembered_call
     async def wait_signal(self, name: str, within: float | None = None) -> Any:
-        """Wait for a signal and return its payload. Signals with the same name are received in order of arrival, each
-        signal once.
+        """Wait for a signal (a message from outside) and return its payload. Signals with the same name are received in
+        order of arrival, each signal once.
 
         Raises
         ------
@@ -558,7 +558,9 @@ class WorkflowContext:
         return await self._perform(name, lambda: call(self._context, action, parameters, key), key)
 
     def emit(self, name: str, data: Any = None) -> None:
-        """Record an application event, once. `Execution.subscribe`, frames and timelines include application events."""
+        """Record an application event in the log, once, even if the function runs again. `Execution.subscribe`, frames
+        and timelines include application events.
+        """
         self.tasks.require_place("ctx.emit()")
         self._context.emit(name, data, key=self._next_key("emit"))
 

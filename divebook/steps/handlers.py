@@ -194,8 +194,8 @@ class ActionStep:
         self._find = find
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Render the step's parameters and call its action. The action's result is the value of the step; its text is
-        the output.
+        """Render the parameters of the step and call its action with them. The action's result is the value of the
+        step; its text is the output.
         """
         name = context.step.action
         parameters = context.step.parameters

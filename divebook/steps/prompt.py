@@ -321,7 +321,8 @@ async def run_turn(
     *,
     chain: DelegationChain = ALONE,
 ) -> Answer:
-    """Run a recorded turn of an agent with tools, structured output or a conversation; return the agent's answer.
+    """Run a turn of an agent as a recorded operation: with tools, structured output or a conversation. Return the
+    agent's answer.
 
     Parameters
     ----------

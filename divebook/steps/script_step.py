@@ -115,16 +115,16 @@ class ScriptHost:
         )
 
     def now(self) -> float:
-        """Return the current time, recorded, in seconds since 1970."""
+        """Return the current time in seconds since 1970, as a recorded operation."""
         return ask(self._context.now).timestamp()
 
     def entropy(self) -> bytes:
-        """Return random bytes, recorded, as the seed of the script's random generator."""
+        """Return random bytes as a recorded operation. They are the seed of the script's random generator."""
         bits = ask(functools.partial(self._context.random_bits, ENTROPY_BITS, "seed"))
         return bits.to_bytes(ENTROPY_BITS // 8, "big")
 
     def sleep(self, seconds: float) -> None:
-        """Sleep for a number of seconds, as a timer in the log."""
+        """Sleep for a number of seconds, as a timer that the log records."""
         ask(functools.partial(self._context.sleep, seconds))
 
     def document(self, path: str) -> dict[str, Any]:

@@ -29,7 +29,8 @@ UNSAFE = re.compile(f"[{_CONTROLS}{_REORDERING}]")
 
 
 def visible(text: str) -> str:
-    r"""Replace control characters and direction marks by escapes. Line ends and tabs stay.
+    r"""Replace control characters and marks of the writing direction in a text by escapes, so that they can be seen.
+    Line ends and tabs stay.
 
     >>> visible("a\x1b[31mb\u202ec")
     'a\\x1b[31mb\\u202ec'
@@ -99,7 +100,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def lines_in(text: str) -> list[str]:
-    r"""Split a text into lines that keep their line ends. Only a line feed ends a line, as in git and in editors.
+    r"""Split a text into lines that keep their line ends. Only a line feed ends a line, as in git and in text editors.
 
     `str.splitlines` also splits at form feeds and other characters, so that its line numbers differ from those of other
     programs.
@@ -172,7 +173,7 @@ def local_clock(moment: datetime) -> str:
 
 
 def json_time(moment: datetime | None) -> str | None:
-    """Format a time in UTC for JSON; None for None.
+    """Format a time in UTC for JSON; return None for None.
 
     >>> from datetime import UTC
     >>> json_time(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))

@@ -186,7 +186,7 @@ _QUERY = frozenset(
 
 @lru_cache(4096)
 def is_plain_value(text: str) -> bool:
-    """Return True if a text consists only of words and small numbers, as names and prose do.
+    """Return True if a text consists only of words and small numbers, as names and prose do and secrets do not.
 
     >>> [text for text in ('learn-contrib-2', 'getToken', 'k8Jd0aQz71', 'abcdefghijklmnopqrst') if is_plain_value(text)]
     ['learn-contrib-2', 'getToken']
@@ -458,7 +458,9 @@ _OF_LIBPQ = re.compile(
 
 
 def is_plain(url: str) -> bool:
-    """Return True if a URL is well-formed, so that the position of its password is certain."""
+    """Return True if a URL is well-formed, so that it is certain where its password is. The password in a malformed URL
+    cannot be found reliably.
+    """
     return _PLAIN.fullmatch(url) is not None
 
 

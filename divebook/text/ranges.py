@@ -36,7 +36,7 @@ class NumberRange:
     unit: str = ""
 
     def fits(self, value: object) -> bool:
-        """Return True if a value is a number in this range."""
+        """Return True if a value is a number in this range. Booleans are not numbers."""
         if isinstance(value, bool) or not isinstance(value, int if self.is_whole else (int, float)):
             return False
         least = -self.most if self.least is None else self.least

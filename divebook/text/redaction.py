@@ -285,7 +285,7 @@ class KnownSecrets:
 
 
 def forms_of(secret: str) -> set[str]:
-    """Return the forms in which a secret may occur: unchanged, on one line, escaped in JSON or Python, and
+    """Return all forms in which a secret may occur in a text: unchanged, on one line, escaped in JSON or Python, and
     percent-encoded.
 
     >>> sorted(forms_of("p@ss word/1"))
@@ -339,7 +339,7 @@ def parts_of(secret: str) -> Iterator[str]:
 
 
 def secrets_in(value: Any) -> Iterator[str]:
-    """Yield all strings in plain data that are stored under the name of a secret, at any depth."""
+    """Yield all strings in plain data that are stored, at any depth, under a name that is typical for secrets."""
     for name, inner in named_parts(value):
         if name and looks_secret(name):
             yield from _texts_in(inner)
@@ -569,7 +569,9 @@ def _signs() -> re.Pattern[str]:
 
 
 def _table() -> Iterator[_Rule]:
-    """Yield a redaction rule for each entry of the tables `SHAPED`, `MARKED` and `_IN_CONTEXT`."""
+    """Yield a redaction rule for each entry of the tables `SHAPED`, `MARKED` and `_IN_CONTEXT`, which list the forms of
+    credentials.
+    """
     for hints, sign, pattern in SHAPED:
         yield _Rule(hints, (sign,), re.compile(pattern), REDACTED)
     for marks, follows, least in MARKED:
@@ -700,14 +702,14 @@ def one_line(text: str, width: int) -> str:
 
 
 def logger(name: str) -> logging.Logger:
-    """Return the logger of a module. A filter redacts each of its records."""
+    """Return the logger of a module, with a filter that redacts each of its log records."""
     module_logger = logging.getLogger(name)
     module_logger.addFilter(_without_secrets)
     return module_logger
 
 
 def clean_libraries(*names: str) -> None:
-    """Add the redacting filter to the loggers of libraries. Call this after the libraries are loaded.
+    """Add the filter that redacts log records to the loggers of libraries. Call this after the libraries are loaded.
 
     A filter of a logger does not apply to records of its child loggers, so that each child gets a filter as well. The
     `NullHandler` prevents output to the standard error stream if the application has not configured logging.

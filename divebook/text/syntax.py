@@ -69,7 +69,7 @@ def is_escaped_expression(text: str) -> bool:
 
 
 def without_escape(text: str) -> str:
-    """Remove the first dollar sign of a text ``$$(...)``. The result is the template ``$(...)``, which stands for
+    """Remove the first dollar sign of a text ``$$(...)``. The result ``$(...)``, evaluated as a template, is this text
     itself.
     """
     return text.replace("$", "", 1)
@@ -148,7 +148,8 @@ def _parses(source: str) -> bool:
 
 
 def literal(text: str) -> str:
-    """Escape a text, so that it is not evaluated: return the template, or ``$$(...)`` value, that stands for this text.
+    """Escape a text so that a definition does not evaluate it: return the template, or the ``$$(...)`` value, whose
+    result is this text.
 
     >>> literal("echo ${HOME}"), literal("$(date)"), literal("costs $5")
     ('echo $${HOME}', '$$(date)', 'costs $5')
@@ -157,7 +158,9 @@ def literal(text: str) -> str:
 
 
 def _escaped_value(text: str) -> str:
-    """Add a dollar sign to a text of the form ``$(...)`` or ``$$(...)``, so that it stands for the text itself."""
+    """Escape a text of the form ``$(...)`` or ``$$(...)`` with one more dollar sign, so that it stands for the text
+    itself.
+    """
     return text.replace("$", "$$", 1) if is_expression(text) or is_escaped_expression(text) else text
 
 

@@ -142,7 +142,7 @@ _FAULTS = 3
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function by parameter name, with strings evaluated.
+    """Return the type annotations of a function by parameter name. Annotations that are strings are evaluated.
 
     An annotation with an undefined name stays a string.
     """
@@ -198,7 +198,7 @@ class ParameterType:
 
     @property
     def name(self) -> str:
-        """Source text of the annotation, for people."""
+        """Source text of the type annotation, for people."""
         return self._annotation if isinstance(self._annotation, str) else inspect.formatannotation(self._annotation)
 
     def convert(self, value: Any, *, is_text: bool = False) -> Any:
@@ -352,8 +352,8 @@ def _faults(error: Any) -> str:
 
 
 def _rename_definitions(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Return a JSON schema in which the names of its definitions (``$defs``), and all references to them, have a
-    prefix.
+    """Return a copy of a JSON schema in which the names of its definitions (``$defs``), and all references to them,
+    begin with a prefix.
     """
     text = json.dumps({**schema, "$defs": {f"{prefix}{key}": part for key, part in schema["$defs"].items()}})
     renamed: dict[str, Any] = json.loads(text.replace('"#/$defs/', f'"#/$defs/{prefix}'))

@@ -175,7 +175,7 @@ def _hashed(source: str, constants: str) -> str:
 
 
 def _class_text(cls: type) -> str:
-    """Return a string for the digest of a class: its bases, methods, annotations and constants.
+    """Return the text of a class from which its digest is computed: its bases, methods, annotations and constants.
 
     Python does not find the source of a class defined in a notebook, so that the methods are read one by one.
     """
@@ -217,7 +217,9 @@ def _is_plain(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _normal(source: str) -> str:
-    """Return the syntax tree of a source as a string, which does not depend on comments and layout."""
+    """Return the syntax tree of a source as a string. It is the same for sources that differ only in comments and
+    layout.
+    """
     try:
         return ast.dump(parse_python(source))
     except SyntaxError:  # a lambda in the middle of a line
@@ -558,8 +560,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
         return self._function.__globals__.get(name, builtin_names.get(name))
 
     def _dotted(self, node: ast.expr) -> str:
-        """Return the dotted name of the object that an expression refers to, such as ``time.time``; empty if it is
-        unknown.
+        """Return the dotted name of the object to which an expression refers, such as ``time.time``; empty if the
+        object is unknown.
         """
         match node:
             case ast.Name():
@@ -759,7 +761,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
 
 
 def _is_in_async(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return True if the innermost function around a node is async.
+    """Return True if the innermost function that contains a syntax node is async.
 
     Other functions may return a coroutine that their caller awaits.
     """

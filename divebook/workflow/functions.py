@@ -354,7 +354,8 @@ def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType
 
 
 def is_callable(name: Any, kind: str) -> bool:
-    """Return True if the first argument of a decorator is the decorated object; False if it is the name or None.
+    """Return True if the first argument of a decorator is the decorated object (``@step``); False if it is a name or
+    None (``@step("name")``).
 
     Decorators are written ``@step``, ``@step("name")`` or ``@step(name="name")``. Other arguments raise
     `DefinitionError`.
@@ -545,7 +546,7 @@ class Calls(Protocol):
     """Interface of a running workflow function for its step functions: executes and records their calls."""
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
-        """Start a recorded call of a step function. Return an awaitable for its result.
+        """Start a recorded call of a step function. Return an awaitable of its result.
 
         The place of the call (its number in the execution) is assigned before this method returns, so that concurrent
         calls have the same places on replay.
@@ -661,8 +662,8 @@ def _input(parameter: inspect.Parameter, annotation: Any, function: Callable[...
 
 
 def _simple_type(annotation: Any) -> str | None:
-    """Return the name that definitions use for a simple Python type, such as ``string`` for str; None for other
-    annotations.
+    """Return the name that definitions use for a simple Python type, such as ``string`` for `str`; None for any other
+    annotation.
     """
     try:
         return _TYPES.get(annotation)
@@ -671,7 +672,7 @@ def _simple_type(annotation: Any) -> str | None:
 
 
 def declared_type(workflow: Workflow, definition: InputDefinition) -> ParameterType | None:
-    """Return the Python type in the annotation of an input. None if the input has no annotation.
+    """Return the Python type with which a workflow function annotates an input; None if the input has no annotation.
 
     The function of a workflow from a log is looked up in this process. If it is not defined here, the result is None.
     """
@@ -817,7 +818,9 @@ def _make_step(step_function: StepFunction) -> Callable[..., Any]:
 
 
 def _require_rollback(step_function: StepFunction) -> None:
-    """Raise `DefinitionError` if the rollback function of a step has a required parameter that no call provides."""
+    """Raise `DefinitionError` if the rollback function of a step has a required parameter for which a call of the step
+    provides no value.
+    """
     if step_function.rollback is None:
         return
     parameters = signature_of(step_function.rollback.function).parameters.values()

@@ -332,7 +332,7 @@ def _of_values(node: Node, fits: Callable[[Any, Any], bool]) -> frozenset[str]:
 
 
 def _type_of(value: Any) -> str:
-    """Return the type of a JSON value. Numbers have the type ``integer`` or ``fraction``.
+    """Return the JSON type of a value. A number has the type ``integer`` or ``fraction``.
 
     A boolean is also an int in Python, and is tested first. JSON does not distinguish ``1.0`` from ``1``.
     """
@@ -541,7 +541,9 @@ def check_defined_schema(schema: Mapping[str, Any], key: str = "Schema") -> Prob
 
 
 def schema_of(answer: Any) -> Mapping[str, Any]:
-    """Return the JSON schema of a Python type, for example of a pydantic model. A JSON schema is returned unchanged."""
+    """Return the JSON schema of the Python type `answer`, for example of a pydantic model. If `answer` is a JSON
+    schema, check it and return it unchanged.
+    """
     if isinstance(answer, Mapping):
         require_possible_schema(answer)
         return answer
@@ -603,8 +605,8 @@ class _Usable:
 
 
 def _json(schema: Mapping[str, Any], key: str = "Schema") -> str:
-    """Return a JSON schema as a JSON string, the key in the cache of checked schemas. Raise DefinitionError if it is
-    not JSON.
+    """Convert a JSON schema to a JSON string, which is the key in the cache of checked schemas. Raise DefinitionError
+    if the schema is not JSON.
     """
     try:
         return json.dumps(schema, default=_plain, allow_nan=False)
@@ -622,7 +624,9 @@ def _plain(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Usable:
-    """Check a JSON schema, passed as a JSON string. Raise DefinitionError if it is not valid. The result is cached."""
+    """Check a JSON schema that is passed as a JSON string, and return it ready for use. Raise DefinitionError if it is
+    not valid. The result is cached.
+    """
     from divebook.workflow.schema_keywords import DEFAULT_DIALECT, DIALECTS, Work, validator_class
 
     if len(text) > MAX_CHARACTERS:

@@ -422,7 +422,8 @@ def _prompts(config: PipelineConfig) -> Iterator[Problem]:
 
 
 def _cycles(config: PipelineConfig) -> Iterator[Problem]:
-    """Yield a problem for stages that wait for each other, because none of them would ever run in parallel mode.
+    """Yield a problem if stages wait for each other in a cycle, because none of these stages would ever run in parallel
+    mode.
 
     Stages that wait for no other stage are removed repeatedly. Stages that remain form a cycle.
     """

@@ -219,7 +219,9 @@ class ModelSettings(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings(Definition):
-    """Settings for all agents of one provider. The settings of an agent have priority."""
+    """Settings that apply to all agents whose model belongs to one provider. Settings of a single agent have
+    priority.
+    """
 
     name: Annotated[
         str, Key("The provider that these settings are for.", required="provider name is required", example="openai")
@@ -657,7 +659,7 @@ class ApprovalRule(Definition):
 
     @property
     def expires_us(self) -> int | None:
-        """Time of expiry in microseconds since 1970; None if the rule never expires."""
+        """Time at which the approval rule expires, in microseconds since 1970; None if it never expires."""
         return None if self.expires is None else to_microseconds(_moment(self.expires))
 
     @property

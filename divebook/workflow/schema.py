@@ -180,7 +180,7 @@ def _number(place: Place) -> int:
 
 
 def config(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create the settings of the environment from parsed keys."""
+    """Create the settings of the environment from their parsed keys. An unknown default provider is a problem."""
     _check_provider(parsed.values.get("default_provider"), (*parsed.place, "DefaultProvider"), reading)
     return Config(**parsed.values)
 
@@ -198,8 +198,8 @@ def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
 
 
 def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create the definition of an MCP server from parsed keys. The strict dialect requires the keys that a connection
-    needs.
+    """Create the definition of an MCP server from its parsed keys. The strict dialect requires the keys that a
+    connection needs.
     """
     if "name" in parsed.failed:
         return INVALID
@@ -215,7 +215,9 @@ def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create the definitions of a file or cell from parsed keys. Names must be unique in each list."""
+    """Create all definitions of a file or cell from parsed keys. A name that occurs twice in one list, such as two
+    agents called `a`, is a problem.
+    """
     for name, (key, label) in LISTS.items():
         names = [item.name for item in parsed.values.get(name, ())]
         severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
@@ -462,7 +464,9 @@ def page() -> str:
 
 
 def _ordered() -> list[str]:
-    """Return the labels of all tables in breadth-first order, beginning with the table of a whole file."""
+    """Return the labels of all tables of keys in breadth-first order, beginning with the table for a whole definition
+    file.
+    """
     labels = [DEFINITIONS.label]
     for label in labels:
         for key in TABLES[label].keys:

@@ -71,7 +71,7 @@ class Work:
         self._time = MatchTime()
 
     def spend(self, steps: int) -> None:
-        """Subtract steps of work from the budget. Raise SchemaLimitError if less than nothing remains."""
+        """Take a number of steps from the budget of work. Raise SchemaLimitError if the budget is exceeded."""
         self._remaining -= steps
         if self._remaining < 0:
             raise SchemaLimitError(f"checking it takes more than {self._steps:,} steps; simplify the schema")

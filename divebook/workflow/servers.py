@@ -115,7 +115,9 @@ class ToolServer(Protocol):
 
     @property
     def sampling(self) -> str | None:
-        """Name of the agent that answers the server's requests to a model (sampling). None refuses such requests."""
+        """Name of the agent that answers the requests which the server sends to a model (sampling). If it is None, such
+        requests are refused.
+        """
 
     async def discover(self) -> Discovered:
         """Return the current tools and instructions of the server. Raise `ServerError` if the server cannot be

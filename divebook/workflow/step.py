@@ -315,7 +315,7 @@ class ContentEntry(Definition):
 
     @property
     def is_complete(self) -> bool:
-        """True if the entry has exactly one source."""
+        """True if the content entry has exactly one source."""
         return len(self.present_sources) == 1
 
     @property
@@ -842,7 +842,7 @@ def fingerprint_block(block: Mapping[str, Any]) -> ContentFingerprint:
 
 
 def fingerprint_blocks(blocks: Iterable[Mapping[str, Any]]) -> ContentFingerprint:
-    """Return a single fingerprint for a list of content blocks. The order of the blocks counts."""
+    """Return a single fingerprint for a list of content blocks. It depends on the order of the blocks."""
     parts = [fingerprint_block(block) for block in blocks]
     return _fingerprint("".join(f"{part.hash}:{part.source}:" for part in parts), "combined")
 

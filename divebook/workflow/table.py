@@ -56,7 +56,7 @@ class Table:
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
-        """The keys of the definition class, in the order of its fields."""
+        """Keys of the table's definition class, in the order of its fields."""
         hints = get_type_hints(self.definition, include_extras=True)
         return (*(_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint)), *self.more)
 
@@ -382,8 +382,8 @@ class Reading:
             self.problems.append(located.beside(twin))
 
     def find_duplicates(self, entries: Sequence[tuple[Scalar, Node]]) -> None:
-        """Add a problem for each repeated key of a mapping. In JSON of the legacy dialect the last value is used
-        without a problem.
+        """Add a problem to this reading for each key that occurs twice in a mapping. In JSON of the legacy dialect the
+        last value is used without a problem.
         """
         first: dict[str, Mark] = {}
         for key, _ in [] if self.lax else entries:
@@ -420,8 +420,8 @@ class Reading:
             raise self._error()
 
     def source_of(self, node: Node) -> str:
-        """Return the text of a mapping without its indentation. Empty for other nodes, and for data that was not read
-        from text.
+        """Return the text of a mapping node without its indentation. Return an empty string for other nodes, and for
+        data that was not read from text.
         """
         if not isinstance(node, MappingNode) or not node.start.line:
             return ""
@@ -658,7 +658,7 @@ class Anything(Plain):
 
 @dataclass(frozen=True, slots=True)
 class MappingOf(Plain):
-    """Kind of values: a mapping from strings to values of one other kind."""
+    """Kind of values: a mapping whose keys are strings and whose values are all of one other kind."""
 
     kind: Kind
     holds: str

@@ -137,8 +137,8 @@ class ToolFunction(UserFunction):
             self._require_names()
 
     def _require_names(self) -> None:
-        """Raise `DefinitionError` if a parameter of the function cannot be passed by name, because models pass
-        arguments by name.
+        """Raise `DefinitionError` if a parameter of the tool's function cannot be passed by name, because models pass
+        all arguments by name.
         """
         for parameter in inspect.signature(self.function).parameters.values():
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
