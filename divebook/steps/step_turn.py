@@ -113,7 +113,7 @@ class StepTurn:
 
     def calling(self) -> AbstractContextManager[None]:
         """Return a context manager that counts one more running call inside its block. While a call is running, the
-        step is not parked, which means paused until an answer arrives.
+        step is not parked (paused until an answer arrives).
         """
         return self._running_calls.call()
 

@@ -470,8 +470,8 @@ class Kind(Protocol):
         """Description of the valid values of this kind for the reference of keys, such as "a list of texts"."""
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the Python value of a node. If the node has not this kind of value, add a problem to `reading` and
-        return `INVALID`.
+        """Return the Python value of a node. If the node does not have this kind of value, add a problem to `reading`
+        and return `INVALID`.
         """
 
     def write(self, value: Any) -> Any:
@@ -483,7 +483,7 @@ def _key_of(place: Place) -> str:
 
 
 def mismatch(expected: str, node: Node, place: Place, reading: Reading, hint: str | None = None) -> Any:
-    """Add a problem to `reading`: a node has not the expected kind of value, which `expected` describes. Return
+    """Add a problem to `reading`: a node does not have the expected kind of value, which `expected` describes. Return
     `INVALID`.
     """
     key = _key_of(place)
