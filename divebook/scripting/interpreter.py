@@ -72,12 +72,12 @@ class Interpreter:
         self.close()
 
     def close(self) -> None:
-        """End the sandbox processes. The next use starts new ones."""
+        """End the sandbox processes of the interpreter. Its next use starts new ones."""
         self._processes.close()
 
     def evaluate(self, context: Context, expressions: Sequence[str], names: Mapping[str, Any]) -> list[Any]:
-        """Evaluate deterministic expressions and return their values. Expressions that need the sandbox run in it
-        together.
+        """Evaluate deterministic expressions and return their values in the same order. Expressions that need the
+        sandbox run in it together, in one call.
 
         Raises
         ------
@@ -98,15 +98,16 @@ class Interpreter:
     def _evaluate_remaining(
         self, values: list[Any], programs: Sequence[Program], names: Mapping[str, Any]
     ) -> list[Any]:
-        """Evaluate in the sandbox the programs that could not be evaluated outside (value `NOTHING`). Return all
-        values.
+        """Evaluate in the sandbox each program whose entry in `values` is `NOTHING`, because it could not be evaluated
+        outside the sandbox. Return the values of all programs.
         """
         remaining = [program for program, value in zip(programs, values, strict=True) if value is NOTHING]
         answers = iter(self._evaluate_programs(remaining, names)) if remaining else iter(())
         return [next(answers) if value is NOTHING else value for value in values]
 
     def _evaluate_outside(self, program: Program, context: Context, names: Mapping[str, Any], work: WorkBudget) -> Any:
-        """Evaluate a program outside the sandbox, if it is a reference or a composed expression.
+        """Evaluate a program without the sandbox, if it is a reference (``state.a``) or a composed expression
+        (``[state.a]``).
 
         Return `NOTHING` if the sandbox must evaluate the program.
         """
@@ -117,13 +118,17 @@ class Interpreter:
         return program.structure.value(Scope(context, names, self._parts, work))
 
     def _part(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
-        """Evaluate a part of a composed expression: look up a reference, or run the text in the sandbox."""
+        """Evaluate the source text of a part of a composed expression: look up the value if the part is a reference
+        such as ``state.a``, else run the part in the sandbox.
+        """
         program = compile_expression(text)
         value = NOTHING if program.reference is None else program.reference.resolve(names, context)
         return self._evaluate_remaining([value], [program], names)[0]
 
     def _evaluate_programs(self, programs: Sequence[Program], names: Mapping[str, Any]) -> list[Any]:
-        """Evaluate several programs in the sandbox in one run, as one list expression."""
+        """Evaluate several programs in one run of the sandbox, joined to one list expression. Return their values as
+        plain data.
+        """
         code = f"[{','.join([program.code for program in programs])}]"
         try:
             value = self._evaluate(code, select(programs, names))
@@ -171,8 +176,8 @@ class Interpreter:
             return session.run(program.code, _sendable(names), answers)
 
     def _evaluate(self, code: str, names: dict[str, Any]) -> Any:
-        """Evaluate code in a reused session. If the session runs out of memory or crashes, repeat in a fresh
-        session.
+        """Evaluate code in a sandbox session from the pool. If that session runs out of memory or crashes, evaluate the
+        code again in a fresh session.
         """
         try:
             return self._evaluate_once(code, names, fresh=False)
@@ -205,7 +210,7 @@ def _sendable(names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Processes:
-    """Sandbox processes and sessions of one interpreter in this Python process.
+    """The sandbox processes and sandbox sessions that one interpreter uses in this Python process.
 
     The processes are started on first use, and ended by `close`.
     """
@@ -219,7 +224,9 @@ class _Processes:
         self._waited = threading.local()
 
     def clock(self) -> float:
-        """Return a time in seconds that does not advance while this thread waits for a sandbox session."""
+        """Return a time in seconds for measuring time limits: it does not advance while this thread waits for a sandbox
+        session.
+        """
         return time.monotonic() - getattr(self._waited, "seconds", 0.0)
 
     def fresh(self, limits: Limits, prelude: str, *, asks_host: bool) -> SandboxSession:
@@ -267,7 +274,9 @@ class _Processes:
             raise
 
     def release(self, session: SandboxSession, *, usable: bool) -> None:
-        """Return a session for expressions to the pool, or close the session if it is not usable any more."""
+        """Return a session for expressions to the pool for the next expression. Close the session instead if it is not
+        usable any more.
+        """
         self._returned(session if usable else None)
         if not usable:
             session.close()
@@ -298,5 +307,5 @@ _DEFAULT = Interpreter()
 
 
 def default_interpreter() -> Interpreter:
-    """Return the interpreter that all code of this process shares."""
+    """Return the interpreter for sandboxed code that the whole process shares."""
     return _DEFAULT

@@ -37,7 +37,7 @@ _OF_MAPPINGS = frozenset(dir(dict)) | {"set", "delete"}
 
 
 def needs_of_expression(program: Program) -> frozenset[Need]:
-    """Return the keys of `state` and `inputs` without which an expression fails.
+    """Return the keys of `state` and `inputs` that must exist, because an expression fails without them.
 
     >>> from divebook.scripting.syntax import compile_expression
     >>> sorted(needs_of_expression(compile_expression("state.total + inputs['n'] + state.get('more', 0)")))
@@ -52,12 +52,13 @@ def needs_of_expression(program: Program) -> frozenset[Need]:
 
 
 def needs_of_script(text: str) -> frozenset[Need]:
-    """Return the keys of `state` and `inputs` without which a script fails."""
+    """Return the keys of `state` and `inputs` that must exist, because a script fails without them."""
     return _needs(parse_script(text)[1])
 
 
 def set_by_script(text: str) -> frozenset[str] | None:
-    """Return the variables that a script sets with ``state.set``. None if a name is computed when the script runs.
+    """Return the names of the variables that a script sets with ``state.set``. Return None if one of the names is
+    computed when the script runs.
 
     >>> sorted(set_by_script("state.set('a', 1)")), set_by_script("state.set(name, 1)")
     (['a'], None)
@@ -66,7 +67,9 @@ def set_by_script(text: str) -> frozenset[str] | None:
 
 
 def changed_by_script(text: str) -> frozenset[str] | None:
-    """Return the variables that a script sets or deletes. None if a name is computed when the script runs."""
+    """Return the names of the variables that a script sets or deletes. Return None if one of the names is computed when
+    the script runs.
+    """
     return _changed(text, "set", "delete")
 
 
@@ -127,7 +130,9 @@ def _tested(node: ast.AST) -> Iterator[Need]:
 
 
 def _needs_of(node: ast.AST, keys: Iterable[ast.AST | str]) -> Iterator[Need]:
-    """Yield a `Need` for each constant key, if `node` is the name ``state`` or ``inputs``."""
+    """Yield a `Need` for each of `keys` that is a constant string, if `node` is the name ``state`` or ``inputs``; yield
+    nothing for any other node.
+    """
     if isinstance(node, ast.Name) and node.id in READ_ONLY:
         texts = (key if isinstance(key, str) else _text(key) for key in keys)
         yield from ((node.id, text) for text in texts if text is not None)
@@ -141,37 +146,37 @@ def _text(node: ast.AST) -> str | None:
 
 
 def check_script(text: str) -> list[Program]:
-    """Check a script and return its program. Raise `ScriptSyntaxError` if the script cannot be parsed or is not
-    allowed.
+    """Check a script and return its compiled program in a list. Raise `ScriptSyntaxError` if the script cannot be
+    parsed or is not allowed.
     """
     return [compile_script(text)]
 
 
 def check_condition(text: str) -> list[Program]:
-    """Check a condition and return its program, or no program for ``true`` and ``false``. Raise `ScriptSyntaxError` if
-    invalid.
+    """Check the condition of an edge. Return a list with its compiled program, empty for the constants ``true`` and
+    ``false``. Raise `ScriptSyntaxError` if the condition is not valid.
     """
     expression = unwrapped(text)
     return [] if expression.lower() in LITERALS else [compile_expression(expression)]
 
 
 def check_expression(text: str) -> list[Program]:
-    """Check an expression, with or without ``$(...)``, and return its program. Raise `ScriptSyntaxError` if it is not
-    valid.
+    """Check an expression, with or without ``$(...)`` around it, and return its compiled program in a list. Raise
+    `ScriptSyntaxError` if it is not valid.
     """
     return [compile_expression(unwrapped(text))]
 
 
 def check_template(text: str) -> list[Program]:
-    """Check a template and return the programs of its expressions. Raise `TemplateError` or `ScriptSyntaxError` if
-    invalid.
+    """Check a template and return the compiled programs of its ``${...}`` expressions. Raise `TemplateError` if an
+    expression is not closed, `ScriptSyntaxError` if one is not valid.
     """
     return [compile_expression(expression) for expression in expressions_of(text)]
 
 
 def check_text(text: str) -> list[Program]:
-    """Check a string that may be ``$(...)`` or a template, and return its programs. Raise `TemplateError` also if
-    unclosed.
+    """Check a string that may be a template or may be meant as a whole value ``$(...)``. Return the compiled programs
+    of the expressions in it. Raise `TemplateError` if an expression or the ``$(`` is not closed.
 
     >>> check_text("$(state.a")
     Traceback (most recent call last):
@@ -195,7 +200,9 @@ OF_RESULT = frozenset({"result"})
 
 @dataclass(frozen=True, slots=True)
 class CodeText:
-    """A string in a step's definition that is code or contains code, with the rules that apply to it."""
+    """A string in a step's definition that is code or contains code: its place, the function that checks it, and the
+    names that the code may use.
+    """
 
     place: Place
     """Place of the string, relative to the step."""
@@ -215,28 +222,32 @@ class CodeText:
 
     @property
     def is_script(self) -> bool:
-        """True if the string is a whole script, False if it contains expressions."""
+        """True if the string is the source of a script, False if it is an expression or contains expressions."""
         return self.check is check_script
 
     @property
     def offered(self) -> Collection[str]:
-        """Names that the code may use, besides `inputs`, `state` and a loop item."""
+        """Names that the code may use in addition to `inputs`, `state` and the loop item, for example the built-in
+        functions.
+        """
         return (ACTIVITY_NAMES if self.is_script else SAFE_NAMES) | self.about
 
     def escape(self, program: Program) -> str | None:
-        """Return advice on writing an expression as plain text; None if the field does not accept plain text."""
+        """Return advice on writing an expression of this code as plain text, such as ``$${a}``; None if the field of
+        the step does not accept plain text.
+        """
         if self.check in (check_template, check_text):
             return escape_hint(program.text)
         return f"write $$({program.text}) for the text $({program.text})" if self.is_value else None
 
     @property
     def key(self) -> str:
-        """Name of the step's key that contains the string."""
+        """Name of the key in the step's definition under which the string occurs, such as ``Prompt``."""
         return next(part for part in reversed(self.place) if isinstance(part, str))
 
 
 def code_texts(step: Step) -> Iterator[CodeText]:
-    """Yield each string in the definition of a step that is code or contains code.
+    """Yield a `CodeText` for each string in the definition of a step that is code or contains code.
 
     All types of steps share loop items, conditions of edges and rollback parameters. `_OF_TYPE` has a function for the
     code of each type.
@@ -288,14 +299,18 @@ def _of_question(step: Step) -> Iterator[CodeText]:
 
 
 def _templates(place: Place, **texts: object) -> Iterator[CodeText]:
-    """Yield a `CodeText` for each keyword argument that is a template: a string that is not empty."""
+    """Yield a `CodeText` for each keyword argument that can be a template: a string that is not empty. Other arguments
+    are skipped.
+    """
     for key, text in texts.items():
         if isinstance(text, str) and text:
             yield CodeText((*place, key), text, check_template)
 
 
 def filled_texts(place: Place, values: object) -> Iterator[CodeText]:
-    """Yield a `CodeText` for each string at any depth of a value, since each may be a template or ``$(...)``."""
+    """Yield a `CodeText` for each string at any depth of a definition's value, such as the parameters of an action.
+    Each of the strings may be a template or ``$(...)``.
+    """
     for inner, text in texts_in(values):
         if is_escaped_expression(text):
             yield CodeText((*place, *inner), without_escape(text), check_template)
@@ -330,13 +345,17 @@ KNOWN_TYPES = frozenset({"prompt", "action", "script", "wait", "interrupt", "wor
 
 
 class ReadKeys(NamedTuple):
-    """Names of the variables and inputs that code can read. None means all variables, or all inputs."""
+    """Names of the variables (`state`) and inputs (`inputs`) that code can read. None stands for all variables, or for
+    all inputs.
+    """
 
     state: Keys = frozenset()
     inputs: Keys = frozenset()
 
     def plus(self, other: ReadKeys) -> ReadKeys:
-        """Return the variables and inputs that this code or other code can read."""
+        """Return the union of two results: the names of the variables and inputs that this code or the code of `other`
+        can read.
+        """
         return ReadKeys(_both(self.state, other.state), _both(self.inputs, other.inputs))
 
 
@@ -349,7 +368,8 @@ def _both(one: Keys, other: Keys) -> Keys:
 
 
 def reads_of(step: Step, *, only_items: bool = False) -> ReadKeys:
-    """Return the variables and inputs that a step can read while it runs. Conditions of its edges do not count.
+    """Return the names of the variables and inputs that a step can read while it runs. Conditions of its edges do not
+    count.
 
     >>> reads_of(Step("add", script="state.a + inputs.n"))
     ReadKeys(state=frozenset({'a'}), inputs=frozenset({'n'}))
@@ -379,13 +399,13 @@ def _together(codes: Iterable[CodeText], item: str | None = None) -> ReadKeys:
 
 
 def reads_of_condition(text: str) -> ReadKeys:
-    """Return the variables and inputs that the condition of an edge can read."""
+    """Return the names of the variables and inputs that the condition of an edge can read."""
     return _of_code(check_condition, text)
 
 
 def reads_of_script(text: str) -> ReadKeys:
-    """Return the variables and inputs that a script can read; none for a script that cannot be parsed, because it never
-    ran.
+    """Return the names of the variables and inputs that a script can read; no names for a script that cannot be parsed,
+    because such a script never ran.
     """
     return _of_code(check_script, text)
 
@@ -416,6 +436,8 @@ def _normal(keys: Keys) -> Keys:
 
 
 def found_in(values: Mapping[str, T], keys: Keys) -> Iterator[T]:
-    """Yield the values of the keys that a mapping contains, in the order of the keys; all values if `keys` is None."""
+    """Yield the values that a mapping has under the given keys, in the alphabetical order of the keys. Keys that the
+    mapping lacks are skipped. If `keys` is None, yield all values.
+    """
     names = values if keys is None else sorted(key for key in keys if isinstance(key, str))
     yield from (values[name] for name in names if name in values)

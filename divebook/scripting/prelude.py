@@ -41,24 +41,24 @@ class Host(Protocol):
         """Return at least 16 random bytes. All random numbers of the script are derived from them."""
 
     def sleep(self, seconds: float) -> None:
-        """Wait for a number of seconds."""
+        """Wait for a number of seconds, when the script calls ``sleep``."""
 
     def document(self, path: str) -> Mapping[str, Any]:
         """Return the document at `path`, with its text under ``content``."""
 
     def mutate(self, change: str, key: Any, value: Any) -> None:
-        """Record that the script has set or deleted a variable. `change` is ``set`` or ``delete``."""
+        """Record that the script has set or deleted a variable of the execution. `change` is ``set`` or ``delete``."""
 
     def printed(self, text: str) -> None:
-        """Receive the whole output of the script. Called once, after its end."""
+        """Receive the text that the script has printed. Called once, after the end of the script."""
 
 
 # --- contexts, limits and names -------------------------------------------------------------------------------------
 
 
 class Context(Enum):
-    """Purpose of a piece of code. ``ACTIVITY`` means a script step; the other purposes are deterministic
-    expressions.
+    """Purpose of code that is evaluated: a script step (``ACTIVITY``), or a kind of deterministic expression (all other
+    members).
     """
 
     CONDITION = "condition"
@@ -270,7 +270,8 @@ documents = Documents()
 
 
 def prelude(code: str | None = None) -> str:
-    """Return the Python code that a sandbox session starts with, reduced to the helpers whose names occur in `code`.
+    """Return the Python source that a sandbox session runs first, to define helper functions. Only helpers whose names
+    occur in `code` are included.
 
     Return all helpers if `code` is None or may evaluate more code.
     """
@@ -287,7 +288,9 @@ _NO_HOST = "the clock, chance and documents are not available here"
 
 
 class HostAnswers:
-    """Adapter between Monty and a `Host`: answers each system call of the sandbox in the form that Monty expects."""
+    """Adapter between the sandbox library Monty and a `Host`: answers each system call of the sandbox in the form that
+    Monty expects.
+    """
 
     def __init__(self, host: Host | None) -> None:
         self._host = host
@@ -295,8 +298,8 @@ class HostAnswers:
         """Error of the last document that the script requested and that does not exist."""
 
     def answer(self, name: str, arguments: tuple[Any, ...]) -> dict[str, Any]:
-        """Execute one system call of the sandbox and return its result in Monty's form. Exceptions of the host are not
-        caught.
+        """Execute one system call of the sandbox with the functions of the `Host`. Return its result in the form that
+        Monty expects. Exceptions of the host are not caught.
         """
         call = _CALLS.get(name)
         if call is None:
@@ -379,32 +382,40 @@ _PLAIN = _ATOMS | {dict, list, TaggedDict, datetime, date, time, timedelta, Deci
 
 
 class Attribute(NamedTuple):
-    """The part ``.name`` of a reference, which reads a key of a mapping."""
+    """The part ``.name`` of a reference such as ``state.name``: reads the key ``name`` of a mapping."""
 
     name: str
 
     def spelled_as_in(self, names: Any) -> Attribute:
-        """Return the attribute with its name in the spelling (Unicode form) of the variable or input that it refers
-        to.
+        """Return this attribute with its name replaced by the equivalent key of `names`, which may be spelled in
+        another Unicode form. Return an equal attribute if no key matches.
         """
         return self if self.name.isascii() else Attribute(_matching_key(self.name, names))
 
     def of(self, value: Any) -> Any:
-        """Return the entry of a mapping under the attribute's name; `NOTHING` if there is none."""
+        """Read this attribute from a value: return the entry of the mapping `value` under the attribute's name;
+        `NOTHING` if the mapping lacks it or the value is not a mapping.
+        """
         return _entry(value, self.name, NOTHING)
 
 
 class Item(NamedTuple):
-    """The part ``[key]`` of a reference: a string reads a key of a mapping, an integer an item of a list."""
+    """The part ``[key]`` of a reference such as ``state.rows[0]``: a string reads a key of a mapping, an integer an
+    item of a list.
+    """
 
     key: str | int
 
     def spelled_as_in(self, names: Any) -> Item:
-        """Return the item with its key in the spelling (Unicode form) of the variable or input that it refers to."""
+        """Return this item with its key replaced by the equivalent key of `names`, which may be spelled in another
+        Unicode form. Return an equal item if no key matches.
+        """
         return self if type(self.key) is int or str(self.key).isascii() else Item(_matching_key(self.key, names))
 
     def of(self, value: Any) -> Any:
-        """Return the entry of a mapping, or the item of a list, under the key; `NOTHING` if there is none."""
+        """Read this item from a value: return the entry of the mapping, or the item of the list, under the key;
+        `NOTHING` if the value has no such entry.
+        """
         if type(self.key) is str:
             return _entry(value, self.key, NOTHING)
         is_there = type(value) is list and -len(value) <= self.key < len(value)  # type: ignore[operator]
@@ -412,17 +423,23 @@ class Item(NamedTuple):
 
 
 class Get(NamedTuple):
-    """The part ``.get(key, default)`` of a reference, which reads a key of a mapping that may be missing."""
+    """Last or inner part ``.get(key, default)`` of a reference such as ``state.get("total", 0)``: reads a key that the
+    mapping may lack.
+    """
 
     key: str
     default: Any
 
     def spelled_as_in(self, names: Any) -> Get:
-        """Return the part with its key in the spelling (Unicode form) of the variable or input that it refers to."""
+        """Return this ``.get`` part with its key replaced by the equivalent key of `names`, which may be spelled in
+        another Unicode form. Return an equal part if no key matches.
+        """
         return self if self.key.isascii() else Get(_matching_key(self.key, names), self.default)
 
     def of(self, value: Any) -> Any:
-        """Return the entry of a mapping under the key, or the default; `NOTHING` if the value is not a mapping."""
+        """Evaluate ``value.get(key, default)``: return the entry of the mapping `value` under the key, or else the
+        default. Return `NOTHING` if the value is not a mapping.
+        """
         return _entry(value, self.key, self.default)
 
 
@@ -430,7 +447,9 @@ Part: TypeAlias = Attribute | Item | Get
 
 
 def _matching_key(name: Any, names: Any) -> Any:
-    """Return the key of a mapping that equals a name in normalized form. Return the name itself if no key equals it."""
+    """Return the key of the mapping `names` that equals `name` in Unicode normalization form. Return `name` itself if
+    no key equals it, or if `names` is not a mapping.
+    """
     key = same_name(name, names) if isinstance(names, Mapping) else None
     return name if key is None else key
 
@@ -442,16 +461,16 @@ def _entry(value: Any, key: str, default: Any) -> Any:
 
 
 class Reference(NamedTuple):
-    """Expression that only refers to a value, such as ``state.order["id"]``: a name, and the parts that are read in
-    order.
+    """Expression that only refers to a value, such as ``state.order["id"]``: a name (``state``), and the parts that are
+    read from its value in order (``.order``, ``["id"]``).
     """
 
     name: str
     parts: tuple[Part, ...]
 
     def resolve(self, names: Mapping[str, Any], context: Context) -> Any:
-        """Look up the value of the reference among the names. Return `NOTHING` if only the sandbox can compute the
-        value.
+        """Look up the value of the reference in `names`, the values by variable name. Return `NOTHING` if the value
+        does not exist, or only the sandbox can compute it.
         """
         value = names.get(self.name, NOTHING)
         for number, part in enumerate(self.parts):
@@ -495,7 +514,7 @@ def last_part(node: Any) -> tuple[Part, ast.expr] | None:
 
 
 def _constant(node: ast.expr) -> Any:
-    """Return the value of a syntax node that is a constant or a negative integer; `NOTHING` for other nodes."""
+    """Return the value of a syntax node that is a constant or a negative integer; `NOTHING` for any other node."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         below = _constant(node.operand)
         return -below if type(below) is int else NOTHING
@@ -503,8 +522,8 @@ def _constant(node: ast.expr) -> Any:
 
 
 def _is_data(value: Any) -> bool:
-    """Return True if a value has a plain type, whatever it contains. This is sufficient for conditions and loop
-    items.
+    """Return True if the value's own type is plain (a number, string, list, mapping or similar). Its items are not
+    tested: for conditions and loop items this is sufficient.
     """
     return type(value) in _PLAIN
 

@@ -105,8 +105,8 @@ class SandboxSession:
             raise _failure(error) from error
 
     def run(self, code: str, names: dict[str, Any], answers: HostAnswers) -> tuple[Any, str]:
-        """Run a script. Return the value of its last expression, and its printed output. `answers` handles calls to the
-        host.
+        """Run a script. Return the value of its last expression, and the text that it printed. `answers` executes the
+        calls that the script makes to the host.
 
         An exception of the host is raised unchanged. The session is not usable afterwards.
         """
@@ -126,8 +126,8 @@ class SandboxSession:
 
 
 def _step(snapshot: monty.SyncSnapshot, answers: HostAnswers) -> monty.SyncSnapshot:
-    """Answer one call of the sandboxed code to the host and resume the code. Return the snapshot of the next call, or
-    the result.
+    """Answer one call that the sandboxed code makes to the host, and resume the code. Return Monty's snapshot of the
+    code at its next call, or of its result.
     """
     if isinstance(snapshot, monty.NameLookupSnapshot):
         return snapshot.resume()
@@ -182,7 +182,9 @@ exec {program} "$@"
 
 
 class Shield:
-    """Temporary shell script that starts a sandbox process with SIGINT ignored. The file exists until `close`."""
+    """Temporary shell script that starts a sandbox process which ignores SIGINT, so that Ctrl-C does not end the
+    process. The file exists until `close`.
+    """
 
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -197,7 +199,7 @@ class Shield:
             self.program = str(script) if os.access(script, os.X_OK) else None
 
     def close(self) -> None:
-        """Delete the shell script."""
+        """Delete the temporary shell script."""
         if self._folder is not None:
             self._folder.cleanup()
 

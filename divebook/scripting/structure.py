@@ -1,4 +1,5 @@
-"""Composed expressions: ``[state.a, state.b]``, ``{"rows": state.frame}``, ``a if test else b``.
+"""Composed expressions, such as ``[state.a, state.b]``, ``{"rows": state.frame}`` and ``a if test else b``: values that
+are assembled outside the sandbox from parts.
 
 The parts of a composed expression are evaluated one by one and assembled outside the sandbox. A frame, an instance or
 an enum member that a part refers to keeps its type. Inside the sandbox it would become rows, a mapping or a plain
@@ -33,16 +34,18 @@ MAX_COPIES = 10_000_000
 
 
 class Evaluate(Protocol):
-    """Function of the interpreter that evaluates a part of a composed expression."""
+    """Signature of the interpreter's function that evaluates one part of a composed expression."""
 
     def __call__(self, context: Context, text: str, names: Mapping[str, Any]) -> Any:
-        """Evaluate a part with the given names: look up a reference, or run the text in the sandbox. Return the
-        value.
+        """Evaluate the source text of a part with the given names, and return its value. A reference is looked up; any
+        other code runs in the sandbox.
         """
 
 
 class PartFunctions(NamedTuple):
-    """Functions of the interpreter that evaluate and classify the parts of a composed expression."""
+    """Two functions of the interpreter for parts of a composed expression: one evaluates a part, one tests that the
+    part reads plain data only.
+    """
 
     evaluate: Evaluate
     is_plain: Callable[[str, Mapping[str, Any]], bool]
@@ -50,8 +53,8 @@ class PartFunctions(NamedTuple):
 
 
 class WorkBudget:
-    """Limits of time, loop turns and copies for work outside the sandbox, shared by expressions that are evaluated
-    together.
+    """Limits for evaluating composed expressions outside the sandbox: time, loop turns and copied items. Expressions
+    that are evaluated together share one budget.
 
     Parameters
     ----------
@@ -81,7 +84,9 @@ class WorkBudget:
             raise ScriptLimitError(f"an expression went through more than {MAX_TURNS:,} items; do less in one script")
 
     def count_copies(self, items: int) -> None:
-        """Count items that are going to be copied. Raise `ScriptLimitError` if the limit is exceeded."""
+        """Add to the number of copied items a number of items that are about to be copied. Raise `ScriptLimitError` if
+        all copies together exceed `MAX_COPIES`.
+        """
         self._copies += items
         if self._copies > MAX_COPIES:
             raise ScriptLimitError(f"an expression copied more than {MAX_COPIES:,} items; do less in one script")
@@ -89,7 +94,9 @@ class WorkBudget:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Variables that a composed expression may use, and the functions and the budget for evaluating its parts."""
+    """Evaluation scope of a composed expression: the variables that it may use, the functions that evaluate its parts,
+    and its work budget.
+    """
 
     context: Context
     names: Mapping[str, Any]
@@ -98,7 +105,9 @@ class Scope:
 
     @property
     def of_parts(self) -> Scope:
-        """Scope for the parts of a composed value, in which recorded values such as frames keep their type."""
+        """Scope for evaluating the parts of a list or mapping. In this scope, recorded values such as frames keep their
+        type.
+        """
         return self if self.context is Context.VALUE else replace(self, context=Context.VALUE)
 
     def with_name(self, name: str, value: Any) -> Scope:
@@ -106,16 +115,20 @@ class Scope:
         return replace(self, names={**self.names, name: value})
 
     def is_plain(self, text: str) -> bool:
-        """Return True if an expression reads plain data only, and no frames or instances."""
+        """Return True if all data that an expression reads is plain, so that it reads no frames or instances of
+        classes.
+        """
         return self.parts.is_plain(text, self.names)
 
     def value_of(self, text: str) -> Any:
-        """Return the value of a part: a reference is looked up, any other text is evaluated in the sandbox."""
+        """Evaluate the source text of a part in this scope, and return its value: a reference is looked up, any other
+        code runs in the sandbox.
+        """
         self.work.count_turn()
         return self.parts.evaluate(self.context, text, self.names)
 
     def holds(self, test: str) -> bool:
-        """Evaluate a condition in the sandbox. Return True if its value is true."""
+        """Evaluate the test of a conditional expression in the sandbox. Return True if its value is true."""
         self.work.count_turn()
         return bool(self.parts.evaluate(Context.CONDITION, f"bool({test})", self.names))
 
@@ -129,7 +142,9 @@ class ExpressionNode(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ComposedNode:
-    """A composed expression with its source, which the sandbox evaluates if the node `structure` returns `NOTHING`."""
+    """A composed expression: its tree of nodes (`structure`), and its source, which the sandbox evaluates if the tree
+    cannot be evaluated outside.
+    """
 
     structure: ExpressionNode
     text: str
@@ -270,7 +285,7 @@ class _ListSum:
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """The part ``for name in items if test`` of a comprehension."""
+    """One loop of a comprehension: its part ``for name in items if test``."""
 
     name: str
     items: ExpressionNode
@@ -280,7 +295,9 @@ class _Loop:
     """
 
     def turns(self, scope: Scope) -> Iterator[Scope]:
-        """Yield a scope for each item that passes the tests. The scope contains the item as the loop variable."""
+        """Yield a scope for each turn of this loop: for each item of the list that passes the ``if`` tests. The scope
+        contains the item as the loop variable. Raise `_NoListError` if the value is not a list.
+        """
         items = self.items.value(scope)
         if type(items) is not list:
             raise _NoListError
@@ -292,15 +309,15 @@ class _Loop:
 
 
 class _NoListError(Exception):
-    """Error: the value that a loop iterates over is not a list, so that only the sandbox can evaluate the
-    comprehension.
+    """Internal error: the value over which a comprehension loops is not a list, so that only the sandbox can evaluate
+    the comprehension.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class _Comprehension:
-    """Expression node of a list comprehension ``[item for ...]``, or with a key of a dict comprehension ``{key: item
-    for ...}``.
+    """Expression node of a list comprehension ``[item for ...]``; if the node has a key, of a dict comprehension
+    ``{key: item for ...}``.
     """
 
     text: str
@@ -323,7 +340,9 @@ class _Comprehension:
 
 
 def _nested(loops: Sequence[_Loop], scope: Scope) -> Iterator[Scope]:
-    """Yield a scope for each turn of the innermost of several nested loops. The scope contains all loop variables."""
+    """Run several nested loops of a comprehension: yield a scope for each turn of the innermost loop. The scope
+    contains the loop variables of all loops.
+    """
     if not loops:
         yield scope
         return
@@ -333,7 +352,9 @@ def _nested(loops: Sequence[_Loop], scope: Scope) -> Iterator[Scope]:
 
 
 def structure_of(source: str, tree: ast.Expression) -> ExpressionNode | None:
-    """Convert the syntax tree of an expression to nodes. Return None for an expression that is evaluated as a whole."""
+    """Convert the syntax tree of a composed expression to a tree of expression nodes. Return None for any other
+    expression, which is evaluated as a whole.
+    """
     node = _Builder(source).of(tree.body)
     return node.structure if isinstance(node, ComposedNode) else None
 
@@ -385,8 +406,8 @@ class _Builder:
         return _Dict(tuple((None if key is None else self.of(key), self.of(value)) for key, value in pairs))
 
     def call(self, node: ast.Call) -> ExpressionNode | None:
-        """Convert ``dict(a=state.a)`` to the node of a mapping. Return None for other function calls, which the sandbox
-        evaluates.
+        """Convert a call ``dict(a=state.a)`` to an expression node of a mapping. Return None for calls of other
+        functions, which the sandbox evaluates.
         """
         names = [word.arg for word in node.keywords]
         if not (isinstance(node.func, ast.Name) and node.func.id == "dict" and not node.args and all(names)):
@@ -397,7 +418,7 @@ class _Builder:
         return _Choice(self._text(node.test), self.of(node.body), self.of(node.orelse))
 
     def first_of(self, node: ast.BoolOp) -> ExpressionNode:
-        """Convert ``a and b`` or ``a or b`` to nested conditional nodes, from the last operand to the first.
+        """Convert ``a and b`` or ``a or b`` to nested conditional expression nodes, from the last operand to the first.
 
         ``a or b`` becomes ``a if a else b``. Each value except the last is evaluated twice, which has no effect because
         expressions have no side effects.
@@ -412,8 +433,8 @@ class _Builder:
         return structure
 
     def sum(self, node: ast.BinOp) -> ExpressionNode | None:
-        """Convert ``a + b + c`` to the node of a concatenation. Return None if the expression mixes tuples and other
-        operands.
+        """Convert ``a + b + c`` to an expression node that concatenates lists. Return None if the expression mixes
+        tuples with other operands.
 
         The node of a tuple is a list node, but Python cannot add a list and a tuple. The sandbox raises that error.
         """
@@ -436,7 +457,9 @@ class _Builder:
         return _Slice(whole, tuple(None if bound is None else self.of(bound) for bound in bounds))
 
     def comprehension(self, node: ast.ListComp | ast.DictComp) -> ExpressionNode | None:
-        """Convert a comprehension to a node. Return None if only the sandbox can evaluate the comprehension."""
+        """Convert a comprehension to an expression node. Return None if only the sandbox can evaluate the
+        comprehension.
+        """
         key, item = (None, node.elt) if isinstance(node, ast.ListComp) else (node.key, node.value)
         loops = tuple(map(self._loop, node.generators))
         structure = self.of(item)

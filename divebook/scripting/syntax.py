@@ -75,8 +75,8 @@ _ASSIGNS = re.compile(r"^([\w.\[\]\"']+\s*=)(?=[^=])")
 
 
 def parse_expression(text: str) -> tuple[str, ast.Expression]:
-    """Parse an expression. Return its source in parentheses, so that it may span lines, and the syntax tree of this
-    source.
+    """Parse an expression. Return its source in parentheses, so that it may span several lines, and the syntax tree of
+    this source in parentheses.
     """
     source = normalise(text).strip()
     if not source:
@@ -104,14 +104,16 @@ def parse_script(text: str) -> tuple[str, ast.Module]:
 
 
 def normalise(text: str) -> str:
-    """Replace all line ends by the line feeds that Python's parser counts."""
+    """Replace all line ends of a source by line feeds, so that line numbers are the same as those of Python's
+    parser.
+    """
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 @contextmanager
 def _parser(source: str) -> Iterator[None]:
-    """Convert all errors that hostile code causes in Python's parser to SyntaxError, and suppress the parser's
-    warnings.
+    """Return a context manager for Python's parser: errors that hostile code causes become SyntaxError, and the
+    parser's warnings are suppressed.
     """
     try:
         if "\\" in source:  # an invalid escape such as "\d" in a pattern must not cause a warning in a notebook
@@ -125,8 +127,8 @@ def _parser(source: str) -> Iterator[None]:
 
 
 def _parse_spanning(source: str, wrapped: str) -> ast.Expression | None:
-    """Parse an expression that is valid only inside parentheses, because it spans lines. Return None if it is not valid
-    there.
+    """Parse an expression that spans lines, and is therefore valid only inside parentheses. `wrapped` is the source in
+    parentheses. Return None if the expression is not valid there either.
     """
     if "\n" not in source or not _balanced(source):
         return None
@@ -139,8 +141,8 @@ def _parse_spanning(source: str, wrapped: str) -> ast.Expression | None:
 
 
 def _balanced(source: str) -> bool:
-    """Return True if parentheses around a source would close at its end. Around ``1) + (2`` they would close
-    earlier.
+    """Return True if parentheses around a source would enclose all of it. For ``1) + (2`` the result is False, because
+    the added parenthesis closes before the ``+``.
     """
     depth = 0
     end = (source.count("\n") + 2, 1)
@@ -156,7 +158,9 @@ def _balanced(source: str) -> bool:
 
 
 def _advice_on_change(source: str) -> str | None:
-    """Return advice if a person wrote an assignment or deletion instead of an expression; None for other mistakes."""
+    """Return advice for an error message if a person wrote an assignment or deletion where an expression is required;
+    None for other mistakes.
+    """
     if _is_comparison(source):
         return f"write '==' to compare; {_NO_CHANGES}"
     try:
@@ -171,7 +175,7 @@ def _advice_on_change(source: str) -> str | None:
 
 
 def _is_comparison(source: str) -> bool:
-    """Return True if ``=`` in a source was probably meant as ``==``: with ``==`` the source is a valid expression.
+    """Return True if a person probably wrote ``=`` for ``==``: with ``==`` the source is a valid expression.
 
     This holds for ``y = x``, but not for ``y = x +``.
     """
@@ -191,7 +195,9 @@ def _syntax_error(error: SyntaxError, source: str, hint: str | None = None) -> S
 
 
 def check_expression(tree: ast.AST) -> None:
-    """Raise `ScriptSyntaxError` if an expression could change a value, or could give another result the next time."""
+    """Raise `ScriptSyntaxError` if an expression is not deterministic or not free of side effects: if it could change a
+    value, or give another result when it is evaluated again.
+    """
     _check_targets(tree)
     _check_texts(tree)
     allowed_lambdas = {id(node) for node in _called_lambdas(tree)}
@@ -204,7 +210,9 @@ def check_expression(tree: ast.AST) -> None:
 
 
 def _check_texts(tree: ast.AST) -> None:
-    """Raise `ScriptSyntaxError` for strings with an unpaired surrogate, which the sandbox would silently replace."""
+    """Raise `ScriptSyntaxError` for a string constant with an unpaired surrogate (half of a character), which the
+    sandbox would silently replace.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and not _is_unicode(node.value):
             raise ScriptSyntaxError(
@@ -219,8 +227,8 @@ def _is_unicode(text: str) -> bool:
 
 
 def _check_targets(tree: ast.AST) -> None:
-    """Raise `ScriptSyntaxError` for a comprehension whose variable has the name of a builtin, such as ``[id for id in
-    ids]``.
+    """Raise `ScriptSyntaxError` for a comprehension whose loop variable has the name of a builtin, such as ``[id for id
+    in ids]``.
 
     Monty 1.4 reads the builtin instead of the variable.
     """
@@ -235,7 +243,7 @@ def _check_targets(tree: ast.AST) -> None:
 
 
 def _refusal(node: ast.AST) -> str | None:
-    """Return the reason why an expression must not contain a syntax node; None if the node is allowed.
+    """Return the reason why expressions must not contain this syntax node; None if the node is allowed.
 
     A method that changes its object (``append``) is refused only for a part of a named value: a list that the
     expression itself has built may change.
@@ -275,7 +283,8 @@ def _name_of(node: ast.Name | ast.arg) -> str:
 
 
 def _called_lambdas(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the syntax nodes in which a lambda is allowed, because it is called and cannot become the result.
+    """Yield the syntax nodes at which a lambda is allowed, because it is called there and cannot be part of the
+    expression's result.
 
     The text of a lambda would show an address, which differs from run to run.
     """
@@ -323,7 +332,8 @@ def _outside_functions(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _written_root(node: ast.AST) -> str | None:
-    """Return the variable that an assignment target changes: ``state`` for ``state``, ``state.x``, ``state["x"].y``.
+    """Return the variable whose value an assignment target changes: ``state`` for ``state``, ``state.x`` and
+    ``state["x"].y``.
 
     Return None for other syntax nodes.
     """
@@ -362,7 +372,7 @@ _TEXTS_AND_NUMBERS = (ast.Constant, ast.Compare, ast.UnaryOp, ast.JoinedStr)
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """Replacement of a byte range of a source by a text. An empty range is an insertion."""
+    """Replacement of a byte range of source code by new text. An empty range is an insertion."""
 
     start: int
     end: int
@@ -370,7 +380,8 @@ class _Edit:
 
 
 def rewrite(source: str, tree: ast.Expression | ast.Module, modules: frozenset[str]) -> str:
-    """Translate a source for the sandbox: reading an attribute of data becomes reading a key; the result is checked.
+    """Translate source to the form that the sandbox runs: reading an attribute of data becomes reading a key, and a
+    check of the result is added.
 
     Parameters
     ----------
@@ -393,7 +404,9 @@ def _names_dict(node: ast.AST) -> bool:
 
 
 def _may_have_equal_keys(node: ast.Dict) -> bool:
-    """Return True if a dict display may have two equal keys that are not identical, such as 1 and True."""
+    """Return True if a dict display ``{...}`` may have two keys that are equal but not identical, such as 1 and
+    True.
+    """
     constants = [key.value for key in node.keys if isinstance(key, ast.Constant)]
     computed = [key for key in node.keys if key is None or not isinstance(key, ast.Constant | ast.JoinedStr)]
     numbers = [value for value in constants if not isinstance(value, str)]
@@ -401,7 +414,8 @@ def _may_have_equal_keys(node: ast.Dict) -> bool:
 
 
 def _result_of(tree: ast.Expression | ast.Module) -> ast.expr | None:
-    """Return the expression whose value is the result of the code, if that value must be checked.
+    """Return the expression whose value is the result of the code, if the sandbox must check that the value is data and
+    not, for example, a function.
 
     Return None if the code has no result, or if the result can only be plain data.
     """
@@ -428,8 +442,8 @@ def _may_be_code(node: ast.expr, code_names: frozenset[str] | None) -> bool:
 
 
 def is_change(node: ast.AST, *changes: str) -> bool:
-    """Return True if a syntax node calls ``state.set`` or ``state.delete``. `changes` limits the test to some of these
-    names.
+    """Return True if a syntax node calls ``state.set`` or ``state.delete``. If `changes` contains method names, only
+    these methods count.
     """
     function = node.func if isinstance(node, ast.Call) else None
     return (
@@ -441,7 +455,9 @@ def is_change(node: ast.AST, *changes: str) -> bool:
 
 
 def _is_named(node: ast.AST) -> bool:
-    """Return True if a syntax node is the variable ``state`` or ``inputs``, whose keys are names."""
+    """Return True if a syntax node is the variable ``state`` or ``inputs``, whose keys are names of variables or
+    inputs.
+    """
     return isinstance(node, ast.Name) and node.id in ("state", "inputs")
 
 
@@ -450,8 +466,8 @@ def _is_read(node: ast.Attribute, modules: frozenset[str]) -> bool:
 
 
 def _path(node: ast.expr) -> str | None:
-    """Return the source of a plain chain of names such as ``inputs.user``, for error messages; None for other syntax
-    nodes.
+    """Return the source of a chain of names such as ``inputs.user``, for error messages; None for any other syntax
+    node.
     """
     if isinstance(node, ast.Name):
         return node.id
@@ -462,7 +478,7 @@ def _path(node: ast.expr) -> str | None:
 
 
 class _Editor(ast.NodeVisitor):
-    """AST visitor that collects the edits which rewrite a source.
+    """AST visitor that collects the edits (`_Edit`) which translate source code for the sandbox.
 
     Edits of an outer node are added before edits of its inner nodes, and sorting is stable. Insertions at the same
     position are therefore nested correctly.
@@ -478,7 +494,7 @@ class _Editor(ast.NodeVisitor):
             self._line_starts.append(self._line_starts[-1] + len(line) + 1)
 
     def edited_source(self) -> str:
-        """Apply all collected edits to the source, and return the new source."""
+        """Apply all collected edits to the original source, and return the new source."""
         pieces: list[bytes] = []
         position = 0
         for edit in sorted(self._edits, key=lambda edit: edit.start):
@@ -487,7 +503,7 @@ class _Editor(ast.NodeVisitor):
         return b"".join([*pieces, self._source[position:]]).decode()
 
     def wrap(self, node: ast.expr) -> None:
-        """Add the edits that wrap an expression in a call of the helper that checks results."""
+        """Add the edits that wrap an expression in a call of the helper function which checks that a result is data."""
         start, end = self._span(node)
         self._insert_call(start, f"{RESULT}((")
         self._edits.append(_Edit(end, end, "))"))
@@ -508,8 +524,8 @@ class _Editor(ast.NodeVisitor):
             self.visit(argument)
 
     def _keep_first_keys(self, node: ast.Call) -> None:
-        """Add the edits that replace ``dict(pairs)`` by ``dict(helper(pairs))``. The helper keeps the first of two
-        equal keys.
+        """Add the edits that replace ``dict(pairs)`` by ``dict(helper(pairs))``. As in Python, the helper keeps the
+        first of two equal keys, such as 1 and True.
         """
         if not node.args or isinstance(node.args[0], ast.Starred):
             return
@@ -552,7 +568,9 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _separate(self, key: ast.expr) -> None:
-        """Add the edit that replaces the colon after a key by a comma."""
+        """Add the edit that replaces the colon after the key of a mapping entry by a comma, so that ``key: value``
+        becomes a tuple.
+        """
         colon = self._after(_BEFORE_DOT, self._span(key)[1])
         self._edits.append(_Edit(colon, colon + 1, ","))
 
@@ -562,8 +580,8 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _normalise(self, names: list[ast.expr]) -> None:
-        """Add edits that replace constant names of variables by their normalized (NFKC) form, in which the log stores
-        them.
+        """Add the edits that replace string constants which are names of variables by their normalized (NFKC) form, in
+        which the log stores the names.
         """
         for name in names:
             if isinstance(name, ast.Constant) and name.lineno == name.end_lineno:
@@ -594,10 +612,12 @@ class _Editor(ast.NodeVisitor):
             self._edits.append(_Edit(start, end, f"({ast.unparse(lowered)}{padding})"))
 
     def visit_MatchValue(self, node: ast.MatchValue) -> None:
-        """Skip the patterns of ``match``: ``case Colour.RED`` must remain a dotted name."""
+        """Skip the value patterns of ``match`` statements, so that they are not rewritten: ``case Colour.RED`` must
+        remain a dotted name.
+        """
 
     def visit_MatchClass(self, node: ast.MatchClass) -> None:
-        """Skip class patterns of ``match``."""
+        """Skip the class patterns of ``match`` statements, so that they are not rewritten."""
 
     def _insert_call(self, position: int, text: str) -> None:
         before = self._source[position - 1 : position]
@@ -609,8 +629,8 @@ class _Editor(ast.NodeVisitor):
         return start, self._line_starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
 
     def _find_dot(self, position: int) -> int:
-        """Return the position of the dot after a value. Only closing parentheses, space and comments can precede the
-        dot.
+        """Return the position of the dot that follows a value in ``value.name``. Only closing parentheses, space and
+        comments can precede the dot.
         """
         return self._after(_BEFORE_DOT, position)
 
@@ -623,8 +643,8 @@ class _Editor(ast.NodeVisitor):
 
 
 class _Lowering(ast.NodeTransformer):
-    """AST transformer for f-strings: an f-string becomes a join of helper calls, and attributes in it become helper
-    calls.
+    """AST transformer that replaces each f-string by a call which joins its parts, and each attribute inside the
+    f-string by a call of a helper function.
     """
 
     def __init__(self, modules: frozenset[str]) -> None:
@@ -706,7 +726,7 @@ class Scopes:
         self._inner = list(_children(self._top))
 
     def free(self) -> frozenset[str]:
-        """Return the names that the code reads but does not define."""
+        """Return the names that the script reads but does not define itself, such as ``state``."""
         used = set()
         for table in [self._top, *self._inner]:
             for symbol in table.get_symbols():
@@ -718,7 +738,7 @@ class Scopes:
         return table is self._top or symbol.is_global()
 
     def defined(self) -> frozenset[str]:
-        """Return the names that the code binds at module level, also through ``global`` in a function."""
+        """Return the names that the script binds at module level, also through ``global`` in a function."""
         symbols = self._top.get_symbols()
         names = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
         for table in self._inner:
@@ -728,7 +748,7 @@ class Scopes:
         return frozenset(names)
 
     def shadowed(self) -> frozenset[str]:
-        """Return the names that a function, class or comprehension of the code binds in its own scope."""
+        """Return the names that a function, class or comprehension of the script binds in its own scope."""
         names = set()
         for table in self._inner:
             for symbol in table.get_symbols():
@@ -737,13 +757,16 @@ class Scopes:
         return frozenset(names)
 
     def imported_only(self) -> frozenset[str]:
-        """Return the names that can only refer to an imported module, class or function."""
+        """Return the names in the script that always refer to an imported module, class or function, because no
+        function or comprehension reuses them.
+        """
         imported = {symbol.get_name() for symbol in self._top.get_symbols() if symbol.is_imported()}
         return frozenset(imported - self.shadowed())
 
 
 class _SeparateScopes(ast.NodeTransformer):
-    """AST transformer that replaces comprehensions by generators, which have a separate symbol table.
+    """AST transformer that replaces list, set and dict comprehensions by generators, because only generators have their
+    own symbol table in every Python version.
 
     Since Python 3.12 the variables of a comprehension belong to the symbol table of the code around it.
     """
@@ -761,7 +784,9 @@ class _SeparateScopes(ast.NodeTransformer):
         return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        """Replace an f-string by a tuple of its expressions, because not every Python version can unparse f-strings."""
+        """Replace an f-string by a tuple of the expressions in it, because not every Python version can convert
+        f-strings back to source.
+        """
         self.generic_visit(node)
         return ast.Tuple([part for part in node.values if not isinstance(part, ast.Constant)], ast.Load())
 
@@ -779,7 +804,9 @@ def _children(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def first_lines(tree: ast.AST, names: Collection[str]) -> dict[str, int | None]:
-    """Return the number of the line on which each name first occurs, sorted by line. None if a name does not occur."""
+    """Return for each name the number of the line on which it first occurs in the code; None for a name that does not
+    occur. The names are sorted by line.
+    """
     lines: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in names:
@@ -826,8 +853,8 @@ class _KeyUses(ast.NodeVisitor):
             self.visit(argument)
 
     def _sets(self, function: ast.Attribute) -> bool:
-        """Return True for the function ``state.set``, which reads no variable, and record that the code uses
-        ``state``.
+        """Return True if `function` is the method ``state.set``, which reads no variable; False for any other
+        attribute. If True, record that the code uses ``state``.
         """
         if not (function.attr == "set" and isinstance(function.value, ast.Name) and function.value.id == "state"):
             return False
@@ -835,8 +862,8 @@ class _KeyUses(ast.NodeVisitor):
         return True
 
     def _reads(self, value: ast.AST, key: str | int | None) -> bool:
-        """Record that code reads a constant key of a variable. Return False if `value` is not a variable or `key` is
-        None.
+        """Record that code reads the constant `key` of the variable `value`, and return True. Return False, without
+        recording, if `value` is not a variable or `key` is None.
         """
         if not isinstance(value, ast.Name) or key is None:
             return False
@@ -850,7 +877,8 @@ def _constant(node: ast.AST) -> str | int | None:
 
 
 def key_uses(tree: ast.AST, free: frozenset[str]) -> dict[str, Keys]:
-    """Return the keys that code can read from each of the free variables.
+    """Return for each of the free variables the keys that the code can read from it. None for a variable means that the
+    code can read all keys.
 
     A variable of the same name in an inner scope counts as well. The result may have too many keys, never too few.
     """
@@ -862,12 +890,14 @@ def key_uses(tree: ast.AST, free: frozenset[str]) -> dict[str, Keys]:
 def undefined(
     name: str, line: int | None, names: Mapping[str, Any], offered: Collection[str]
 ) -> UndefinedVariableError:
-    """Return the `UndefinedVariableError` for an unknown name, with a hint."""
+    """Return an `UndefinedVariableError` for a name that the code uses but that does not exist. The error contains a
+    hint.
+    """
     return UndefinedVariableError(name, line, _hint(name, names, offered))
 
 
 def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str | None:
-    """Return the most specific hint for an unknown name.
+    """Return the most specific hint for a name that does not exist; None if no hint applies.
 
     In this order: a literal of another language (``true``), a key of ``state`` or ``inputs``, a module that needs an
     import or a script step, a function that the sandbox excludes, a similar name.
@@ -891,7 +921,7 @@ def _hint(name: str, names: Mapping[str, Any], offered: Collection[str]) -> str 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Checked and rewritten code of an expression or script, ready to run in the sandbox."""
+    """Compiled program: the checked and rewritten code of one expression or script, ready to run in the sandbox."""
 
     text: str
     """Source as its author wrote it."""
@@ -918,7 +948,9 @@ class Program:
     """Tree of nodes of a composed expression such as ``[state.a, state.b]``; otherwise None."""
 
     def require(self, names: Mapping[str, Any], offered: Collection[str]) -> None:
-        """Raise UndefinedVariableError if the code uses a name that is neither in `names` nor in `offered`."""
+        """Raise UndefinedVariableError if this program uses a name that is neither in `names` (the variables) nor in
+        `offered` (built-in names).
+        """
         for name in self.lines:
             if name not in names and name not in offered:
                 raise undefined(name, self.lines[name], names, offered)
@@ -926,20 +958,22 @@ class Program:
 
 @lru_cache(maxsize=4096)
 def compile_expression(text: str) -> Program:
-    """Parse, check and rewrite an expression. The result is cached."""
+    """Parse, check and rewrite an expression to a `Program` for the sandbox. The result is cached."""
     source, tree = parse_expression(text)
     return _compiled(text, source, tree)
 
 
 @lru_cache(maxsize=512)
 def compile_script(text: str) -> Program:
-    """Parse, check and rewrite the script of a script step. The result is cached."""
+    """Parse, check and rewrite the script of a script step to a `Program` for the sandbox. The result is cached."""
     source, tree = parse_script(text)
     return _compiled(text, source, tree)
 
 
 def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Program:
-    """Check and rewrite parsed code. Raise `ScriptSyntaxError` if the code is not allowed or nested too deeply."""
+    """Check and rewrite parsed code to a `Program` for the sandbox. Raise `ScriptSyntaxError` if the code is not
+    allowed or is nested too deeply.
+    """
     try:
         scopes = Scopes(source, tree)
         free = scopes.free()
@@ -958,13 +992,17 @@ def _compiled(text: str, source: str, tree: ast.Expression | ast.Module) -> Prog
 
 
 def look_up(expression: str, names: Mapping[str, Any]) -> Any:
-    """Look up the value to which an expression like ``state.rows`` refers. Return `NOTHING` for other expressions."""
+    """Look up the value of an expression that only refers to a value, like ``state.rows``. Return `NOTHING` for other
+    expressions.
+    """
     reference = compile_expression(expression).reference
     return NOTHING if reference is None else reference.resolve(names, Context.VALUE)
 
 
 def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of `names` that some programs can read. The cost does not depend on the size of the state."""
+    """Return those entries of `names` that at least one of the programs can read, reduced to the keys that are read.
+    The cost does not depend on the size of the state.
+    """
     reached: dict[str, set[str | int] | None] = {}
     for program in programs:
         # ``eval`` may read any name, so that all values are sent.
@@ -1012,7 +1050,9 @@ class FailureKind(Enum):
 
 
 class SandboxError(Exception):
-    """Failure of code in the sandbox. `line` counts in the code that was sent, not in the source of the author."""
+    """Failure of code in the sandbox. Its attribute `line` counts lines in the code that was sent to the sandbox, not
+    in the user's source.
+    """
 
     def __init__(self, kind: FailureKind, text: str, line: int | None = None) -> None:
         self.kind = kind
@@ -1023,12 +1063,14 @@ class SandboxError(Exception):
 
     @property
     def ends_session(self) -> bool:
-        """True if the sandbox session cannot be used again after this failure."""
+        """True if the sandbox session cannot be used for other code after this failure."""
         return self.kind in (FailureKind.TIME, FailureKind.MEMORY, FailureKind.CRASHED)
 
 
 def forked() -> ScriptError:
-    """Return the error for code that runs in a child process forked after the sandbox was started."""
+    """Return the error that scripts cannot run in this process, because it was forked from a process that had already
+    started the sandbox.
+    """
     return ScriptError(
         "scripts cannot run in a process forked from one that has run scripts; "
         'start it with multiprocessing.get_context("spawn") instead'
@@ -1038,8 +1080,8 @@ def forked() -> ScriptError:
 def script_error(
     failure: SandboxError, programs: Sequence[Program], names: Mapping[str, Any], limits: Limits
 ) -> ScriptError:
-    """Convert a failure of the sandbox to the error for the user. `programs` are the programs that were sent, in
-    order.
+    """Convert a failure of the sandbox to the error that the user sees. `programs` are all programs that were sent to
+    the sandbox together, in order.
     """
     if failure.kind is FailureKind.TIME:
         return ScriptLimitError(ran_too_long(limits.seconds), failure.line)
@@ -1054,8 +1096,8 @@ def script_error(
 
 
 def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: int) -> str:
-    """Return the error message for a lack of memory. If the largest value that was sent can be the cause, it is
-    named.
+    """Return the error message that a script needs more memory. If the largest value that was sent to the sandbox can
+    be the cause, the message names it.
     """
     values = dict(_reached(select(programs, names)))
     weights = {place: _weight(value) for place, value in values.items()}
@@ -1076,8 +1118,8 @@ def _needs_more(programs: Sequence[Program], names: Mapping[str, Any], memory: i
 
 
 def _reached(names: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the values that a script can read, with their places. Entries of ``state`` and ``inputs`` are yielded one
-    by one.
+    """Yield each value in `names`, the values that were sent with a script, as a pair of its place (``state.total``)
+    and the value. Entries of mappings such as ``state`` are yielded one by one.
     """
     for name, value in names.items():
         if isinstance(value, Mapping):
@@ -1096,7 +1138,8 @@ def _weight(value: Any) -> int:
 
 
 def _program_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None, bool]:
-    """Convert a line number in the code that was sent to a line number in one of its programs.
+    """Convert a line number in the code that was sent to the sandbox, which joins several programs, to the line number
+    in one of these programs.
 
     Return also True if this program has more than one line.
     """
@@ -1111,7 +1154,8 @@ def _program_line(line: int | None, programs: Sequence[Program]) -> tuple[int | 
 
 
 def _with_nearest_key(text: str, names: Mapping[str, Any]) -> str:
-    """Replace the list of keys in an error message by the most similar existing key, or by the existing keys.
+    """Replace the list of keys in the sandbox's error message about a missing key: by the most similar existing key, or
+    by all existing keys. Return any other message unchanged.
 
     The sandbox knows only the keys that the script mentions, but `names` has all keys.
     """

@@ -57,7 +57,9 @@ def render_templates(
 
 
 def escape_hint(expression: str) -> str:
-    """Return advice on escaping ``${expression}`` as plain text, for error messages about an expression."""
+    """Return advice for an error message about ``${expression}``: the spelling that shows it as plain text instead of
+    evaluating it.
+    """
     shown = expression if len(expression) <= _MOST_SHOWN and "\n" not in expression else "..."
     return f"write $${{{shown}}} for the text ${{{shown}}}"
 
@@ -95,8 +97,8 @@ def _evaluated(slots: Sequence[str], names: Mapping[str, Any], interpreter: Inte
 
 
 def _within_limit(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the texts unchanged. Raise `ScriptLimitError` when they have more than `MAX_CHARACTERS` characters
-    together.
+    """Yield texts one by one, unchanged. Raise `ScriptLimitError` as soon as the texts have more than `MAX_CHARACTERS`
+    characters together.
     """
     characters = 0
     for text in texts:
@@ -112,7 +114,7 @@ def _within_limit(texts: Iterable[str]) -> Iterator[str]:
 def _blame(
     slots: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter, error: ScriptError
 ) -> TemplateError:
-    """Find the expression that caused an error, and return a `TemplateError` that names the expression.
+    """Find the expression of a template that caused an error, and return a `TemplateError` that names the expression.
 
     All expressions were evaluated together, and `error` does not identify the failed one. They are therefore evaluated
     again one by one.
@@ -158,7 +160,7 @@ def evaluate_condition(text: str, names: Mapping[str, Any], interpreter: Interpr
 def evaluate_conditions(
     texts: Sequence[str], names: Mapping[str, Any], interpreter: Interpreter | None = None
 ) -> list[bool]:
-    """Evaluate several conditions together. Return a boolean for each."""
+    """Evaluate several conditions together. Return a boolean for each, in order."""
     expressions = [unwrapped(text) for text in texts]
     to_evaluate = [expression for expression in expressions if expression.lower() not in LITERALS]
     if not to_evaluate:
@@ -169,7 +171,9 @@ def evaluate_conditions(
 
 
 def unwrapped(text: str) -> str:
-    """Return the expression inside ``$(...)``. A text without ``$(...)`` is returned without surrounding space."""
+    """Remove ``$(...)`` and surrounding space from an expression. If the text has no ``$(...)``, remove only the
+    surrounding space.
+    """
     text = text.strip()
     return text[2:-1].strip() if text.startswith("$(") and text.endswith(")") else text
 
@@ -190,7 +194,8 @@ _PREFIX = "failed to resolve each items: "
 def evaluate_items(
     items: Any, names: Mapping[str, Any], interpreter: Interpreter | None = None, *, flatten: bool = False
 ) -> list[Any] | dict[str, Any]:
-    """Evaluate the items of a loop (key ``Each``). Return a list, or a mapping from the keys of items to items.
+    """Evaluate the expression or list for the items of an ``Each`` loop. Return a list of items, or a mapping of items
+    by their keys.
 
     A list is returned as it is. An expression ``$(...)`` is evaluated: a list results in its items, a mapping in its
     values with their keys, any other value in one item. With `flatten`, as in the dialect ``dive``, nested lists and
@@ -252,7 +257,9 @@ def _unsupported(value: Any) -> str:
 
 
 def is_to_be_filled(values: Any) -> bool:
-    """Return True if a value contains a string with ``$``, so that `fill_values` may change the value."""
+    """Return True if a value contains a string with ``$`` at any depth. If not, `fill_values` need not be called,
+    because it would change nothing.
+    """
     return any("$" in text for _, text in texts_in(values))
 
 
@@ -288,7 +295,9 @@ def fill_values(
 
 
 def _with(value: Any, results: Mapping[Place, Any], place: Place) -> Any:
-    """Return a copy of a value in which the parts at some places are replaced. `results` has the new parts by place."""
+    """Return a copy of nested data with some parts replaced: `results` has the new parts by their place in the data.
+    `place` is the place of `value` itself.
+    """
     if place in results:
         return results[place]
     if isinstance(value, Mapping):
@@ -304,7 +313,9 @@ def _values_of(
     interpreter: Interpreter,
     references: MutableMapping[int, Any] | None,
 ) -> list[Any]:
-    """Evaluate expressions: references are looked up, all other expressions are evaluated in the sandbox together."""
+    """Evaluate expressions and return their values in order: references are looked up, all other expressions are
+    evaluated in the sandbox together. If `references` is not None, add the looked-up values to it by ``id``.
+    """
     values = [look_up(text, names) for text in expressions]
     if references is not None:
         references.update((id(value), value) for value in values if value is not NOTHING)

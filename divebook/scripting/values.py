@@ -42,7 +42,9 @@ def plain(value: Any) -> Any:
 
 
 def in_order(items: list[Any]) -> list[Any]:
-    """Sort the items of a set in a reproducible order, even if the items cannot be compared with one another."""
+    """Sort the items of a set in an order that is the same in every process, even if the items cannot be compared with
+    one another.
+    """
     try:
         return sorted(items)
     except TypeError:
@@ -62,7 +64,8 @@ def _checked(value: Any) -> Any:
 
 
 def sendable(value: Any, path: str) -> Any:
-    """Convert a value to types that the sandbox accepts. Called only after the sandbox has refused the value itself.
+    """Convert a value that the sandbox has refused to types that the sandbox accepts. `path` is the place of the value,
+    for errors.
 
     A frame becomes a list of records, a series or array a list, an instance a mapping of its fields, an enum member
     its value, and a missing value None.
@@ -135,7 +138,7 @@ def _key_text(key: Any) -> str:
 
 
 def scalar_text(value: Any) -> str:
-    """Convert one value that is not a collection to text, as templates show it.
+    """Convert one value that is not a collection to the text that a template shows for it.
 
     None is empty, booleans are lower case, floats have as few digits as possible, bytes are decoded as UTF-8, and times
     have the ISO format. A recorded value such as a frame is its summary.

@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Action(UserFunction):
-    """Python function, registered under the name by which steps call the function.
+    """Python function that is registered under a name, by which the steps of definitions call it.
 
     A coroutine function runs on the engine's event loop. Any other function runs in a thread, so that it may block, or
     in the named executor. If it has a parameter ``idempotency_key``, it receives a string that is the same for every
@@ -33,7 +33,8 @@ class Action(UserFunction):
 
 
 class StepAction(Action):
-    """Action that performs several recorded operations. An ordinary action is recorded as a single operation.
+    """Action that performs several recorded operations itself. An ordinary action, in contrast, is recorded as one
+    operation.
 
     A `StepAction` gets the context of the step, so that it can also ask a person a question.
     """
@@ -116,7 +117,8 @@ def _register(registered: Action) -> Callable[..., Any]:
 
 
 def action_of(value: Any) -> Action:
-    """Return the `Action` for a value: an `Action` unchanged, or for a function the action that `@action` registered.
+    """Return the `Action` for a value: the value itself if it is an `Action`; for a function, the action that the
+    decorator `@action` registered for it.
 
     Raises
     ------

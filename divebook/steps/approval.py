@@ -53,28 +53,28 @@ class EnvironmentApprovalPolicy:
         self._log = log
 
     def table(self, agent: str) -> Approvals:
-        """Return the configured approval rules and modes for the calls of an agent."""
+        """Return the configured approval rules and modes that apply to the calls of one agent."""
         return self._table(agent)
 
     async def lasting(self) -> Iterable[StandingRule]:
-        """Return the active permanent rules: rules that a person created for all executions. Call on the engine's event
-        loop.
+        """Read from the store the active permanent rules: approval rules that a person created for all executions and
+        that are not revoked. Call on the engine's event loop.
         """
         return await self._log.on_loop(self.standing)
 
     async def keep(self, rule: StandingRule) -> None:
-        """Store a permanent rule, which applies to all executions from now on. A rule that was revoked stays
-        revoked.
+        """Store a permanent approval rule, so that it applies to all executions from now on. A rule that was revoked
+        stays revoked.
         """
         entry = {ADDED: rule._asdict()}
         await self._log.on_loop(lambda: self._log.write(RULES, rule.rule_id, entry, rule.by or NOBODY))
 
     def standing(self) -> list[StandingRule]:
-        """Return the active permanent rules, as `lasting` does. Callable from any thread."""
+        """Read from the store the active permanent approval rules, like `lasting`, but blocking and from any thread."""
         return rules_in(self._log.entries(RULES))
 
     def revoke(self, rule_id: str, by: str) -> None:
-        """Revoke a permanent rule for all executions."""
+        """Revoke a permanent approval rule, so that it no longer applies to any execution."""
         self._log.write(RULES, f"{REVOKED}/{rule_id}", {REVOKED: rule_id}, by)
 
 
@@ -88,7 +88,8 @@ async def approve(
     description: str = "",
     within: str | None = None,
 ) -> Approved | Denied:
-    """Decide whether a call may be made, and with which arguments. Ask a person if the approval rules require a person.
+    """Decide whether a tool call, action or step may be executed, and with which arguments. Ask a person if the
+    approval rules require one.
 
     A denial by a rule is recorded, because another rule may apply when the caller runs again. The first of these that
     exists decides: a recorded denial; a recorded question, asked again with its recorded wording; the recorded result
@@ -143,8 +144,8 @@ async def _decision_of(
     operation: str | int,
     deny: Callable[[Verdict], Awaitable[Denied]],
 ) -> Approved | Denied:
-    """Convert a person's answer to an approval or a denial. Even after an approval, deny the call if the current rules
-    deny it or deny the arguments that the person edited.
+    """Convert a person's answer to an approval question into an approval or a denial. Deny the call even after an
+    approval if the current rules deny it, or deny the arguments that the person edited.
     """
     response: Mapping[str, Any] = question.response or {}
     if response.get("approved") is not True:
@@ -163,7 +164,9 @@ async def _decision_of(
 
 
 async def _denied(context: StepContext, call: ToolCall, key: str, within: str | None, verdict: Verdict) -> Denied:
-    """Return the denial of a call by a rule from the log. If the log has no denial, record `verdict` first."""
+    """Return the denial of a call by an approval rule, as the log has recorded it. If the log has no denial of this
+    call, record `verdict`, the decision of the current rules, first.
+    """
 
     async def reasons() -> Mapping[str, str]:
         return {"rule": verdict.rule, **({"reason": verdict.reason} if verdict.reason else {})}
@@ -179,8 +182,8 @@ def _with_reason(reason: str) -> str:
 
 
 def _arguments(question: Question, response: Mapping[str, Any], call: ToolCall) -> dict[str, Any]:
-    """Return the arguments to call with: the arguments that the person edited, else the arguments shown in the
-    question, else the arguments of `call`.
+    """Return the arguments with which an approved call is made: the arguments that the person edited, else the
+    arguments shown in the question, else the arguments of `call`.
 
     The arguments of the question take precedence because the code that asked the question may have changed since.
     """
@@ -189,7 +192,8 @@ def _arguments(question: Question, response: Mapping[str, Any], call: ToolCall) 
 
 
 def _defaults(schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the default values of the arguments of a tool, by argument name, from its JSON schema.
+    """Return the default values of a tool's arguments by argument name, read from the tool's JSON schema. Arguments
+    without a default are left out.
 
     The schema may come from a server and is not validated here: parts of another type are ignored.
     """
@@ -200,7 +204,9 @@ def _defaults(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _valid_schema(schema: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a JSON schema unchanged; return None if the schema is invalid, because a server may send anything."""
+    """Return a tool's JSON schema unchanged; return None if the schema is missing or invalid, because an MCP server may
+    send anything.
+    """
     if schema is None:
         return None
     try:
@@ -220,7 +226,8 @@ async def approved_parameters(
     key: str,
     operation: str | int,
 ) -> dict[str, Any]:
-    """Ask for approval of an action or step that requires approval of every call; return the approved parameters.
+    """Ask a person to approve an action or step that requires approval of every call. Return the parameters that were
+    approved, which the person may have edited.
 
     Raises
     ------
@@ -254,7 +261,9 @@ NOBODY = "nobody"
 
 
 def rules_in(entries: Iterable[Entry]) -> list[StandingRule]:
-    """Read the permanent approval rules from their durable log; return the rules that are not revoked, oldest first."""
+    """Compute the permanent approval rules from the entries of their durable log. Return the rules that are not
+    revoked, oldest first.
+    """
     rules: dict[str, StandingRule] = {}
     revoked_ids: set[str] = set()
     for entry in entries:

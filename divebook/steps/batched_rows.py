@@ -57,7 +57,8 @@ ENDED = "ended"
 
 
 async def run_batches(context: StepContext, agent: Agent, frame: Any, services: AgentServices) -> Outcome:
-    """Send one prompt per row of a frame to an agent, as batches; return the number of rows and of failed rows.
+    """Execute a prompt step for the rows of a frame: send one prompt per row to an agent, as batches. The result states
+    the number of rows and of failed rows.
 
     Raises
     ------
@@ -95,8 +96,8 @@ def _require_one_request(agent: Agent, services: AgentServices) -> None:
 
 
 class BatchedRows:
-    """Batches of prompts for one step, with one prompt per row of a frame. A batch that the log already has is not
-    submitted again.
+    """Batches of prompts for one prompt step, with one prompt for each row of a frame. A batch that the log already has
+    is not submitted again.
     """
 
     def __init__(self, context: StepContext, agent: Agent, batches: Any, rows: list[dict[str, Any]]) -> None:
@@ -106,7 +107,8 @@ class BatchedRows:
         self._rows = rows
 
     async def run(self) -> int:
-        """Send all batches to the provider, then wait for their results in order; return the number of failed rows.
+        """Send all batches to the provider, then wait for the results of each batch in order. Return the number of
+        failed rows.
 
         If the execution is cancelled, running batches are cancelled at the provider. This is not recorded, because the
         log of the execution has ended by then.
@@ -132,11 +134,14 @@ class BatchedRows:
         return failed
 
     def _request_id(self, first: int, at: int) -> str:
-        """Return the request id of a row within a batch. A repeated submission uses the same id."""
+        """Return the id of the request for one row within its batch. If the batch is submitted again, the request has
+        the same id.
+        """
         return f"{short_hash(self._context.idempotency_key(_key('submit', first)))}-{at}"
 
     async def _submit(self, first: int, earlier_batches: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Return the submitted batch whose first row is `first`; submit the batch if the log does not have it.
+        """Return the record of the batch that begins with row `first`. If the log does not have it, submit the batch to
+        the provider first.
 
         The result has the provider's handle, the position of the last row, the errors of rows whose prompt could not be
         rendered, and the reserved consumption.
@@ -159,8 +164,8 @@ class BatchedRows:
     async def _try_to_submit(
         self, first: int, earlier_batches: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
     ) -> Mapping[str, Any]:
-        """Try once to submit the batch whose first row is `first`. Return the batch in the form of `_submit`, or the
-        delay before the next try under the key `LATER`.
+        """Try once to submit the batch that begins with row `first`. Return the record of the batch, as `_submit` does.
+        If the try fails, return a dict whose key `LATER` has the seconds until the next try.
 
         `may_exist` is True if an earlier try may have created the batch at the provider.
         """
@@ -220,8 +225,8 @@ class BatchedRows:
         return submitted
 
     async def _prompts(self, first: int) -> tuple[dict[str, str], dict[str, str]]:
-        """Render the prompts of up to `MOST` rows. Return the prompts by request id, and by row position the errors of
-        prompts that cannot be rendered.
+        """Render the prompts of up to `MOST` rows, beginning with row `first`. Return two dicts: the prompts by request
+        id, and the errors by row position for rows whose prompt cannot be rendered.
         """
         names = self._context.names
         prompts = dict[str, str]()
@@ -237,7 +242,9 @@ class BatchedRows:
         return prompts, errors
 
     async def _collect_when_ended(self, first: int, batch: Mapping[str, Any]) -> int:
-        """Wait until the provider has processed a batch, and record the results; return the number of failed rows."""
+        """Wait until the provider has processed a submitted batch, then record the results of its rows. Return the
+        number of failed rows.
+        """
         handle = batch["batch"]
         pause = FIRST_PAUSE
         checks = 0
@@ -265,8 +272,8 @@ class BatchedRows:
             checks = checks + 1
 
     async def _collect(self, key: str, first: int, batch: Mapping[str, Any], *, is_last: bool) -> dict[str, Any] | None:
-        """Fetch the results of a processed batch and record a row result for each; return None while the provider
-        cannot be reached.
+        """Fetch the results of a batch that the provider has processed, and record the result of each row. Return the
+        numbers of rows and failed rows and the usage; None while the provider cannot be reached.
         """
         from divebook.events.arrow.rows import failures_by_position, frame_of
 
@@ -292,8 +299,8 @@ class BatchedRows:
 
 
 def _row_result(at: int, error: str | None, answer: Any) -> RowResult:
-    """Return the recorded form of a row's result: the error of its prompt, the batch answer, or "outcome unknown" if
-    the provider returned no answer.
+    """Return the result of one row in recorded form: its position, its value and its error. A row without an answer
+    from the provider gets the error "outcome unknown".
     """
     if error is not None:
         return at, None, error
@@ -301,8 +308,8 @@ def _row_result(at: int, error: str | None, answer: Any) -> RowResult:
 
 
 def _last_position(requests: list[Any], last: int, prompts: int) -> int:
-    """Return the position of the last row of a batch. A provider may accept fewer requests than there are prompts; the
-    batch then ends at its last request.
+    """Return the position of the last row of a batch: `last` if the provider accepted all prompts, else the row of the
+    last accepted request.
     """
     return last if len(requests) == prompts else int(requests[-1].custom_id.rpartition("-")[2])
 

@@ -35,15 +35,17 @@ from divebook.workflow.functions import (
 
 
 class CallContext:
-    """Object that an action receives as its parameter ``context``, to access the execution that calls the action."""
+    """Object through which an action accesses the execution that calls it. The action receives it as its parameter
+    ``context``.
+    """
 
     def __init__(self, context: StepContext) -> None:
         self._context = context
         self.execution_id = context.execution_id
 
     def emit(self, name: str, data: Any = None) -> None:
-        """Record an application event. Callable from the thread of the action. If the call is repeated, its events are
-        recorded again.
+        """Record an application event in the log of the execution. Callable from the thread of the action. If the call
+        is repeated, its events are recorded again.
         """
         try:
             asyncio.get_running_loop()
@@ -62,8 +64,7 @@ async def call(
     recorded: tuple[str, Mapping[str, Any]] | None = None,
     convert: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Call a user's function as a recorded operation, with approval and retries; return the recorded form of its
-    result.
+    """Call a user's function as a recorded operation, with approval and retries. Return its result in recorded form.
 
     Parameters
     ----------
@@ -134,7 +135,9 @@ async def call(
 
 
 async def _call_with_own_rollback(function: StepFunction, run_function: Callable[[], Awaitable[Any]]) -> Any:
-    """Call a function; raise an error first if the name of its rollback function now refers to another function."""
+    """Call a function that has a rollback function. First raise an error if the name under which the rollback function
+    is registered now refers to another function.
+    """
     assert function.rollback is not None  # noqa: S101 - callers check this
     require_unambiguous_name(function.rollback)
     return await run_function()
@@ -173,8 +176,8 @@ def named_workspace(context: StepContext, label: str, name: str = "") -> str:
 async def call_in_slot(
     run_function: Callable[[], Awaitable[Any]], slot: Slot | None, convert: Callable[[Any], Any] | None = None
 ) -> Any:
-    """Run a function call, convert its result, and release its concurrency slot as soon as the function has
-    returned.
+    """Call a function and convert its result. Release the concurrency slot of the call as soon as the function has
+    returned, before the conversion.
     """
     try:
         result = await run_function()
@@ -191,7 +194,7 @@ async def call_in_slot(
 
 
 def _operation_of(function: UserFunction, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the operation type and the parameters under which a function call is recorded."""
+    """Return the operation type and the parameters with which the call of a user's function is recorded in the log."""
     if isinstance(function, StepFunction):
         return STEP_EXECUTION, {"step": function.name, "arguments": dict(arguments)}
     return ACTION_EXECUTION, {"action_name": function.name, "params": dict(arguments)}
@@ -200,7 +203,9 @@ def _operation_of(function: UserFunction, arguments: Mapping[str, Any]) -> tuple
 async def _approved(
     context: StepContext, function: UserFunction, arguments: Mapping[str, Any], key: str, operation: str | int
 ) -> Mapping[str, Any]:
-    """Ask for approval of a function call; return the arguments that were approved."""
+    """Ask a person to approve a call of a user's function. Return the approved arguments, which the person may have
+    edited.
+    """
     shown = function.with_defaults(arguments) if isinstance(function, StepFunction) else dict(arguments)
     return await approved_parameters(
         context, function.kind, function.name, shown, description=function.description, key=key, operation=operation
@@ -208,8 +213,8 @@ async def _approved(
 
 
 def compute_for(context: StepContext, function: UserFunction, arguments: Mapping[str, Any]) -> Compute:
-    """Return the executor that runs a function. The step's executor takes precedence over the function's, then the
-    environment's default.
+    """Return the executor in which a user's function runs: the executor of the step, else that of the function, else
+    the environment's default.
 
     Raises
     ------
@@ -256,7 +261,7 @@ async def invoke(
     *,
     failures: int | None = None,
 ) -> Any:
-    """Call a user's function in its executor without recording an operation.
+    """Call a user's function in its executor, without recording the call as an operation.
 
     Steps that the function calls are ordinary function calls too. `failures` is the number of earlier failures of this
     operation, if that number differs from the failures of the step.

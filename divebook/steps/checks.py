@@ -64,8 +64,8 @@ OurTools: TypeAlias = Mapping[str, ToolFunction]
 
 
 def require_existing(kind: str, names: Iterable[str], existing: Iterable[str], agent: str) -> None:
-    """Raise `NotFoundError` if an agent uses a name that does not exist. `kind` says what is named, for example
-    "tool".
+    """Raise `NotFoundError` if one of `names`, which an agent refers to, is not among `existing`. `kind` describes the
+    named things in the error, for example "tool".
     """
     for name in names:
         if name not in existing:
@@ -75,14 +75,18 @@ def require_existing(kind: str, names: Iterable[str], existing: Iterable[str], a
 def agents_of_steps(
     steps: Iterable[Step], find: Callable[[str | None], Agent | None], toolkit: AgentToolkit
 ) -> list[Agent]:
-    """Return the agents of all prompt steps and, recursively, their subordinates. Each agent is returned once."""
+    """Return the agents of all prompt steps and, recursively, the agents to which they may delegate work
+    (subordinates). Each agent is returned once.
+    """
     return agents_with_subordinates({step.agent for step in steps if step.type == "prompt"}, find, toolkit)
 
 
 def agents_with_subordinates(
     names: Iterable[N], find: Callable[[N], Agent | None], toolkit: AgentToolkit
 ) -> list[Agent]:
-    """Return the agents with the given names and, recursively, their subordinates. Each agent is returned once."""
+    """Return the agents with the given names and, recursively, the agents to which they may delegate work
+    (subordinates). Each agent is returned once.
+    """
     agents: dict[str, Agent] = {}
     remaining = [agent for agent in map(find, names) if agent is not None]
     while remaining:
@@ -96,7 +100,9 @@ def agents_with_subordinates(
 def check_declared(
     declared: Iterable[ToolDefinition], existing: Iterable[str], agents: Iterable[Agent], servers: Iterable[str]
 ) -> None:
-    """Raise `NotFoundError` if an entry of ``Tools`` in a definition configures a tool that does not exist."""
+    """Raise `NotFoundError` if an entry under the key ``Tools`` of a definition configures a tool that does not exist.
+    Raise no error if there are MCP servers, because their tools are not known yet.
+    """
     names = {*existing, *OFFERED, *ABSENT, ASSIGN_WORK, *(tool.name for agent in agents for tool in agent.tools)}
     for entry in declared:
         if entry.name not in names and not any(servers):  # the tools of servers are not known yet
@@ -133,8 +139,8 @@ def check_agent(agent: Agent, toolkit: AgentToolkit, environment_tools: OurTools
 
 
 def _check_names(agent: Agent, tools: Iterable[ToolFunction], environment_tools: OurTools) -> None:
-    """Raise `SetupError` if two tools of an agent have the same name: an approval rule for one tool would also apply to
-    the other.
+    """Raise `SetupError` if two tools of an agent have the same name, because an approval rule for one tool would also
+    apply to the other.
     """
     by_name: dict[str, ToolFunction] = {}
     for tool in tools:
@@ -157,7 +163,8 @@ def _check_names(agent: Agent, tools: Iterable[ToolFunction], environment_tools:
 
 
 def _is_same(first: Callable[..., Any], second: Callable[..., Any]) -> bool:
-    """Return True if two functions are the same, or one is a newer definition of the other from running a cell again.
+    """Return True if two functions are the same, or one of them is a newer definition of the other, created by running
+    a cell again.
 
     Functions that are defined inside another function are never considered the same, because each function call creates
     a different one.
@@ -171,7 +178,8 @@ def _place(function: Callable[..., Any]) -> str:
 
 
 def _check_signatures(agent: Agent, tools: Iterable[ToolFunction]) -> None:
-    """Raise `DefinitionError` unless a JSON schema can be derived from each tool function of a user.
+    """Raise `DefinitionError` unless a JSON schema can be derived from the signature of each user function that is a
+    tool.
 
     Functions of divebook and tools of servers already have a schema.
     """
@@ -190,8 +198,8 @@ async def _never(*_: Any) -> Any:
 
 
 def check_model(model: Any, whose: str, store: EventStore) -> None:
-    """Raise `SetupError` if a model name contains an unknown provider or an unknown run. `whose` is the beginning of
-    the error message.
+    """Raise `SetupError` if an agent's model name contains an unknown provider or the id of an unknown run. `whose` is
+    the beginning of the error message and names the owner of the model.
 
     A missing library or key is reported when the model is used: it can be fixed while the run waits.
     """
@@ -225,7 +233,9 @@ MOST_STEPS = 200
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """Use of a name in a definition's code that cannot exist when the code runs."""
+    """Problem in the code of a definition: the code uses a variable, input or other name that cannot exist when the
+    code runs.
+    """
 
     message: str
     key: str
@@ -234,12 +244,16 @@ class Mistake:
     """Regular expression for its spelling in the source."""
 
     def problem(self, place: Place) -> Problem:
-        """Convert the mistake to a `Problem`. `place` is the position of the code in the definition."""
+        """Convert this mistake to a `Problem` for the user. `place` is the place of the faulty code in the
+        definition.
+        """
         return Problem(self.message, key=self.key, hint=self.hint, place=place)
 
 
 class Naming:
-    """Analysis of the names in the code of a workflow: which variables and inputs exist when a step runs."""
+    """Analysis of the names in the code of one workflow: determines which variables and inputs can exist when a step
+    runs.
+    """
 
     def __init__(self, workflow: Workflow) -> None:
         self._steps = {step.name: step for step in workflow.steps}
@@ -251,7 +265,7 @@ class Naming:
         self._setters = self._all_setters()
 
     def _all_setters(self) -> dict[str, list[str]]:
-        """Return for each variable the names of the steps that set it."""
+        """Return a dict from the name of each variable to the names of the steps that set it."""
         setters: dict[str, list[str]] = {}
         for step in self._steps.values():
             stored = {step.store, step.each.as_ if step.each else None, *(policy.store for policy in step.catch)}
@@ -260,7 +274,9 @@ class Naming:
         return setters
 
     def mistakes(self, step: Step, code: CodeText, programs: Iterable[Program]) -> Iterator[Mistake]:
-        """Check one piece of code of a step: yield a `Mistake` for each name that cannot exist when the code runs."""
+        """Check one piece of code of a step, compiled to `programs`. Yield a `Mistake` for each name that cannot exist
+        when the code runs.
+        """
         for program in programs:
             yield from self._unknown(step, code, program)
             needs = needs_of_script(program.text) if code.is_script else needs_of_expression(program)
@@ -310,8 +326,8 @@ class Naming:
         return f"state.{name} is not there yet: step {setters[0]!r} sets it, after {step.name!r}", "move the step up"
 
     def _may_precede(self, setter: str, step: Step, code: CodeText, name: str) -> bool:
-        """Return True if the step `setter` can set the variable `name` before the code of `step` is evaluated. Both may
-        be the same step.
+        """Return True if the step `setter` can set the variable `name` before the code of the step `step` is evaluated.
+        `setter` and `step` may be the same step.
         """
         if setter == step.name:
             is_of_all = code.is_of_item and step.each is not None and step.each.as_ != name  # its items have not ended
@@ -327,8 +343,8 @@ class Naming:
 
 
 def _set_by(step: Step) -> frozenset[str] | None:
-    """Return the variables that the script of a step sets, besides the step's result; None if the variables cannot be
-    determined without running the code.
+    """Return the names of the variables that the script of a step sets, without the variable for the step's result.
+    Return None if they cannot be determined without running the code.
     """
     if step.type in (FUNCTION, STAGE):
         return None
@@ -355,8 +371,8 @@ def syntax_problems(definitions: Definitions) -> list[Problem]:
 
 
 def _schedule(definitions: Definitions, index: int) -> Iterator[Problem]:
-    """Yield the problems in the templates of a schedule's inputs. These templates may use the name ``schedule``
-    only.
+    """Yield a problem for each faulty template in the inputs of one schedule. These templates may use the name
+    ``schedule`` only.
     """
     schedule = definitions.schedules[index]
     for code in filled_texts(("Inputs",), schedule.inputs):
@@ -364,7 +380,7 @@ def _schedule(definitions: Definitions, index: int) -> Iterator[Problem]:
 
 
 def _pipeline(definitions: Definitions, index: int) -> Iterator[Problem]:
-    """Yield the problems in the prompt templates of a pipeline and its stages. These templates may use the name
+    """Yield a problem for each faulty prompt template of one pipeline and its stages. These templates may use the name
     ``envelope`` only.
     """
     pipeline = definitions.pipelines[index]
@@ -382,8 +398,8 @@ def _pipeline(definitions: Definitions, index: int) -> Iterator[Problem]:
 def _mistakes(
     definitions: Definitions, code: CodeText, parent_place: Place, owner: str, name: str
 ) -> Iterator[Problem]:
-    """Yield the problems in code that may use a single name, `name`. `owner` describes the part of the definition for
-    people.
+    """Check code of a schedule or pipeline. Yield a problem if the code is not valid, or uses any name except `name`
+    and the built-in functions. `owner` describes the schedule or stage in the message.
     """
     place = (*parent_place, *code.place)
     hint = None
@@ -397,7 +413,9 @@ def _mistakes(
 
 
 def workflow_problems(workflow: Workflow) -> Iterator[Problem]:
-    """Yield the problems in the code of one workflow. Their places are relative to the workflow."""
+    """Yield the problems in all scripts, expressions and templates of one workflow. The place of each problem is
+    relative to the workflow.
+    """
     names = Naming(workflow)
     for index, step in enumerate(workflow.steps):
         for code in code_texts(step):

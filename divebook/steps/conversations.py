@@ -46,8 +46,8 @@ BOOK_WORKFLOW = Workflow("book", [Step("open", type="wait", signal="close")])
 
 
 class DurableLog:
-    """Append-only lists of facts that outlast a run, stored as executions of one event store. The first entry creates a
-    list.
+    """Store of named append-only lists that outlast a run. Each list is stored as an execution of one event store, and
+    is created by its first entry.
 
     Calls from the engine's event loop to a remote store run in a thread (`StoreCalls.work`).
 
@@ -66,19 +66,19 @@ class DurableLog:
         """Ids of logs that were started and are not in the store yet, by start key."""
 
     def entries(self, name: str) -> list[Entry]:
-        """Return the entries of the log called `name`, oldest first; an empty list if the log does not exist."""
+        """Return the entries of the list called `name`, oldest first; no entries if the list does not exist."""
         execution_id = self._execution_id(name)
         return [] if execution_id is None else [_entry(message) for message in self._store.inbox(execution_id)]
 
     def names(self, beginning: str) -> list[str]:
-        """Return the names of the durable logs that begin with a prefix. The returned names do not contain the
-        prefix.
+        """Return the names of all lists whose name begins with a prefix. The prefix is removed from the returned
+        names.
         """
         keys = (record.key or "" for record in self._store.records(origin=BOOK))
         return [key.removeprefix(beginning) for key in keys if key.startswith(beginning)]
 
     def write(self, name: str, key: str, value: Any, by: str) -> None:
-        """Append an entry to the log called `name`, unless the log already has an entry with this key.
+        """Append an entry to the list called `name`. Do nothing if the list already has an entry with this key.
 
         Raises
         ------
@@ -97,7 +97,8 @@ class DurableLog:
         self._starting.pop(name, None)
 
     async def on_loop(self, work: Callable[[], T]) -> T:
-        """Run a function that reads or writes durable logs, from the engine's event loop; return its result.
+        """Run a blocking function that reads or writes durable logs, and return its result. Call on the engine's event
+        loop.
 
         While the store is busy, `work` is run again, so it must be repeatable.
         """
@@ -108,7 +109,7 @@ class DurableLog:
 
 
 class Entry(NamedTuple):
-    """Entry of a durable log: number, key, value and author."""
+    """One entry of a list in a `DurableLog`: number, key, value and author."""
 
     number: int
     """Number that grows from entry to entry."""
@@ -165,7 +166,7 @@ class Thread:
 
     @property
     def messages(self) -> list[CallMessage]:
-        """Messages of all turns, oldest first, in the form for display."""
+        """Messages of all turns of the conversation, oldest first, in the form that views display."""
         return [message for turn in self.turns for message in turn.said]
 
     @property
@@ -200,7 +201,8 @@ class Thread:
         return Thread(name, self._threads, self._by)
 
     def trim(self, keep: int) -> Thread:
-        """Limit the messages that later turns begin with to those of the latest `keep` turns; return this thread.
+        """Limit the history of later turns: they begin with only the messages of the latest `keep` turns. Return this
+        thread.
 
         The earlier messages remain in the logs of their runs.
         """
@@ -218,12 +220,14 @@ class ConversationStore:
         self._log = log
 
     def lines(self, thread: str) -> dict[str, ThreadLine]:
-        """Return the state of a thread and of each of its branches, by id. `thread` may be the id of a branch."""
+        """Return the states of a thread and of each of its branches, by id. `thread` is the id of the thread or of any
+        of its branches.
+        """
         name = _book_of(thread)
         return lines_of(name, self._log.entries(NAMED + name))
 
     def line(self, thread: str) -> ThreadLine:
-        """Return the state of a thread or branch; raise `NotFoundError` for an unknown branch."""
+        """Return the state of the thread or branch with this id; raise `NotFoundError` for an unknown branch."""
         lines = self.lines(thread)
         if thread not in lines:
             raise NotFoundError("thread", thread, lines, f"thread not found: {thread}")
@@ -235,15 +239,15 @@ class ConversationStore:
         return self._log.names(NAMED)
 
     async def begin(self, thread: str) -> dict[str, Any]:
-        """Return where a new turn begins: thread id, key of the latest entry, and earlier messages. Call on the
-        engine's event loop.
+        """Return the position at which a new turn of a thread begins: the thread's id, the key of its latest entry, and
+        the messages of its earlier turns. Call on the engine's event loop.
         """
         line = await self._log.on_loop(lambda: self.line(thread))
         return {"id": thread, "at": line.head, "history": [chunk for _, chunk, _ in line.turns]}
 
     async def append(self, thread: Mapping[str, Any], key: str, chunk: Any, by: str) -> str:
-        """Append the messages of a turn, unless they are stored already; return the id of the thread or branch that
-        contains the turn. Call on the engine's event loop.
+        """Append the messages of a turn to a thread, unless they are stored already. Return the id of the thread or
+        branch that now contains the turn. Call on the engine's event loop.
         """
         name = thread["id"]
 
@@ -255,7 +259,9 @@ class ConversationStore:
         return next((line_id for line_id, line in lines.items() if key in line.keys), name)
 
     def write(self, thread: str, key: str, value: Mapping[str, Any], by: str) -> None:
-        """Append an entry to the durable log of a thread: the messages of a turn, a branch, or a trim."""
+        """Append an entry to the durable log of a thread. The entry has the messages of a turn, the messages that a
+        branch copied from another thread, or a trim that limits the history.
+        """
         self._log.write(NAMED + _book_of(thread), key, value, by)
 
 
@@ -269,17 +275,19 @@ class ThreadTurn(NamedTuple):
     by: str
 
     def __repr__(self) -> str:
-        """Return one line with the number of messages: the messages themselves may fill pages."""
+        """Return one line with the key of the turn and its number of messages. The messages themselves could fill
+        pages.
+        """
         return f"<turn {self.key}: {plural(len(self.messages), 'message')}>"
 
     @property
     def said(self) -> list[CallMessage]:
-        """Messages of the turn in the form for display."""
+        """Messages of this turn in the form that views display."""
         return people_messages(self.messages)
 
 
 class ThreadLine(NamedTuple):
-    """State of a thread or of one of its branches: its turns and its latest entry."""
+    """State of a thread or of one of its branches: the turns that it contains, and its latest entry."""
 
     turns: tuple[tuple[str, Any, str], ...] = ()
     """For each turn the key of its entry, its messages in stored form, and its author."""
@@ -288,7 +296,9 @@ class ThreadLine(NamedTuple):
     keys: frozenset[str] = frozenset()
 
     def with_entry(self, entry: Entry) -> ThreadLine:
-        """Return a new state with one more entry of the durable log applied."""
+        """Return the state of the thread or branch after one more entry of its durable log. This state stays
+        unchanged.
+        """
         turns = (*self.turns, *((entry.key, chunk, entry.by) for chunk in entry.value.get(CHUNKS, ())))
         keep = entry.value.get(KEEP)
         remaining = turns if keep is None else turns[max(0, len(turns) - keep) :]
@@ -296,8 +306,8 @@ class ThreadLine(NamedTuple):
 
 
 def lines_of(name: str, entries: Sequence[Entry]) -> dict[str, ThreadLine]:
-    """Compute the state of a thread and of each of its branches from the entries of its durable log; return the states
-    by id.
+    """Compute the state of a thread and of each of its branches from the entries of the thread's durable log. Return
+    the states by id of the thread or branch.
 
     Only the order of the entries determines the result, so all processes compute the same.
 
@@ -322,7 +332,9 @@ def lines_of(name: str, entries: Sequence[Entry]) -> dict[str, ThreadLine]:
 
 
 def _book_of(thread: str) -> str:
-    """Return the id of a thread, given its id or the id of one of its branches (``ID~2``)."""
+    """Return the id of a thread from the id of the thread or of one of its branches: ``ID`` for ``ID`` and ``ID~2``.
+    Raise `SetupError` for an empty id.
+    """
     if not thread.strip():
         raise SetupError(f"the id of a thread cannot be {thread!r}; write a word, such as support-17")
     name, mark, number = thread.rpartition(_BRANCH)

@@ -59,7 +59,7 @@ ADVICE = (
 
 
 class CallTasks:
-    """Asyncio tasks of a workflow function, and the number of its running calls.
+    """Asyncio tasks of one running workflow function, and the number of recorded calls that are running in them.
 
     The function is parked only if all its tasks wait. As a context manager, the object counts one call.
     """
@@ -77,8 +77,8 @@ class CallTasks:
         """True once the function has returned or raised."""
 
     def require_place(self, what: str, name: str = "") -> None:
-        """Raise `StepError` if the order of calls from the current asyncio task is not deterministic, because the
-        function created the task itself.
+        """Raise `StepError` if the current asyncio task was created by the workflow function itself, for example with
+        ``asyncio.create_task``, because the order of calls from such tasks is not deterministic.
         """
         try:
             has_place = asyncio.current_task() in self._ordered_tasks
@@ -89,7 +89,9 @@ class CallTasks:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Register the current asyncio task as a branch of `ctx.gather` for the duration of the block."""
+        """Return a context manager that registers the current asyncio task as a branch of `ctx.gather` inside its
+        block.
+        """
         task = asyncio.current_task()
         self._ordered_tasks.add(task)
         self._gathered.add(task)
@@ -103,8 +105,8 @@ class CallTasks:
         return asyncio.current_task(self._loop)  # three times as fast as finding the running loop
 
     async def let_others_start(self) -> None:
-        """Yield to the other tasks that the function has just created, so that they start before the current task's
-        call begins to wait.
+        """Yield to the event loop, so that other tasks which the workflow function has just created start before the
+        current task begins to wait for its call.
         """
         task = self._present()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
@@ -112,7 +114,9 @@ class CallTasks:
         await asyncio.sleep(0)
 
     def __enter__(self) -> bool:
-        """Count a call. Return True if the function created the current asyncio task itself."""
+        """Count one more running call. Return True if the current asyncio task was created by the workflow function
+        itself; False for its main task and the branches of `ctx.gather`.
+        """
         if self._has_ended:  # the current task was created, but started after the end
             raise asyncio.CancelledError("the workflow function has ended")
         task = self._present()
@@ -128,8 +132,8 @@ class CallTasks:
             self._running_calls.end()
 
     async def stop(self) -> None:
-        """Cancel the tasks that the function created and did not await, and wait for their end. They can make no
-        further calls.
+        """Cancel the asyncio tasks that the workflow function created and did not await, and wait until they have
+        ended. These tasks can make no further recorded calls.
         """
         self._has_ended = True
         running = [task for task in self._created if not task.done()]
@@ -169,7 +173,7 @@ class WorkspaceOfContext:
         cwd: str | None = None,
         check: bool = True,
     ) -> ShellResult:
-        """Run a command; return its exit code and output.
+        """Run a shell command in the workspace; return its exit code and output.
 
         Parameters
         ----------
@@ -187,25 +191,25 @@ class WorkspaceOfContext:
         return ShellResult(result["exit_code"], result["stdout"], result["stderr"])
 
     async def read(self, path: str) -> str:
-        """Return the text of a file."""
+        """Return the text of a file in the workspace."""
         return str(await self._call("Workspace.Read", {"Path": path}))
 
     async def write(self, path: str, content: str) -> None:
-        """Write a file as a whole. Folders are created."""
+        """Write a file in the workspace as a whole. Missing folders are created."""
         await self._call("Workspace.Write", {"Path": path, "Content": content})
 
     async def list(self, path: str = ".") -> Sequence[str]:
-        """Return the names in a folder."""
+        """Return the names of the files and folders in a folder of the workspace."""
         names: Sequence[str] = await self._call("Workspace.List", {"Path": path})
         return names
 
     async def glob(self, pattern: str) -> Sequence[str]:
-        """Return the paths that match a pattern, newest first."""
+        """Return the paths of the files in the workspace that match a pattern, newest first."""
         paths: Sequence[str] = await self._call("Workspace.Glob", {"Pattern": pattern})
         return paths
 
     async def delete(self, path: str) -> None:
-        """Remove a file or an empty folder."""
+        """Remove a file or an empty folder from the workspace."""
         await self._call("Workspace.Delete", {"Path": path})
 
     async def apply(self, paths: Sequence[str] | None = None, *, ask: bool = True) -> Mapping[str, Sequence[str]]:
@@ -251,8 +255,8 @@ def _is_not_started(call: Coroutine[Any, Any, Any]) -> bool:
 
 
 def _remembered_call(method: F) -> F:
-    """Wrap a method of `WorkflowContext` so that a missing ``await`` is detected: the method's coroutines are
-    remembered.
+    """Wrap an async method of `WorkflowContext` so that its coroutines are remembered. Thereby a missing ``await`` is
+    detected.
     """
 
     @functools.wraps(method)
@@ -290,13 +294,13 @@ class WorkflowContext:
 
     @_remembered_call
     async def now(self) -> datetime:
-        """Return the current time in UTC."""
+        """Return the current time in UTC, recorded in the log."""
         self.tasks.require_place("ctx.now()")
         return await self._context.now()
 
     @_remembered_call
     async def random(self) -> float:
-        """Return a random number from 0 up to 1."""
+        """Return a random number from 0 up to 1, recorded in the log."""
         self.tasks.require_place("ctx.random()")
         return await self._context.random_bits(RANDOM_BITS, "float") / float(2**RANDOM_BITS)
 
@@ -308,8 +312,8 @@ class WorkflowContext:
 
     @_remembered_call
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
-        """Return which version of a changed part of the function this execution follows, so that running executions
-        survive a change of the code.
+        """Return the version of a changed part of the workflow function that this execution follows. Thereby executions
+        that are already running survive a change of the code.
 
         A new execution gets `max_version` and keeps it. An execution that had passed this place before the call was
         added gets `min_version`.
@@ -361,7 +365,7 @@ class WorkflowContext:
         expires_in: float | None = None,
         default: Any = None,
     ) -> dict[str, Any]:
-        """Ask a person and return the full answer: ``text``, ``approved``, ``decision``, ``data``.
+        """Ask a person a question, wait, and return the full answer: ``text``, ``approved``, ``decision``, ``data``.
 
         The execution waits and can be answered from any process. If the function is still in memory and its code is
         unchanged, it continues where it waits. Otherwise it runs again, and the log answers every call before the
@@ -411,8 +415,8 @@ class WorkflowContext:
 
     @_remembered_call
     async def wait_signal(self, name: str, within: float | None = None) -> Any:
-        """Wait for a signal and return its payload. Signals with the same name are received in order of arrival, each
-        signal once.
+        """Wait for a signal (a message from outside) and return its payload. Signals with the same name are received in
+        order of arrival, each signal once.
 
         Raises
         ------
@@ -554,26 +558,32 @@ class WorkflowContext:
         return await self._perform(name, lambda: call(self._context, action, parameters, key), key)
 
     def emit(self, name: str, data: Any = None) -> None:
-        """Record an application event, once. `Execution.subscribe`, frames and timelines include application events."""
+        """Record an application event in the log, once, even if the function runs again. `Execution.subscribe`, frames
+        and timelines include application events.
+        """
         self.tasks.require_place("ctx.emit()")
         self._context.emit(name, data, key=self._next_key("emit"))
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
-        """Return the coroutine of a step function's call, and assign the call's key in the log. ``@step`` uses this
-        method.
+        """Return the coroutine for a call of a step function, and assign the operation key of the call at once.
+        Functions decorated with ``@step`` use this method.
         """
         self.tasks.require_place("a call of ", step.name)
         return self._remember(f"step {step.name}()", self._call(step, args, kwargs, self._next_key()))
 
     def _remember(self, label: str, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Return a coroutine unchanged, and remember it so that `unawaited` can report a missing ``await``."""
+        """Return a coroutine unchanged, and remember it with its label, so that `unawaited` can report that an
+        ``await`` is missing.
+        """
         if len(self._remembered_calls) >= _MOST_REMEMBERED:
             self._remembered_calls = [entry for entry in self._remembered_calls if _is_not_started(entry[1])]
         self._remembered_calls.append((label, call))
         return call
 
     def unawaited(self) -> str | None:
-        """Close all coroutines that were never awaited; return the label of the first such coroutine, or None."""
+        """Close all remembered coroutines that were never awaited. Return the label of the first of them, for an error;
+        None if all were awaited.
+        """
         unawaited_calls = [
             (label, coroutine) for label, coroutine in self._remembered_calls if _is_not_started(coroutine)
         ]
@@ -582,8 +592,8 @@ class WorkflowContext:
         return unawaited_calls[0][0] if unawaited_calls else None
 
     def _next_key(self, kind: str = "call") -> str:
-        """Return the operation key of the next call. Each branch of `ctx.gather` counts its own calls, so that keys do
-        not depend on timing.
+        """Return the operation key of the next recorded call of a kind. Each branch of `ctx.gather` counts its own
+        calls, so that keys do not depend on timing.
         """
         name = f"{STRAND.get()}{kind}-"
         number = self._calls[name] = self._calls.get(name, 0) + 1
@@ -632,7 +642,8 @@ class AgentOfContext:
     def run(
         self, prompt: str, *, output: Any = None, deps: Any = None, thread: str | None = None
     ) -> Coroutine[Any, Any, Any]:
-        """Ask the agent; return an awaitable of the answer. Each model request is recorded and counts in the bounds.
+        """Send the agent a prompt; return an awaitable of the agent's answer. Each model request is recorded and counts
+        in the bounds of the execution.
 
         Parameters
         ----------
@@ -661,8 +672,8 @@ class FunctionStep:
         self._services = (drive_child, ask_agent, begin_successor)
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Run the workflow function with the inputs of the execution. The value of the step is the function's return
-        value.
+        """Run the workflow function with the inputs of the execution. The function's return value becomes the value of
+        the step.
         """
         name = context.workflow.name
         if name not in WORKFLOW_FUNCTIONS:
@@ -712,7 +723,7 @@ CALLED = ("workflow ", "step ", "action ")
 
 
 class ChangedFunction(NamedTuple):
-    """Function of a workflow whose code differs from the code that an execution was started with."""
+    """Function or class of a workflow whose code has changed since an execution of the workflow started."""
 
     label: str
     """Kind and name: ``step parse``, ``function clean``, ``class Order``."""
@@ -725,20 +736,20 @@ class ChangedFunction(NamedTuple):
 
 
 class HasFunctions(Protocol):
-    """Protocol for the container of a workflow's functions. `Environment` implements it."""
+    """Protocol for an object with the actions and workflows of an environment. `Environment` implements it."""
 
     @property
     def actions(self) -> Mapping[str, Action]:
-        """Actions of the container, by name."""
+        """Actions of the environment, by name."""
 
     @property
     def workflows(self) -> Mapping[str, Workflow]:
-        """Workflows of the container, by name."""
+        """Workflows of the environment, by name."""
 
 
 def roots_of(workflow: Workflow, actions: Mapping[str, Action]) -> dict[str, Callable[..., Any]]:
-    """Return the functions that a workflow itself refers to, by label: its workflow function, or the actions of its
-    steps. Functions of divebook are left out.
+    """Return the Python functions that a workflow refers to directly, by label: its workflow function, or the actions
+    of its steps. Built-in actions of divebook are left out.
     """
     if workflow.start.type == FUNCTION:
         registered = WORKFLOW_FUNCTIONS.get(workflow.name)
@@ -753,15 +764,15 @@ def _is_of_divebook(function: Callable[..., Any]) -> bool:
 
 
 def changed_functions(state: ExecutionState, environment: HasFunctions) -> list[ChangedFunction]:
-    """Return the functions that changed since an execution started, sorted by label; an empty list if its log has no
-    digests of functions.
+    """Return the functions and classes whose code changed since an execution started, sorted by label. Return an empty
+    list if the log of the execution has no digests of its code.
     """
     return changed_since(state.code, state.workflow_name, environment)
 
 
 def changed_since(code: Mapping[str, str], workflow_name: str, environment: HasFunctions) -> list[ChangedFunction]:
-    """Compare the current functions of a workflow with recorded digests; return the functions that changed. Without
-    digests, return an empty list.
+    """Compare the current code of a workflow with `code`, the digests that an execution recorded. Return the functions
+    and classes that changed. Without digests or without the workflow, return an empty list.
     """
     workflow = environment.workflows.get(workflow_name)
     if not code or workflow is None:

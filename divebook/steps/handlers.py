@@ -29,8 +29,8 @@ from divebook.workflow.step import CONTINUE, ROLLBACK, Step
 
 
 async def wait_step(context: StepContext) -> Outcome:
-    """Wait for the time in the step's `Seconds`, or for its `Signal`, at most `Seconds` long. The value of the step is
-    the payload of the signal.
+    """Execute a wait step: sleep for its `Seconds`, or wait for its `Signal`, at most for its `Seconds`. The value of
+    the step is the payload of the signal.
     """
     seconds = await _seconds(context)
     if context.step.signal is None:
@@ -42,7 +42,9 @@ async def wait_step(context: StepContext) -> Outcome:
 
 
 async def _seconds(context: StepContext) -> float | None:
-    """Return the waiting time of a wait step in seconds; None if the step has no `Seconds`. Render a template first."""
+    """Return the `Seconds` of a wait step as a number, after rendering if they are a template. Return None if the step
+    has no `Seconds`; raise `StepError` for an invalid number.
+    """
     value = context.step.seconds
     if value is None:
         return None
@@ -59,8 +61,8 @@ async def _seconds(context: StepContext) -> float | None:
 
 
 async def interrupt_step(context: StepContext) -> Outcome:
-    """Ask a person the question of the step. The value of the step is the answer: a text, data that match the schema,
-    or True for an approval.
+    """Execute a step that asks a person a question. The value of the step is the answer: a text, data that match the
+    question's schema, or True for an approval.
 
     After a confirmation the path continues only with an approval, unless the definition examines the answer itself
     (with Store, or with conditions of its edges).
@@ -93,16 +95,16 @@ def _looks_itself(step: Step) -> bool:
 
 
 class WorkflowStep:
-    """Handler of workflow steps. It runs another workflow as a child execution, once; the child's outputs are the value
-    of the step.
+    """Handler of workflow steps, which run another workflow as a child execution. The child is started only once; its
+    outputs are the value of the step.
     """
 
     def __init__(self, drive_child: DriveChild) -> None:
         self._drive_child = drive_child
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Run the workflow with the rendered `Inputs` of the step. The child's consumption counts in the bounds of the
-        parent execution.
+        """Run the workflow that the step names, with the rendered `Inputs` of the step. The child's consumption counts
+        in the bounds of the parent execution.
         """
         step = context.step
         (name,) = await render_texts([step.workflow or ""], context.names)
@@ -120,13 +122,15 @@ class ContinueStep:
         self._begin_successor = begin_successor
 
     async def __call__(self, context: StepContext) -> NoReturn:
-        """Start the successor execution with the current inputs, changed by the step's `Inputs`."""
+        """Start the successor execution. Its inputs are those of this execution, with the step's rendered `Inputs` in
+        addition or in their place.
+        """
         inputs = context.storable({**context.inputs, **await filled(context.step.inputs, context.names)}, "Inputs")
         await context.go_on_as_new(inputs, f"step {context.step.name}", self._begin_successor)
 
 
 class RollbackStep:
-    """Handler of rollbacks: calls the function that undoes a step, an item or a call.
+    """Handler of rollback steps, which call the function that undoes an earlier step, a loop item or a call.
 
     Parameters
     ----------
@@ -138,7 +142,9 @@ class RollbackStep:
         self._find = find
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Call the rollback function. Its result is displayed and has no other effect."""
+        """Call the rollback function with the parameters of the step. The function's result is displayed and has no
+        other effect. Raise `StepError` if the function fails.
+        """
         function = self._find(context.step.action or "")
         try:
             result = await call(context, function, context.step.parameters)
@@ -188,8 +194,8 @@ class ActionStep:
         self._find = find
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Render the step's parameters and call its action. The action's result is the value of the step; its text is
-        the output.
+        """Render the parameters of the step and call its action with them. The action's result is the value of the
+        step; its text is the output.
         """
         name = context.step.action
         parameters = context.step.parameters

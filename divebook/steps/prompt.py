@@ -67,8 +67,8 @@ PROGRAM_SECONDS = 60.0
 
 
 class ContentBuilder:
-    """Builder of content blocks (text, images, documents) from the content entries of a definition. Scripts and
-    programs run as recorded operations.
+    """Builder of content blocks (text, images, documents) for prompts, from the content entries of a definition.
+    Scripts and programs that produce content run as recorded operations.
     """
 
     def __init__(
@@ -82,8 +82,8 @@ class ContentBuilder:
     async def blocks(
         self, entries: Sequence[ContentEntry], context: StepContext, agent: str, prefix: str = ""
     ) -> list[Block]:
-        """Return the content blocks of all entries in order. `prefix` is the beginning of the operation keys of scripts
-        and programs.
+        """Build the content blocks of content entries, in their order. The operation keys of scripts and programs begin
+        with `prefix`.
         """
         blocks: list[Block] = []
         for number, entry in enumerate(entries, 1):
@@ -91,7 +91,7 @@ class ContentBuilder:
         return blocks
 
     def of_agent(self, context: StepContext, agent: Agent, prefix: str) -> Awaitable[list[Block]]:
-        """Return the content blocks of the `Context` in an agent's definition."""
+        """Build the content blocks of the entries under the key `Context` in an agent's definition."""
         return self.blocks(agent.definition.context, context, agent.name, prefix)
 
     async def _blocks_of(self, entry: ContentEntry, context: StepContext, agent: str, key: str | None) -> list[Block]:
@@ -265,7 +265,9 @@ context
 
 
 class DelegationChain(NamedTuple):
-    """Chain of agent turns that wait for the current turn, because each delegated a task to the next."""
+    """Chain of agents whose turns wait for the current turn: each delegated a task to the next, the last to the current
+    agent.
+    """
 
     within: str | None = None
     """Id of the nearest waiting turn."""
@@ -286,7 +288,8 @@ ALONE = DelegationChain()
 async def ask_agent(
     context: StepContext, agent: Agent, task: AgentTask, services: AgentServices, blocks: Blocks | None = None
 ) -> Answer:
-    """Give an agent a task; return the agent's answer.
+    """Give an agent a task, and return the agent's answer. Its model requests and tool calls are recorded as operations
+    of the step.
 
     Parameters
     ----------
@@ -318,7 +321,8 @@ async def run_turn(
     *,
     chain: DelegationChain = ALONE,
 ) -> Answer:
-    """Run a recorded turn of an agent with tools, structured output or a conversation; return the agent's answer.
+    """Run a turn of an agent as a recorded operation: with tools, structured output or a conversation. Return the
+    agent's answer.
 
     Parameters
     ----------
@@ -353,8 +357,8 @@ async def run_turn(
 async def response_source_for(
     context: StepContext, agent: Agent, services: AgentServices, turn: str
 ) -> ResponseSource | None:
-    """Return where a turn gets model responses before it asks the model: a recorded run or the response cache; None for
-    neither.
+    """Return the source that an agent's turn asks for model responses before it sends a request to the model: a
+    recorded run, or the response cache. Return None if the agent uses neither.
 
     `turn` is the id of the turn's operation.
 
@@ -373,8 +377,8 @@ async def response_source_for(
 
 
 def _at(context: StepContext, requests: Sequence[RequestView], turn: str) -> list[RequestView]:
-    """Select from the requests of another run those of the same turn. If that run has no such turn, return the requests
-    of agents without tools at the same place (path, step, visit and item).
+    """Select the model requests that another run made in the turn `turn`. If that run has no such turn, select its
+    requests outside of turns that were made at the same path, step, visit and item.
     """
     of_same_turn = [request for request in requests if request.span.within == turn]
     place = context.place("", 0)
@@ -396,15 +400,17 @@ Blocks: TypeAlias = Callable[[Agent, str], Awaitable[Sequence[Mapping[str, Any]]
 
 
 def uses_tools(agent: Agent, services: AgentServices) -> bool:
-    """Return True if an agent may call tools or delegate tasks, so that its answer needs a recorded turn instead of a
-    single request.
+    """Return True if an agent may call tools or delegate tasks. Such an agent answers in a recorded turn, which
+    consists of several operations, and not with a single request.
     """
     return agent.has_hands or bool(services.subordinates_for(agent.definition))
 
 
 @dataclass
 class _RecordedTurn:
-    """One agent turn as an operation. If the log has the result, the turn does not run."""
+    """One agent turn as an operation of a step. If the log already has the result of the turn, the turn does not
+    run.
+    """
 
     context: StepContext
     agent: Agent
@@ -416,8 +422,8 @@ class _RecordedTurn:
     """True if the turn ran in this process, even if it failed. False if its result came from the log."""
 
     async def run(self, turn: str) -> dict[str, Any]:
-        """Run the agent's turn from its beginning, answering recorded requests and calls from the log; return the
-        turn's result.
+        """Run the agent's turn from its beginning. Requests and tool calls that the log has are answered from the log.
+        Return the result of the turn in recorded form.
         """
         self.has_run = True
         response_source = await response_source_for(self.context, self.agent, self.services, turn)
@@ -429,8 +435,8 @@ class _RecordedTurn:
             turn_context.raise_suspension()
 
     def _tools(self, turn: str) -> list[ToolFunction]:
-        """Return the tools in the agent's definition. If the agent has subordinates, add the tool ``assign_work``,
-        unless another tool has that name.
+        """Return the tools that the agent's definition names. If the agent has subordinates, add the tool
+        ``assign_work``, unless another tool has that name.
         """
         definition = self.agent.definition
         chain = DelegationChain(turn, (*self.chain.agents, self.agent.name))
@@ -443,8 +449,8 @@ class _RecordedTurn:
         return [*tools, assign_work]
 
     async def _delegate(self, chain: DelegationChain, subordinate: Agent, description: str) -> str:
-        """Run a turn of another agent for a delegated task; return that agent's answer. The operation keys begin with
-        the key of the tool call.
+        """Run a turn of the agent `subordinate` for a delegated task, and return the text of its answer. The operation
+        keys of the turn begin with the key of the delegating tool call.
         """
         call = CALL.get()
         assert call is not None  # noqa: S101 - the guard around all tools has set it
@@ -455,8 +461,8 @@ class _RecordedTurn:
 
 
 def _consumption_of(context: StepContext, record: OperationRecord | None) -> Iterator[Mapping[str, int]]:
-    """Yield the consumption of a turn that the log has as completed or failed, so that the budget of the delegating
-    turn can count it.
+    """Yield the consumption (tokens, cost) of a completed or failed agent turn from its record in the log, so that the
+    budget of the agent that delegated the turn can count it. Yield nothing for other turns.
 
     A completed turn states it in its result. For a failed turn it is the sum over the requests and subordinate turns
     inside it, which are visited recursively.
@@ -475,8 +481,8 @@ def _consumption_of(context: StepContext, record: OperationRecord | None) -> Ite
 async def _turn_conditions(
     context: StepContext, agent: Agent, task: AgentTask, key: str, services: AgentServices
 ) -> dict[str, Any]:
-    """Return the setting that is recorded with a turn: model, share of the budget, position in a script, and position
-    in a conversation.
+    """Return the setting that is recorded with an agent's turn: the model, the share of the delegating agent's budget,
+    the position in a scripted model, and the position in a conversation.
 
     A recorded turn keeps the recorded values in every process. Without a record, a replay policy may supply those of
     the original run. The share of a turn that is run again is computed anew, because the bounds of the delegating agent
@@ -504,8 +510,8 @@ async def _turn_conditions(
 async def _append_to_thread(
     context: StepContext, services: AgentServices, thread: Mapping[str, Any], key: str, messages: Any
 ) -> None:
-    """Append a turn to its conversation, once. If another turn has been appended at the same place, the turn becomes a
-    branch, and an event records which.
+    """Append the messages of an agent's turn to its conversation, unless they are stored already. If another turn was
+    appended at the same position first, the turn starts a branch, whose id is recorded in an event.
     """
     branch_id = await services.threads.append(thread, run_id_of(context, key), messages, context.execution_id)
     if branch_id != thread["id"]:
@@ -517,9 +523,7 @@ async def _none(*_: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _with_retries(context: StepContext, policy: Retry) -> RunOperation:
-    """Return a function with the signature of `StepContext.operation` that repeats a failed operation as the retry
-    policy allows.
-    """
+    """Return a variant of `StepContext.operation` that repeats a failed operation as the retry policy allows."""
 
     async def operation(
         operation_type: str,
@@ -564,7 +568,9 @@ class PromptStep:
         self._services = services
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Ask the agent of the step. The value of the step is the answer; the output is its text."""
+        """Execute a prompt step: send its prompt to its agent. The value of the step is the agent's answer; the output
+        is the answer's text.
+        """
         step = context.step
         agent = self._find_agent(step.agent)
         if agent is None:
@@ -579,8 +585,8 @@ class PromptStep:
         return Outcome(answer.text, answer.value)
 
     def agent_of_step(self, step: Step) -> Agent | None:
-        """Return the agent of a step if the agent's answer takes a recorded turn, whose requests and calls are retried
-        separately; otherwise None.
+        """Return the agent of a prompt step if it answers in a recorded turn, whose requests and tool calls are retried
+        separately. Return None if the step makes a single request, or its agent does not exist.
         """
         try:
             agent = self._find_agent(step.agent)

@@ -64,8 +64,8 @@ RowResult: TypeAlias = tuple[int, Any, str | None]
 
 
 async def run_rows(context: StepContext, action: UserFunction, parameters: Mapping[str, Any], frame: Any) -> Outcome:
-    """Call an action for each row of a frame, except rows whose result is in the log; return the number of rows and of
-    failed rows.
+    """Call an action for each row of a frame, except for rows whose result is in the log. The result of the step states
+    the number of rows and of failed rows.
 
     Raises
     ------
@@ -97,8 +97,8 @@ def _require_fit(action: UserFunction) -> None:
 def arguments_of(
     action: UserFunction, columns: Mapping[str, list[Any]], fixed: Mapping[str, Any], count: int
 ) -> list[Row]:
-    """Return the position and the arguments of each row: the columns that the function takes, and the fixed parameters
-    of the step.
+    """Return the position and the call arguments of each row of a frame: the columns that the action has parameters
+    for, and the fixed parameters of the step.
 
     A function whose only required parameter is not a column gets the whole row as a dict.
 
@@ -163,7 +163,7 @@ class RowCalls:
         self._stopped = False
 
     async def run(self) -> int:
-        """Call the action for all rows, one range after the other; return the number of failed rows."""
+        """Call the action for all rows, one range of rows after the other. Return the number of failed rows."""
         from divebook.events.arrow.rows import failures_by_position
 
         # Short ranges keep the number of rows small about which a person would be asked.
@@ -189,8 +189,8 @@ class RowCalls:
         return failed
 
     def _question_note(self, first: int, last: int) -> str:
-        """Return the text that is added to the question about an interrupted range: which of its rows may have been
-        called.
+        """Return a text for the question to a person about a range of rows that was interrupted during its calls: it
+        states which rows of the range may have been called.
         """
         open_rows = [at for at in range(first, last + 1) if at not in self._recorded]
         row_list = ", ".join(map(str, open_rows[:MOST_NAMED]))
@@ -203,20 +203,20 @@ class RowCalls:
         )
 
     def _mark_unknown(self, key: str, first: int, last: int) -> int:
-        """Record "outcome unknown" for the rows of a range that have no result, because a person answered that the
-        range is not to be called again. Return the number of failed rows.
+        """Record the error "outcome unknown" for each row of a range without a result, because a person decided not to
+        call these rows again. Return the number of failed rows in the range.
         """
         self._ended = [(at, None, UNKNOWN) for at in range(first, last + 1) if at not in self._recorded]
         self._write(key)
         return self._failures(first, last)
 
     def _failures(self, first: int, last: int) -> int:
-        """Return the number of failed rows in a range, according to the log."""
+        """Return the number of failed rows in a range of rows, according to the log."""
         return sum(self._recorded.get(at, False) for at in range(first, last + 1))
 
     async def _make(self, key: str, first: int, last: int) -> dict[str, int]:
-        """Call the action for the rows of a range that have no result in the log; return the size of the range and its
-        number of failed rows.
+        """Call the action for those rows of a range that have no result in the log. Return a dict with the size of the
+        range and its number of failed rows.
         """
         self._waiting = deque(row for row in self._rows[first : last + 1] if row[0] not in self._recorded)
         token = CURRENT.set(None)  # steps inside are ordinary function calls
@@ -245,8 +245,8 @@ class RowCalls:
         return {"rows": last + 1 - first, "failed": self._failures(first, last)}
 
     async def _some_ended(self, workers: Sequence[asyncio.Future[Any]]) -> tuple[set[Any], set[Any]]:
-        """Wait until `MOST_ROWS` rows or a worker have ended, at most for a second; return the finished and the running
-        workers.
+        """Wait until `MOST_ROWS` rows have ended or a worker task has ended, at most `MOST_SECONDS`. Return two sets:
+        the worker tasks that have ended and those that are running.
         """
         self._enough.clear()
         enough: asyncio.Future[Any] = asyncio.ensure_future(self._enough.wait())
@@ -259,15 +259,15 @@ class RowCalls:
         return ended - {enough}, pending - {enough}
 
     def _write(self, key: str) -> None:
-        """Record the results of all rows that ended since the last write."""
+        """Record in the log the results of all rows that ended since the last call of this method."""
         ended = self._ended
         self._ended = []
         if ended:
             self._note(key, ended)
 
     def _note(self, key: str, ended: list[RowResult]) -> None:
-        """Record several row results as one event. If a result cannot be stored, find that row by bisection and record
-        an error in its place.
+        """Record the results of several rows as one event. If one of the results cannot be stored, find its row by
+        bisection, and record an error as the result of that row.
         """
         from divebook.events.arrow.rows import frame_of
 
@@ -297,7 +297,7 @@ class RowCalls:
         self._recorded.update((at, error is not None) for at, _, error in ended)
 
     def _add_result(self, row: RowResult) -> None:
-        """Add the result of a row to the results that the next write records. Callable from any thread."""
+        """Collect the result of a row, which the next `_write` records in the log. Callable from any thread."""
         self._ended.append(row)
         if len(self._ended) == MOST_ROWS:
             self._loop.call_soon_threadsafe(self._enough.set)
@@ -348,7 +348,9 @@ class RowCalls:
             self._add_result(call_row(function, policy, at, arguments))
 
     async def _call_elsewhere(self, compute: Compute) -> None:
-        """Send rows in chunks to an executor; one row at a time if the action has a time limit."""
+        """Run the worker loop for an executor: send waiting rows to the executor in chunks; one row at a time if the
+        action has a time limit.
+        """
         # The time limit is that of a single row.
         size = 1 if self._action.timeout is not None else CHUNK
         while self._waiting and not self._stopped:
@@ -373,8 +375,8 @@ class RowCalls:
                 self._add_result(row)
 
     def _task_key(self, positions: Sequence[int]) -> str:
-        """Return the id of an executor task for some rows. The id contains a hash of the positions, because a later try
-        may group the rows differently.
+        """Return the id of the executor task that calls the rows at some positions. The id contains a hash of the
+        positions, because a later try may group the rows differently.
         """
         checksum = crc32(repr(positions).encode())
         place = self._context.place("rows").operation_id
@@ -391,15 +393,15 @@ def error_text(error: BaseException) -> str:
 
 
 def pause_before_next(policy: Retry | None, failures: int, error: BaseException) -> float | None:
-    """Return the seconds to wait before a row is tried again after a number of failures; None if the row is not tried
-    again.
+    """Return the seconds to wait before the call for a row is tried again, after `failures` failed calls. Return None
+    if the retry policy allows no further call.
     """
     return retry_delay(policy, failures, fault_of(error), random())  # noqa: S311 - jitter, so that many rows are not retried at once
 
 
 def call_row(function: Callable[..., Any], policy: Retry | None, at: int, arguments: Mapping[str, Any]) -> RowResult:
-    """Call a function for one row, with the retries of its policy; return the position, the result and the error of the
-    row.
+    """Call a function for one row, with the retries of the policy. Return the position of the row, and its result or
+    its error. An error is returned, not raised.
     """
     failures = 0
     while True:
@@ -414,5 +416,7 @@ def call_row(function: Callable[..., Any], policy: Retry | None, at: int, argume
 
 
 def call_rows(function: Callable[..., Any], policy: Retry | None, rows: list[Row]) -> list[RowResult]:
-    """Call a function for several rows, one after the other. Executors run this function, also in other processes."""
+    """Call a function for several rows, one after the other; return their results. This is the function that executors
+    run, also in other processes.
+    """
     return [call_row(function, policy, at, arguments) for at, arguments in rows]

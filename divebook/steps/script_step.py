@@ -46,8 +46,8 @@ class ScriptStep:
         self._printer = printer
 
     async def __call__(self, context: StepContext) -> Outcome:
-        """Run the script of the step. The value of the step is the value of the script's last expression; the output is
-        its text.
+        """Run the script of the step in the sandbox. The value of the script's last expression is the value of the
+        step; its text is the output.
         """
         source = context.step.script
         if not source:
@@ -80,13 +80,15 @@ class ScriptStep:
 
 
 def ask(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine on the engine's event loop from the thread of a script, and wait for its result."""
+    """Run a coroutine on the engine's event loop, called from the thread in which a script runs. Block until the
+    coroutine has ended, and return its result.
+    """
     return anyio.from_thread.run(call)
 
 
 class ScriptHost:
-    """Functions with which a script reaches outside its sandbox: clock, random numbers, documents, variables and
-    printing. They run in the script's thread.
+    """Functions of the host that a sandboxed script can call: clock, random numbers, documents, variables and printing.
+    They run in the thread of the script.
 
     The clock, random numbers, sleeping and documents are recorded operations.
     """
@@ -113,16 +115,16 @@ class ScriptHost:
         )
 
     def now(self) -> float:
-        """Return the current time, recorded, in seconds since 1970."""
+        """Return the current time in seconds since 1970, as a recorded operation."""
         return ask(self._context.now).timestamp()
 
     def entropy(self) -> bytes:
-        """Return random bytes, recorded, as the seed of the script's random generator."""
+        """Return random bytes as a recorded operation. They are the seed of the script's random generator."""
         bits = ask(functools.partial(self._context.random_bits, ENTROPY_BITS, "seed"))
         return bits.to_bytes(ENTROPY_BITS // 8, "big")
 
     def sleep(self, seconds: float) -> None:
-        """Sleep for a number of seconds, as a timer in the log."""
+        """Sleep for a number of seconds, as a timer that the log records."""
         ask(functools.partial(self._context.sleep, seconds))
 
     def document(self, path: str) -> dict[str, Any]:
@@ -143,7 +145,7 @@ class ScriptHost:
         return result
 
     def printed(self, text: str) -> None:
-        """Pass text that the script printed to the printer of the environment."""
+        """Pass the text that a script printed to the environment's output function (printer)."""
         self._printer(text)
 
 
@@ -169,13 +171,13 @@ INLINE = Interpreter(Limits(seconds=0.05))
 
 
 async def condition_holds(condition: str, names: Mapping[str, Any]) -> bool:
-    """Evaluate a condition of a definition; return True if the condition is true."""
+    """Evaluate the condition of an edge or another condition of a definition. Return True if its value is true."""
     return await _evaluate(lambda interpreter: evaluate_condition(condition, names, interpreter))
 
 
 async def items_of(items: Any, names: Mapping[str, Any], *, flatten: bool) -> list[Any] | dict[str, Any]:
-    """Evaluate the `Items` of an `Each` block; return the items as a list, or by key (see `evaluate_items`). Templates
-    in a list are rendered.
+    """Evaluate the `Items` of an `Each` loop. Return the loop items as a list or as a mapping by key (see
+    `evaluate_items`). Templates inside a list of items are rendered first.
     """
     if isinstance(items, list):
         items = (await filled({"items": items}, names))["items"]
@@ -190,8 +192,8 @@ async def render_texts(texts: Sequence[str], names: Mapping[str, Any]) -> list[s
 async def filled(
     values: Mapping[str, Any], names: Mapping[str, Any], *, cache: MutableMapping[int, Any] | None = None
 ) -> dict[str, Any]:
-    """Render all templates in the strings of a mapping, at any depth; return the rendered mapping. See
-    `fill_values`.
+    """Evaluate all templates and ``$(...)`` values in the strings of a mapping, at any depth. Return a new mapping with
+    the results; see `fill_values`.
     """
     if not is_to_be_filled(values):
         return dict(values)

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
 
 class StepTurn:
-    """Services of the engine for one turn of an agent inside a step; implements `divebook.agents.turn.TurnContext`.
+    """Interface between an agent's turn and the engine, for a turn inside a step; implements
+    `divebook.agents.turn.TurnContext`.
 
     Parameters
     ----------
@@ -78,29 +79,31 @@ class StepTurn:
 
     @property
     def started_at(self) -> datetime | None:
-        """Start time of the execution (UTC)."""
+        """Start time of the execution to which the turn belongs (UTC)."""
         return self._context.started_at
 
     @property
     def qualifies_tools(self) -> bool:
-        """True if tools of several MCP servers may have the same name; each is then prefixed with the name of its
-        server.
+        """True if the tools of several MCP servers may have the same name, so that each tool's name is prefixed with
+        the name of its server.
         """
         return self._context.workflow.manner.qualifies_tools
 
     def sampler(self, name: str) -> Agent:
-        """Return the agent that answers sampling requests of an MCP server, prepared for this run; `name` is its name
-        in the environment.
+        """Return the agent that answers the model requests of an MCP server (sampling), prepared for this run. `name`
+        is the agent's name in the environment.
         """
         return agent_for_run(self._context, self._services.agent(name), self._services)
 
     def recorded_type(self, key: str) -> str | None:
-        """Return the operation type recorded under a key; None if the log has no operation there."""
+        """Return the type of the operation that the log has under a key; None if it has no operation under the key."""
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.operation_type
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return the total consumption of the failed attempts of an operation, from the log."""
+        """Return the total consumption (tokens, cost) of all failed attempts of the operation with a key, according to
+        the log.
+        """
         consumed = Counter[str]()
         attempt = 0
         while (record := self._context.record_of(self.prefix + key, attempt)) is not None and record.status == FAILED:
@@ -109,43 +112,51 @@ class StepTurn:
         return consumed
 
     def calling(self) -> AbstractContextManager[None]:
-        """Return a context manager that counts one more running call inside its block. A step with running calls is not
-        parked.
+        """Return a context manager that counts one more running call inside its block. While a call is running, the
+        step is not parked (paused until an answer arrives).
         """
         return self._running_calls.call()
 
     def open_call(self) -> AbstractContextManager[None]:
-        """Return a context manager for a tool call that waits for an answer: the call stays open and is not unwound."""
+        """Return a context manager for a tool call that asks a question while it runs. Inside its block no task of the
+        path is stopped to be replayed later, because the open call cannot be replayed.
+        """
         return self._context.strands().open_call()
 
     async def withdraw(self, key: str) -> None:
-        """Withdraw an open question: the question expires, and its default becomes the answer."""
+        """Withdraw the open question with this key, so that people are not asked it any more: the question expires, and
+        its default becomes the answer.
+        """
         await self._context.withdraw(self.prefix + key)
 
     def recorded_question(self, key: str) -> Question | None:
-        """Return the question recorded under a key; None if the log has no question there."""
+        """Return the question that the log has under a key; None if it has no question under the key."""
         return self._context.question_of(self.prefix + key)
 
     def began_at(self, key: str) -> datetime:
-        """Return the start time of the operation recorded under a key, which the log must have."""
+        """Return the start time of the operation with a key. The log must have this operation."""
         record = self._context.record_of(self.prefix + key)
         assert record is not None  # noqa: S101 - callers have the result of this operation
         return to_datetime(record.started_at)
 
     def recorded_digest(self, key: str) -> str | None:
-        """Return the recorded hash of an operation's setting; None if the log has no operation or no setting there."""
+        """Return the hash of the setting (model, instructions, tools) that is recorded with the operation with a key;
+        None if the log has no such operation or the operation has no setting.
+        """
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.setting_hash
 
     async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the recorded parameters and setting of the operation with a key, which the log must have."""
+        """Return the parameters and the setting that are recorded with the operation with a key. The log must have this
+        operation.
+        """
         return await self._context.start_of(self.prefix + key)
 
     async def approve(
         self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
     ) -> Approved | Denied:
-        """Decide whether a tool call may be made, and with which arguments, by rules or by asking a person. A denial by
-        a rule is recorded.
+        """Decide whether a tool call may be made, and with which arguments: by the approval rules, or by asking a
+        person. A denial by a rule is recorded.
         """
         decision = approve(
             self._context,
@@ -159,8 +170,8 @@ class StepTurn:
         return await self._note_suspension(decision)
 
     def files_of(self, tool: ToolFunction) -> FileSpellings | None:
-        """Return which arguments of a tool are file paths, so that approval rules can compare the files; None if no
-        argument is a path.
+        """Return an object that normalizes the arguments of a tool which are file paths, so that approval rules can
+        compare the files. Return None if no argument is a path.
         """
         if not tool.paths or (name := workspace_of(self._context, tool)) is None:
             return tool.files
@@ -168,26 +179,28 @@ class StepTurn:
         return None if place is None else FileArguments(tool.paths, *place)
 
     def below(self, key: str) -> StepTurn:
-        """Return the context for the turn of an agent that runs inside a tool call. Its operation keys begin with the
-        call's key.
+        """Return the context for a turn of another agent inside a tool call of this turn. Its operation keys begin with
+        the key of the tool call.
         """
         turn = StepTurn(self._context, f"{self.prefix}{key}/", self._turn, self._services)
         self._below.append(turn)
         return turn
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for a future that a concurrent call of the step completes. Return False if no such call is running any
-        more.
+        """Wait for a future that another concurrent call of the step completes. Return True when it is done; return
+        False if no other call is running any more that could complete it.
         """
         return await self._context.strands().wait_beside_others(change)
 
     async def alone(self) -> None:
-        """Wait until no other call of the step is running: each has ended or is parked."""
+        """Wait until no other concurrent call of the step is running: each has ended, or is paused until an answer
+        arrives.
+        """
         await self._context.strands().alone()
 
     def raise_suspension(self) -> None:
-        """Raise the exception that suspends the step, if one was raised in this turn. A hook of the agent may have
-        swallowed the exception.
+        """Raise again the exception that suspended the step during this turn, because a hook of the agent may have
+        swallowed it. Do nothing if the step was not suspended.
         """
         if self._suspension is not None:
             raise self._suspension
@@ -205,8 +218,8 @@ class StepTurn:
         retry: Retry | None = None,
         **options: Unpack[OperationOptions],
     ) -> Any:
-        """Run a function as an operation: return the recorded result, or call the function, with the retries of the
-        step or else of `retry`.
+        """Run a function as a recorded operation. If the log has the result, return it; otherwise call the function,
+        with the retry policy of the step or else with `retry`.
         """
         name = self.prefix + key
 
@@ -228,8 +241,8 @@ class StepTurn:
         setting: Setting | None,
         done: Callable[[Any], Any],
     ) -> Any:
-        """Run a tool call as an operation: return the recorded result, or make the call with the tool's retries, time
-        limit and concurrency limit.
+        """Run a tool call as a recorded operation. If the log has the result, return it; otherwise make the call, with
+        the tool's retries, time limit and concurrency limit.
         """
         name = self.prefix + key
         compute = self._compute(tool, arguments)
@@ -258,7 +271,7 @@ class StepTurn:
         return await self._note_suspension(self._retried(name, tool.retry, attempt))
 
     async def invoke(self, tool: ToolFunction, arguments: Mapping[str, Any], *, key: str) -> Any:
-        """Call the function of a tool in its executor, without recording an operation."""
+        """Call the function of a tool in its executor, without recording the call as an operation."""
         if tool.inline:
             return await tool.function(**arguments)
         compute = self._compute(tool, arguments)
@@ -270,16 +283,20 @@ class StepTurn:
         return compute_for(self._context, tool, arguments)
 
     async def question(self, kind: str, text: str, *, key: str, **options: Unpack[QuestionOptions]) -> Question:
-        """Ask a person; return the question with its answer."""
+        """Ask a person a question and wait for the answer. Return the question, which then contains the answer."""
         question = self._context.interrupt(kind, text, key=self.prefix + key, within=self._turn, **options)
         return await self._note_suspension(question)
 
     def _retried(self, name: str, policy: Retry | None, attempt: Callable[[int], Awaitable[Any]]) -> Awaitable[Any]:
-        """Repeat a failed call with the retry policy of the step; if the step has none, with `policy`."""
+        """Repeat a failed call as the retry policy of the step allows; if the step has no policy, as `policy`
+        allows.
+        """
         return self._context.retried(name, self._context.step.retry or policy, attempt, self._turn)
 
     async def _note_suspension(self, call: Awaitable[T]) -> T:
-        """Await a call and return its result. Remember the exception if the call suspends the step."""
+        """Await a call and return its result. If the call suspends the step, remember the exception for
+        `raise_suspension`.
+        """
         try:
             return await call
         except Suspended as suspension:
@@ -297,7 +314,9 @@ class AgentToolkit(Protocol):
         """Return the tools that are named in an agent's definition."""
 
     def limited(self, tool: ToolFunction) -> ToolFunction:
-        """Return a copy of a tool with the limits that the environment sets for the tool."""
+        """Return a copy of a tool with the limits, such as a time limit, that the environment's definitions set for the
+        tool.
+        """
 
     def servers_for(self, definition: AgentDefinition) -> Sequence[ToolServer]:
         """Return the MCP servers whose tools an agent may call."""
@@ -314,13 +333,15 @@ class AgentServices(AgentToolkit, Protocol):
 
     @property
     def responses(self) -> ResponseCache:
-        """Response cache, used by agents whose definition has a `Cache`."""
+        """Cache of model responses, used by agents whose definition has the key `Cache`."""
 
     def requests_of(self, run: str) -> Sequence[RequestView]:
-        """Return all model requests of a run; raise `ExecutionNotFoundError` for an unknown run."""
+        """Return all model requests that a recorded run made; raise `ExecutionNotFoundError` if the store has no such
+        run.
+        """
 
     def policy_for_agent(self, name: str) -> Policy:
-        """Return the access policy (files, environment variables, credentials) of an agent."""
+        """Return the access policy of an agent: the files, environment variables and credentials that it may use."""
 
     def check_agent(self, agent: Agent) -> None:
         """Raise an error unless each tool, server and subordinate that an agent names exists and is unambiguous."""
@@ -345,16 +366,16 @@ def run_id_of(context: StepContext, key: str) -> str:
 
 
 def agent_for_run(context: StepContext, agent: Agent, services: AgentServices) -> Agent:
-    """Return a copy of an agent for this run: with the run's model, if set, and with a placeholder model if the run
-    does not ask models.
+    """Return a copy of an agent for this run. It has the model of the run, if the run sets one. If the run must not ask
+    models, as in a replay, it has a placeholder model.
     """
     agent = agent.with_model(context.model).under(services.policy_for_agent(agent.name))
     return agent if context.miss_policy is None or context.miss_policy.asks_models else unasked(agent)
 
 
 def _slot(tool: ToolFunction, compute: Compute, *, limited: bool) -> Slot | None:
-    """Return the concurrency slot that a tool call must hold while it runs; None if neither the tool nor its executor
-    has a limit.
+    """Return the concurrency slot that a call of the tool must hold while it runs. Return None if neither the tool nor
+    its executor limits the number of concurrent calls.
     """
     # A call may need two slots: one of its executor and one of the tool itself.
     executor_slot = compute.slot(repeatable=tool.is_repeatable, limited=limited)

@@ -41,8 +41,8 @@ _ASK = "Ask"
 async def apply_changes(
     context: StepContext, workspace: str, parameters: Mapping[str, Any], key: str | int
 ) -> dict[str, Any]:
-    """Copy changed files from a workspace to the folder that the workspace was copied from. Return the paths that were
-    ``written``, that were ``there`` already, and that were ``left`` unchanged.
+    """Copy changed files from a workspace to the folder that the workspace was copied from. Return the paths of three
+    groups of files: ``written`` (copied), ``there`` (equal in the folder already) and ``left`` (not copied).
 
     Protected paths (hidden names, version-control metadata) are left unless ``Paths`` or the person names them. If no
     person was asked about them, ``left_out`` is a text that explains how to apply them.
@@ -111,8 +111,8 @@ def _read_parameters(parameters: Mapping[str, Any]) -> tuple[Sequence[str] | Non
 async def _ask_for_paths(
     context: StepContext, workspace: str, paths: Sequence[str] | None, key: str
 ) -> tuple[Sequence[str] | None, str]:
-    """Ask a person which changed files to copy; return the chosen paths and the digest of the file tree that was shown.
-    If no file has changed, return `paths`.
+    """Ask a person which changed files of a workspace to copy to the original folder. Return the chosen paths, and the
+    digest of the file tree that the person saw. If no file has changed, ask no question and return `paths`.
 
     The tree is identified by its digest: the workspace may have changed while the person decided.
     """
@@ -155,8 +155,8 @@ def _question(
 
 
 def _rows_of_diffs(diffs: Sequence[FileDiff]) -> list[dict[str, Any]]:
-    """Return the diffs of files for a question: without secrets, and without the text of diffs that exceed the size
-    limit.
+    """Convert the diffs of files to rows for a question to a person: with secrets hidden, and without the text of diffs
+    that exceed the size limit.
     """
     remaining = MOST_SHOWN
     rows = []

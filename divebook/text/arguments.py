@@ -30,7 +30,8 @@ def describe(value: object) -> str:
 
 
 def require(value: object, name: str, expected: str, *, fits: bool) -> None:
-    """Raise `SetupError` if an argument is not valid. None means that the argument was omitted, and is accepted.
+    """Raise `SetupError` if an argument of the public API is not valid (`fits` is False). None means that the caller
+    omitted the argument, and is accepted.
 
     Parameters
     ----------
@@ -46,7 +47,9 @@ def require(value: object, name: str, expected: str, *, fits: bool) -> None:
 
 
 def has_methods(value: object, *names: str) -> bool:
-    """Return True if an object is an instance that has all methods of a protocol. A class is not accepted."""
+    """Return True if an object is an instance that has all methods in `names`, for example those of a protocol. A class
+    is not accepted.
+    """
     return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
 
 
@@ -63,7 +66,8 @@ def list_of(value: Any, name: str, example: str) -> list[Any]:
 
 
 def id_of(value: Any, name: str = "the execution") -> str:
-    """Return the id of an execution from an argument, which is the id or an object with the attribute ``id``.
+    """Return the id of an execution from an argument that is either the id or an object with the attribute ``id``, such
+    as an `Execution`.
 
     Raises
     ------
@@ -100,7 +104,8 @@ def normal_name(name: T) -> T:
 
 
 def same_name(name: Any, names: Collection[object]) -> Any:
-    """Find a name in a collection: return the equal member, or else a member with the same NFKC form.
+    """Find the member of a collection that has a given name: the equal member, or else a member with the same Unicode
+    normalization form NFKC.
 
     Return None if no member matches.
     """

@@ -29,7 +29,8 @@ UNSAFE = re.compile(f"[{_CONTROLS}{_REORDERING}]")
 
 
 def visible(text: str) -> str:
-    r"""Replace control characters and direction marks by escapes. Line ends and tabs stay.
+    r"""Replace control characters and marks of the writing direction in a text by escapes, so that they can be seen.
+    Line ends and tabs stay.
 
     >>> visible("a\x1b[31mb\u202ec")
     'a\\x1b[31mb\\u202ec'
@@ -99,7 +100,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def lines_in(text: str) -> list[str]:
-    r"""Split a text into lines that keep their line ends. Only a line feed ends a line, as in git and in editors.
+    r"""Split a text into lines that keep their line ends. Only a line feed ends a line, as in git and in text editors.
 
     `str.splitlines` also splits at form feeds and other characters, so that its line numbers differ from those of other
     programs.
@@ -119,7 +120,8 @@ _CODES = ("return_code", "exit_code")
 
 
 def printed(value: Any) -> str | None:
-    """Format the result of a command (output and exit code) as a terminal shows it; None for any other value.
+    """Format the result of a shell command (its output and exit code) as a terminal shows it; return None for any other
+    value.
 
     >>> print(printed({"stdout": "1 passed", "stderr": "", "exit_code": 0}))
     1 passed
@@ -140,8 +142,8 @@ def printed(value: Any) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Remove colours from the output of a program. Keep only the last version of a line that was overwritten (progress
-    bar).
+    """Remove terminal colours from the output of a program. Of a line that was overwritten several times, such as a
+    progress bar, keep only the last version.
     """
     lines = _CONTROL.sub("", text).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines).rstrip("\n")
@@ -161,7 +163,7 @@ def local_time(moment: datetime | None) -> str:
 
 
 def local_zone(moment: datetime) -> str:
-    """Return the name of the reader's time zone at a certain time, because it changes with daylight saving time."""
+    """Return the name of the reader's time zone at a certain time. The name changes with daylight saving time."""
     return f"{moment.astimezone():%Z}"
 
 
@@ -171,7 +173,7 @@ def local_clock(moment: datetime) -> str:
 
 
 def json_time(moment: datetime | None) -> str | None:
-    """Format a time in UTC for JSON; None for None.
+    """Format a time in UTC for JSON; return None for None.
 
     >>> from datetime import UTC
     >>> json_time(datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
@@ -280,7 +282,9 @@ def in_notebook(verb: str, words: Sequence[str], options: Sequence[str] = ()) ->
 
 
 def quoted(word: str) -> str:
-    """Put a word into quotes for the line of a magic, if the magic would split or interpret the word."""
+    """Put a word into quotes for a line of the magic ``%dive``, if the magic would split or interpret the word. Return
+    any other word unchanged.
+    """
     needs = not word or word.startswith(_NEEDS_QUOTES) or any(map(str.isspace, word))
     return "'" + word.replace("'", "''") + "'" if needs else word
 
@@ -310,7 +314,9 @@ class Piece(NamedTuple):
 
 
 class Differing(NamedTuple):
-    """A part of two values in which the values differ: its place and both contents."""
+    """A part of two compared values in which they differ: its place within the values, and its content in each of
+    them.
+    """
 
     place: str
     """Place of the part, such as ``params.n`` or ``parts[0].content``; empty for the whole values."""
@@ -320,7 +326,7 @@ class Differing(NamedTuple):
 
 
 class _Nothing:
-    """Type of `NOTHING`, the placeholder for a part that one of two values lacks."""
+    """Type of the constant `NOTHING`, which stands for the content of a part that one of two compared values lacks."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -330,7 +336,8 @@ NOTHING = _Nothing()
 
 
 def pieces(before: str, after: str) -> list[Piece]:
-    """Compare two texts word by word. Return the words in order, grouped into unchanged, removed and added pieces.
+    """Compare two texts word by word. Return their words in order, grouped into pieces that are unchanged, removed from
+    the first text or added in the second.
 
     The common beginning and end are cut off first. Only the words between them are compared with `SequenceMatcher`,
     whose time grows with the square of their number.
@@ -349,7 +356,7 @@ def pieces(before: str, after: str) -> list[Piece]:
 
 
 def _shared(one: list[str], other: list[str]) -> int:
-    """Return the number of equal items at the beginning of two lists."""
+    """Return the length of the common beginning of two lists: the number of items before the first difference."""
     shorter = min(len(one), len(other))
     return next((place for place in range(shorter) if one[place] != other[place]), shorter)
 
@@ -367,7 +374,7 @@ def _between(old: list[str], new: list[str]) -> Iterator[Piece]:
 
 
 def marked(before: str, after: str) -> str:
-    """Merge two texts into one, with marks around removed and added words.
+    """Merge two versions of a text into one, with marks around the words that were removed and added.
 
     >>> marked("a red rose", "a white rose")
     'a [-red-]{+white+} rose'
@@ -379,7 +386,8 @@ def marked(before: str, after: str) -> str:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Return True if a log would record two values alike. 1, 1.0 and true differ; the order of keys does not matter.
+    """Return True if two values have the same recorded form in a log. 1, 1.0 and true differ; the order of keys does
+    not matter.
 
     >>> alike({"a": 1, "b": [2]}, {"b": [2], "a": 1}), alike(1, 1.0), alike(1, True)
     (True, False, False)
@@ -403,8 +411,8 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def _are_written_alike(one: Any, other: Any) -> bool:
-    """Return True if plain data has equal bytes in `marshal` format. This takes a fifth of the time of a full
-    comparison.
+    """Return True if two values have equal bytes in Python's `marshal` format; False if they differ or `marshal` cannot
+    write them. The test takes a fifth of the time of a full comparison.
     """
     try:
         return dumps(one, _WITHOUT_REFERENCES) == dumps(other, _WITHOUT_REFERENCES)
@@ -413,7 +421,8 @@ def _are_written_alike(one: Any, other: Any) -> bool:
 
 
 def parts(before: Any, after: Any, place: str = "") -> Iterator[Differing]:
-    """Compare two values recursively. Yield the smallest parts that differ, in the order of the first value.
+    """Compare two nested values recursively. Yield the smallest parts in which they differ, in the order of the first
+    value.
 
     >>> [tuple(part) for part in parts({"a": [1, 2], "b": 3}, {"a": [1, 5], "c": 4})]
     [('a[1]', 2, 5), ('b', 3, nothing), ('c', nothing, 4)]

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """Split a string with many words, such as the tables of this module, at spaces and line ends."""
+    """Split a string that lists many words, such as the tables of this module, at spaces and line ends."""
     return tuple(text.split())
 
 
@@ -186,7 +186,7 @@ _QUERY = frozenset(
 
 @lru_cache(4096)
 def is_plain_value(text: str) -> bool:
-    """Return True if a text consists only of words and small numbers, as names and prose do.
+    """Return True if a text consists only of words and small numbers, as names and prose do and secrets do not.
 
     >>> [text for text in ('learn-contrib-2', 'getToken', 'k8Jd0aQz71', 'abcdefghijklmnopqrst') if is_plain_value(text)]
     ['learn-contrib-2', 'getToken']
@@ -197,7 +197,7 @@ def is_plain_value(text: str) -> bool:
 
 @lru_cache(4096)
 def describes_secret(value: str) -> bool:
-    """Return True if a value describes a secret (its type, its place, or that it is missing) but is not itself a
+    """Return True if a value only describes a secret (its type, its place, or that it is missing) and is not itself a
     secret.
     """
     bare = value.strip(" .,;:!?")
@@ -219,7 +219,8 @@ def is_path(value: str) -> bool:
 
 
 def is_word(value: str) -> bool:
-    """Return True for common words such as ``none`` or ``password``, which are never hidden as known secrets.
+    """Return True for common words such as ``none`` or ``password``. Even if such a word is the value of a secret, it
+    is not hidden wherever it occurs.
 
     If they were hidden wherever they occur, text would be unreadable.
     """
@@ -231,7 +232,9 @@ _Value: TypeAlias = tuple[int, int, bool]
 
 
 class _Assignment(NamedTuple):
-    """An assignment to the name of a secret in a text: the name, and the characters that join it to the value."""
+    """An assignment to the name of a secret in a text, such as ``token=``: the name, and the characters that join it to
+    the value.
+    """
 
     name: str
     joint: str
@@ -246,7 +249,8 @@ class _Assignment(NamedTuple):
 
 
 def assigned(text: str) -> str:
-    """Hide the values that a text assigns to names of secrets, such as the value in ``API_TOKEN=...``.
+    """Replace in a text each value that is assigned to the name of a secret, such as the value in ``API_TOKEN=...``.
+    Other text stays unchanged.
 
     Two cheap tests reject most texts: they must contain a joint (such as ``=``) and a part of a secret's name. The loop
     then visits each name, skips names inside a value that was already visited, and copies the text between the values.
@@ -275,7 +279,9 @@ def assigned(text: str) -> str:
 
 
 def named_at(text: str, start: int) -> int | None:
-    """Return the position of the first assignment to the name of a secret from `start` on; None if there is none."""
+    """Return the position at which the first assignment to the name of a secret begins, searching from `start` on; None
+    if there is none.
+    """
     for match in _NAMED.finditer(text, start):
         kind = (match.lastindex or 2) // 2
         if looks_secret(match[2 * kind - 1]):
@@ -284,7 +290,8 @@ def named_at(text: str, start: int) -> int | None:
 
 
 def _assignment(text: str, match: re.Match[str], kind: int) -> _Assignment:
-    """Convert a match of the pattern `_NAMED` to an `_Assignment`.
+    """Convert a match of the regular expression `_NAMED`, which finds names with an assigned value, to an
+    `_Assignment`.
 
     `kind` is the alternative that matched: 1 for a name with a joint, 2 for an option, 3 for a sentence.
     """
@@ -297,7 +304,8 @@ def _assignment(text: str, match: re.Match[str], kind: int) -> _Assignment:
 
 
 def _value_of(text: str, assignment: _Assignment) -> _Value | None:
-    """Find the value of an assignment to the name of a secret. Return None if no value follows.
+    """Find the value in an assignment to the name of a secret. Return its position and True if it must be hidden; None
+    if no value follows.
 
     The headers ``Authorization`` and ``Cookie`` have separate rules. A value in quotes ends at the closing quote. Any
     other value ends at a space; inside a line also at a comma or bracket, which separate values there.
@@ -319,7 +327,9 @@ def _value_of(text: str, assignment: _Assignment) -> _Value | None:
 
 
 def _in_query(text: str, match: re.Match[str]) -> _Value | None:
-    """Return the value of a URL parameter if it is a credential, such as a signature; None for any other parameter."""
+    """Find the value of a URL parameter that is a credential, such as a signature. Return its position; None for any
+    other parameter.
+    """
     if text[match.start() - 1 : match.start()] not in ("?", "&", ";") or match[2] != "=":
         return None
     value = _BARE.match(text, match.end()) if match[1].lower() in _QUERY else None
@@ -327,7 +337,9 @@ def _in_query(text: str, match: re.Match[str]) -> _Value | None:
 
 
 def _in_cookie(text: str, assignment: _Assignment) -> _Value | None:
-    """Return the value of a cookie header: the rest of the line, or of the quotes around the header."""
+    """Find the value of a cookie header: the rest of the line, or of the quotes around the header. Return its position;
+    None if no cookie follows.
+    """
     opening = text[assignment.end : assignment.end + 1]
     if opening in _QUOTES:
         begin = assignment.end + 1
@@ -342,8 +354,8 @@ def _in_cookie(text: str, assignment: _Assignment) -> _Value | None:
 
 
 def _in_header(text: str, start: int) -> _Value | None:
-    """Return the credentials in an authorization header: the rest of the line after a scheme such as ``Bearer``, or one
-    word.
+    """Find the credentials in an authorization header: the rest of the line after a scheme such as ``Bearer``, or one
+    word. Return their position and True if they must be hidden; None if no credentials follow.
     """
     begin = start + (text[start : start + 1] in _QUOTES)
     scheme = _SCHEME.match(text, begin)
@@ -354,8 +366,8 @@ def _in_header(text: str, start: int) -> _Value | None:
 
 
 def _is_secret_text(value: str, assignment: _Assignment) -> bool:
-    """Return True if a value in quotes is a secret. A sentence of plain words is a secret only under the name of a
-    password.
+    """Return True if a quoted value that is assigned to the name of a secret is itself a secret. A sentence of plain
+    words is a secret only if the name is typical for a password.
     """
     if len(value) < 4 or describes_secret(value) or looks_secret(value):
         return False
@@ -365,7 +377,8 @@ def _is_secret_text(value: str, assignment: _Assignment) -> bool:
 
 
 def _is_secret_word(value: str, after: str, assignment: _Assignment, *, starts_line: bool) -> bool:
-    """Return True if a value without quotes is a secret, and not a part of a program or of a sentence.
+    """Return True if an unquoted value that is assigned to the name of a secret is itself a secret, and not a part of a
+    program or of a sentence.
 
     The tests are ordered from clear cases to doubtful cases.
     """
@@ -422,7 +435,8 @@ _POSTGRES = re.compile(r"postgres(?:ql)?://", re.IGNORECASE)
 
 
 def _hidden(value: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return two patterns for the passwords in a URL: one matches the passwords, one the passwords with their names.
+    """Return two regular expressions that find the passwords in a URL: the first matches only the passwords, the second
+    the passwords with their parameter names.
 
     `value` is the regular expression of a password in a query.
     """
@@ -444,7 +458,9 @@ _OF_LIBPQ = re.compile(
 
 
 def is_plain(url: str) -> bool:
-    """Return True if a URL is well-formed, so that the position of its password is certain."""
+    """Return True if a URL is well-formed, so that it is certain where its password is. The password in a malformed URL
+    cannot be found reliably.
+    """
     return _PLAIN.fullmatch(url) is not None
 
 
@@ -470,8 +486,8 @@ def cut_short(url: str) -> str:
 
 
 def for_command(location: str) -> str:
-    """Return the location of a store for a printed command. The password is left out, because the command looks it up
-    itself.
+    """Return the location of a store for a command that is printed for the user to run. The password is left out,
+    because the command looks it up itself.
 
     Examples
     --------
@@ -488,8 +504,8 @@ def _passwords(url: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def is_hidden(url: str) -> bool:
-    """Return True if a URL contains a masked password. Such a URL was copied from displayed text, and cannot be
-    opened.
+    """Return True if a URL contains a masked password (``***``). Such a URL was copied from displayed text, and cannot
+    be opened.
     """
     return _UNKNOWN.search(url) is not None
 

@@ -38,7 +38,7 @@ _TOKEN = re.compile(
 
 
 class WildcardMatcher:
-    """Matcher for a wildcard pattern, compiled from a sequence of characters and wildcards.
+    """Matcher that tests whether texts match a wildcard pattern. The pattern is a sequence of characters and wildcards.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class WildcardMatcher:
         self._masks: dict[str, tuple[int, int]] = {}
 
     def matches(self, text: str) -> bool:
-        """Return True if the wildcard pattern matches the whole text."""
+        """Return True if the wildcard pattern matches a text from its beginning to its end."""
         # Bit `i` of `states` is set if part `i` of the pattern may match the next character.
         states = self._with_skipped(1)
         for character in text:
@@ -82,8 +82,8 @@ class WildcardMatcher:
         return bool(states & self._end)
 
     def _mask(self, character: str) -> tuple[int, int]:
-        """Return two bit sets for a character: parts of the pattern that match it once, and parts that match it
-        repeatedly.
+        """Return two bit sets with the parts of the wildcard pattern that match a character: the parts that match one
+        character, and the parts that match repeatedly (`Repeated`).
 
         The result is cached.
         """
@@ -97,7 +97,9 @@ class WildcardMatcher:
         return once, looping
 
     def _with_skipped(self, states: int) -> int:
-        """Add the parts that follow an optional part to a set of parts that may match next. The set is a bit set."""
+        """Add to `states`, a bit set of the parts of the pattern that may match next, the parts that follow an optional
+        part, because an optional part may be skipped.
+        """
         while True:
             more = states | (states & self._empty) << 1 | (states & self._pairs) << 3
             if more == states:
@@ -107,7 +109,7 @@ class WildcardMatcher:
 
 @functools.lru_cache(maxsize=512)
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """Return a regular expression compiled by the library `regex`. The result is cached.
+    """Return the compiled form of a regular expression, in the syntax of the library `regex`. The result is cached.
 
     Raises
     ------
@@ -128,8 +130,8 @@ def compiled(pattern: str) -> regex.Pattern[str]:
 
 
 def _require_small(pattern: str) -> None:
-    """Raise PatternError for a pattern that is too large when its repetitions are expanded, or that matches
-    recursively.
+    """Raise PatternError for a regular expression that becomes too large when its repetitions are expanded, or that
+    refers to itself recursively.
 
     The library expands counted repetitions: ``((a{1000}){1000}){1000}`` takes gigabytes to compile
     (test_a_pattern_that_is_too_large_is_not_compiled). The loop computes the expanded size without expanding. For
@@ -167,7 +169,7 @@ def _shown(pattern: str) -> str:
 
 
 class MatchTime:
-    """Time limit for regular expressions that several searches share.
+    """Time limit for matching regular expressions: one total time that several searches share.
 
     Parameters
     ----------
@@ -220,7 +222,9 @@ Test: TypeAlias = Callable[[str], bool]
 
 
 class Repeated(NamedTuple):
-    """Part of a wildcard pattern that matches any number of characters, including none, for which a test is true."""
+    """Wildcard in a pattern, such as ``*``: matches any number of characters, including none, if the function `test`
+    returns True for each of them.
+    """
 
     test: Test
 

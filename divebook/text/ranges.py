@@ -25,7 +25,7 @@ MOST_NUMBER = 1e9
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """Range of valid numbers for a setting, from `least` to `most`. NaN, infinities and booleans are outside every
+    """Range of valid numbers for a setting, from `least` to `most`. NaN, infinities and booleans are outside of every
     range.
     """
 
@@ -36,7 +36,7 @@ class NumberRange:
     unit: str = ""
 
     def fits(self, value: object) -> bool:
-        """Return True if a value is a number in this range."""
+        """Return True if a value is a number in this range. Booleans are not numbers."""
         if isinstance(value, bool) or not isinstance(value, int if self.is_whole else (int, float)):
             return False
         least = -self.most if self.least is None else self.least
@@ -67,7 +67,7 @@ SOME_SECONDS = NumberRange(0, MOST_SECONDS, excludes_least=True, unit="seconds")
 
 
 def wait_limit(timeout: object) -> float | None:
-    """Return for how many seconds a wait may last; None means without limit.
+    """Convert the `timeout` argument of a wait to the seconds that the wait may last; None means without limit.
 
     None, infinity and more than 100 years all mean "without limit", since timers of the system cannot hold more. A
     negative number means 0: a caller may pass the rest of a deadline that has passed.

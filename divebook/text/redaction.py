@@ -67,7 +67,7 @@ _IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
 
 
 class Redactor:
-    """Redaction of secrets in text and plain data, by the three sets of rules in the module docstring.
+    """Redactor that hides secrets in text and plain data, by the three sets of rules in the module docstring.
 
     A redactor stores two sets of known secrets. *Named* secrets come from the configuration and the environment: they
     are certainly secrets. *Seen* secrets were under the name of a secret in a run that was shown. They are hidden only
@@ -98,8 +98,8 @@ class Redactor:
                 self.know(secret)
 
     def fresh(self, secrets: Iterable[str] = ()) -> Redactor:
-        """Create a redactor with the secrets from configuration and environment, but without secrets seen in displayed
-        runs.
+        """Create a redactor that knows the secrets from configuration and environment, but not the secrets that were
+        seen in displayed runs.
 
         The named secrets of this redactor are copied; `secrets` are added.
         """
@@ -108,15 +108,15 @@ class Redactor:
         return redactor
 
     def learn(self, value: Any) -> None:
-        """Remember the secrets in the plain data of a run that is shown. They are hidden in everything that is shown
-        later.
+        """Remember the secrets in the plain data of a run that is shown. From now on they are hidden in all displayed
+        text.
         """
         for secret in secrets_in(value):
             self._see(secret)
 
     def know(self, secret: str) -> None:
-        """Remember one certain secret, for example from the configuration. It is hidden in displayed text and in stored
-        data.
+        """Remember a string that is certainly a secret, for example from the configuration. From now on it is hidden in
+        displayed text and in stored data.
         """
         if secret in self._processed:  # each call that uses a secret passes it again
             return
@@ -126,7 +126,9 @@ class Redactor:
         self._processed.add(secret)
 
     def know_all(self, value: Any) -> None:
-        """Remember all secrets in the plain data of a configuration as certain secrets; see `know`."""
+        """Remember all secrets in the plain data of a configuration as strings that are certainly secrets; see
+        `know`.
+        """
         for secret in secrets_in(value):
             self.know(secret)
 
@@ -144,13 +146,14 @@ class Redactor:
         return _remembered(text) if len(text) <= MAX_REMEMBERED else _without_forms(text)
 
     def without_named(self, value: Any) -> Any:
-        """Hide only certain secrets (from configuration and environment) in plain data. Text that looks like a secret
-        stays.
+        """Hide in plain data only strings that are certainly secrets (from configuration and environment). Text that
+        merely looks like a secret stays.
         """
         return _everywhere(value, self._named.hidden)
 
     def without_certain(self, value: Any) -> Any:
-        """Hide certain secrets, and credentials recognized by their form, in plain data that will be stored.
+        """Hide in plain data that will be stored the strings that are certainly secrets, and credentials recognized by
+        their form.
 
         Values under the name of a secret stay, such as the token of the next page. Runs that were shown have no
         influence on the result.
@@ -163,8 +166,8 @@ class Redactor:
         return text if is_data or len(text) < LEAST_SECRET else _without_marks(text)
 
     def settled(self, text: str) -> int:
-        """Return how many characters of a growing (streamed) text can be shown without showing the beginning of a
-        secret.
+        """Return the number of leading characters of a growing (streamed) text that can be shown already, because they
+        do not include the beginning of a secret.
 
         The last word, the beginning of a known secret, and the rest of a line after the name of a secret are held back.
         """
@@ -175,13 +178,15 @@ class Redactor:
         return self._named.settled(text, end)  # the new end may be within a named secret
 
     def settled_of_named(self, text: str) -> int:
-        """Return how many characters of a growing text can be shown if only certain secrets are hidden
-        (`without_named`).
+        """Return the number of leading characters of a growing (streamed) text that can be shown already, if only
+        certain secrets are hidden (`without_named`).
         """
         return self._named.settled(text, len(text))
 
     def under(self, name: str, value: Any) -> Any:
-        """Hide secrets in a named part of plain data. If the name looks secret, the whole value is hidden."""
+        """Hide secrets in `value`, a part of plain data that is stored under `name`. If the name looks secret, the
+        whole value is hidden.
+        """
         if value is None or isinstance(value, bool | float) or not looks_secret(name):
             return self.value(value)
         if isinstance(value, str) and is_path(value):
@@ -191,7 +196,9 @@ class Redactor:
         return REDACTED
 
     def value(self, value: Any) -> Any:
-        """Hide secrets in plain data, at any depth. `named_parts` explains which parts have names."""
+        """Hide secrets in plain data, at any depth, and return the new data. `named_parts` explains under which names
+        values count as secrets.
+        """
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, BARE):
@@ -215,7 +222,9 @@ class Redactor:
 
 @cache
 def shared() -> Redactor:
-    """Return the redactor of this process. It knows the secrets of all runs that were shown in the process."""
+    """Return the redactor that all code of this process shares. It knows the secrets of all runs that were shown in the
+    process.
+    """
     return Redactor()
 
 
@@ -227,7 +236,9 @@ def shared() -> Redactor:
 
 
 class KnownSecrets:
-    """Set of strings to hide wherever they occur, the longest first. One thread may add strings while others search."""
+    """Set of secret strings that are hidden wherever they occur, the longest first. One thread may add strings while
+    others search.
+    """
 
     def __init__(self) -> None:
         self._texts: tuple[str, ...] = ()
@@ -240,13 +251,13 @@ class KnownSecrets:
         return len(self._texts)
 
     def add(self, texts: Iterable[str]) -> None:
-        """Add strings to the set."""
+        """Add strings to the set of secrets."""
         with self._adding:
             self._texts = tuple(sorted({*self._texts, *texts}, key=len, reverse=True))
 
     def settled(self, text: str, end: int) -> int:
-        """Return how many characters of a growing text, up to `end`, can be shown without cutting a secret of this set
-        in two.
+        """Return the number of leading characters of a growing text, at most `end`, that can be shown without cutting a
+        secret of this set in two.
 
         For the secret ``hunter2`` and the text ``the key is hun`` this is 11, because the last three characters may
         become the secret. The second loop moves the end before a complete secret that `end` would cut in two.
@@ -265,7 +276,7 @@ class KnownSecrets:
             end = min(cut_secrets)
 
     def hidden(self, text: str) -> str:
-        """Replace all strings of the set in a text by ``[redacted]``."""
+        """Replace each secret of the set in a text by ``[redacted]``."""
         # One pattern of all texts would be slower: `re` tries its alternatives one by one at each character.
         for secret in self._texts:
             if secret in text:
@@ -274,7 +285,7 @@ class KnownSecrets:
 
 
 def forms_of(secret: str) -> set[str]:
-    """Return the forms in which a secret may occur: unchanged, on one line, escaped in JSON or Python, and
+    """Return all forms in which a secret may occur in a text: unchanged, on one line, escaped in JSON or Python, and
     percent-encoded.
 
     >>> sorted(forms_of("p@ss word/1"))
@@ -309,7 +320,7 @@ def encoded_forms_of(secret: str) -> set[str]:
 
 
 def parts_of(secret: str) -> Iterator[str]:
-    """Yield the parts of a secret that are themselves secrets: lines of a key, or fields of a file of credentials.
+    """Yield those parts of a secret that are secrets on their own: lines of a key, or fields of a file of credentials.
 
     >>> list(parts_of('{"user": "ann", "private_key": "k7d0-99-a1b2"}'))
     ['k7d0-99-a1b2']
@@ -328,7 +339,7 @@ def parts_of(secret: str) -> Iterator[str]:
 
 
 def secrets_in(value: Any) -> Iterator[str]:
-    """Yield all strings in plain data that are stored under the name of a secret, at any depth."""
+    """Yield all strings in plain data that are stored, at any depth, under a name that is typical for secrets."""
     for name, inner in named_parts(value):
         if name and looks_secret(name):
             yield from _texts_in(inner)
@@ -344,7 +355,7 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 
 def named_parts(value: Any) -> Iterable[tuple[str, Any]]:
-    """Return the parts of plain data as pairs of name and value. The name of a list item is empty.
+    """Return the parts of a mapping or list as pairs of name and value. The name of a list item is empty.
 
     Pairs such as ``{"name": "token", "value": "x"}`` and ``["token", "x"]`` count as the part ``x`` with the name
     ``token``: lists of headers and of environment variables have this form.
@@ -489,7 +500,7 @@ SHAPED: tuple[tuple[tuple[str, ...], str, str], ...] = (
 
 
 def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
-    """Apply a function to each string in plain data, including the keys of mappings."""
+    """Apply a function to each string in plain data, including the keys of mappings. Return the new data."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -498,12 +509,14 @@ def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _without_forms(text: str) -> str:
-    """Hide credentials that are recognized by their form, and values under the names of secrets, in a text."""
+    """Hide in a text the credentials that are recognized by their form, such as ``ghp_...``, and the values that are
+    assigned to names of secrets.
+    """
     return assigned(_without_marks(text))
 
 
 def _without_marks(text: str) -> str:
-    """Hide credentials that are recognized by their form in a text."""
+    """Hide in a text the credentials that are recognized by their form alone, such as ``ghp_...``."""
     # Most texts have no sign of a credential. One search for all signs saves them some hundred patterns
     # (test_no_rule_that_is_tried_meets_where_no_sign_does, test_most_texts_are_searched_once).
     if _signs().search("\n" + text):
@@ -530,7 +543,8 @@ class _Rule(NamedTuple):
 
 @cache
 def _rules() -> tuple[_Rule, ...]:
-    """Return the rules for credentials with a recognizable form, in the order in which they are tried.
+    """Return the redaction rules for credentials that are recognized by their form, in the order in which the rules are
+    tried.
 
     The patterns are compiled when text is first redacted.
     """
@@ -539,8 +553,8 @@ def _rules() -> tuple[_Rule, ...]:
 
 @cache
 def _signs() -> re.Pattern[str]:
-    """Return one regular expression that matches wherever a rule could match, so that most texts are searched only
-    once.
+    """Return one regular expression that matches wherever any redaction rule could match. Most texts do not match, so
+    that this one search is sufficient.
 
     The signs are grouped by their first character: ``ghp_``, ``glpat-`` and ``sk-`` become ``g(?:hp_|lpat-)|s(?:k-)``.
     `re` then rejects a whole group at its first character.
@@ -555,7 +569,9 @@ def _signs() -> re.Pattern[str]:
 
 
 def _table() -> Iterator[_Rule]:
-    """Yield a redaction rule for each entry of the tables `SHAPED`, `MARKED` and `_IN_CONTEXT`."""
+    """Yield a redaction rule for each entry of the tables `SHAPED`, `MARKED` and `_IN_CONTEXT`, which list the forms of
+    credentials.
+    """
     for hints, sign, pattern in SHAPED:
         yield _Rule(hints, (sign,), re.compile(pattern), REDACTED)
     for marks, follows, least in MARKED:
@@ -568,7 +584,7 @@ def _table() -> Iterator[_Rule]:
 
 
 def _marked(match: re.Match[str]) -> str:
-    """Replace a credential that begins with a mark such as ``ghp_``.
+    """Return the replacement for a credential that begins with a mark such as ``ghp_``.
 
     Plain words (``sk-learn-contrib``) and characters inside base64 data are not replaced.
     """
@@ -578,17 +594,23 @@ def _marked(match: re.Match[str]) -> str:
 
 
 def _scheme(match: re.Match[str]) -> str:
-    """Replace the credential after ``Bearer`` or ``Basic``, unless it is a plain word."""
+    """Return the replacement for a header such as ``Bearer TOKEN`` or ``Basic TOKEN``, in which the token is hidden. A
+    plain word in place of the token is not hidden.
+    """
     return match[0] if is_plain_value(match[3]) else f"{match[1]}{match[2]}{REDACTED}"
 
 
 def _user(match: re.Match[str]) -> str:
-    """Replace the user name in a URL if it is a token: ``https://ghp_...@host``."""
+    """Return the replacement for a URL with a user name, ``https://ghp_...@host``. The user name is hidden if it is a
+    token and not a plain word.
+    """
     return match[0] if is_plain_value(match[2]) else f"{match[1]}{REDACTED}"
 
 
 def _element(match: re.Match[str]) -> str:
-    """Replace the text of an XML element whose name looks secret."""
+    """Return the replacement for an XML element. Its text is hidden if the name of the element looks secret; otherwise
+    the element is unchanged.
+    """
     return f"{match[1]}{REDACTED}" if looks_secret(match[2]) and not describes_secret(match[3]) else match[0]
 
 
@@ -636,7 +658,8 @@ after it.
 
 
 def cut(text: str, limit: int) -> str:
-    """Limit a text to about `limit` characters after redaction, and append the number of missing characters.
+    """Redact a text and cut it off after about `limit` characters. Append the number of missing characters. A shorter
+    text is returned unchanged.
 
     >>> cut("abcdefgh", 5)
     'abcde… (3 more characters)'
@@ -649,7 +672,8 @@ def cut(text: str, limit: int) -> str:
 
 
 def head_and_tail(text: str, most: int, clean: Callable[[str], str] = str) -> str:
-    r"""Reduce a long text to its beginning and its end. `clean` redacts both parts before they are cut.
+    r"""Reduce a text with more than `most` characters to its beginning and its end. The function `clean` redacts both
+    parts before they are cut. A shorter text is returned unchanged.
 
     >>> head_and_tail("a" * 50 + "z" * 50, 20)
     'aaaaaaaaaa\n... 80 characters left out; the whole is in the log ...\nzzzzzzzzzz'
@@ -663,7 +687,8 @@ def head_and_tail(text: str, most: int, clean: Callable[[str], str] = str) -> st
 
 
 def one_line(text: str, width: int) -> str:
-    r"""Return a text on one line of at most `width` characters. A text that must be cut is redacted first.
+    r"""Return a text on one line of at most `width` characters. A longer text is cut off, after secrets in it are
+    redacted.
 
     >>> one_line("first line\nsecond", 14)
     'first line se…'
@@ -677,14 +702,14 @@ def one_line(text: str, width: int) -> str:
 
 
 def logger(name: str) -> logging.Logger:
-    """Return the logger of a module. A filter redacts each of its records."""
+    """Return the logger of a module, with a filter that redacts each of its log records."""
     module_logger = logging.getLogger(name)
     module_logger.addFilter(_without_secrets)
     return module_logger
 
 
 def clean_libraries(*names: str) -> None:
-    """Add the redacting filter to the loggers of libraries. Call this after the libraries are loaded.
+    """Add the filter that redacts log records to the loggers of libraries. Call this after the libraries are loaded.
 
     A filter of a logger does not apply to records of its child loggers, so that each child gets a filter as well. The
     `NullHandler` prevents output to the standard error stream if the application has not configured logging.
@@ -698,7 +723,7 @@ def clean_libraries(*names: str) -> None:
 
 
 def silence(library: str) -> None:
-    """Stop the log output of a library whose records may consist of secrets."""
+    """Stop the log output of a library, because its log records may consist of secrets."""
     library_logger = logging.getLogger(library)
     library_logger.propagate = False
     if not library_logger.handlers:
@@ -706,7 +731,9 @@ def silence(library: str) -> None:
 
 
 def hand_on(record: logging.LogRecord) -> None:
-    """Log a record that another process has sent. The loggers of that process have already redacted the record."""
+    """Log in this process a log record that another process has sent. The loggers of that process have already redacted
+    the record.
+    """
     local_logger = logging.getLogger(record.name)
     if local_logger.isEnabledFor(record.levelno):
         local_logger.handle(record)

@@ -52,7 +52,7 @@ _MOST_BRACES = 64
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An expression in a template, without the ``${`` and ``}`` around it."""
+    """A ``${expression}`` in a template. `expression` is its text without the ``${`` and ``}``."""
 
     expression: str
 
@@ -69,7 +69,7 @@ def is_escaped_expression(text: str) -> bool:
 
 
 def without_escape(text: str) -> str:
-    """Remove the first dollar sign of a text ``$$(...)``. The result is the template ``$(...)``, which stands for
+    """Remove the first dollar sign of a text ``$$(...)``. The result ``$(...)``, evaluated as a template, is this text
     itself.
     """
     return text.replace("$", "", 1)
@@ -105,7 +105,7 @@ def split(text: str, *, escapes: bool = True) -> tuple[str | Slot, ...]:
 
 
 def _end_of_expression(text: str, start: int, opening: re.Pattern[str], tries: int) -> tuple[int, bool]:
-    """Return the position of the brace that closes an expression, and True if the expression is valid Python.
+    """Return the position of the brace that closes a ``${...}`` expression, and True if the expression is valid Python.
 
     A closing brace may be part of the expression, as in ``${{"a": 1}["a"]}``. Each closing brace is therefore tried
     until the text before it parses as Python. If none of the first `tries` does, the first closing brace is returned
@@ -148,7 +148,8 @@ def _parses(source: str) -> bool:
 
 
 def literal(text: str) -> str:
-    """Escape a text, so that it is not evaluated: return the template, or ``$$(...)`` value, that stands for this text.
+    """Escape a text so that a definition does not evaluate it: return the template, or the ``$$(...)`` value, whose
+    result is this text.
 
     >>> literal("echo ${HOME}"), literal("$(date)"), literal("costs $5")
     ('echo $${HOME}', '$$(date)', 'costs $5')
@@ -157,13 +158,15 @@ def literal(text: str) -> str:
 
 
 def _escaped_value(text: str) -> str:
-    """Add a dollar sign to a text of the form ``$(...)`` or ``$$(...)``, so that it stands for the text itself."""
+    """Escape a text of the form ``$(...)`` or ``$$(...)`` with one more dollar sign, so that it stands for the text
+    itself.
+    """
     return text.replace("$", "$$", 1) if is_expression(text) or is_escaped_expression(text) else text
 
 
 def with_escapes(text: str) -> str:
-    """Convert a template that an early version stored (form 0, without escapes) to the present syntax with the same
-    meaning.
+    """Convert a template of an early stored version (form 0), whose syntax had no escapes, to the present syntax. The
+    meaning stays the same.
 
     >>> with_escapes("costs $${state.price}")
     'costs ${"$"}${state.price}'
@@ -187,7 +190,8 @@ def with_escapes(text: str) -> str:
 
 
 def texts_in(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield each string in a JSON value together with its place. Keys of mappings are not included.
+    """Yield each string in a JSON value, at any depth, as a pair of its place and the string. Keys of mappings are not
+    included.
 
     >>> list(texts_in({"headers": {"X": "a"}, "ids": ["b", 1]}))
     [(('headers', 'X'), 'a'), (('ids', 0), 'b')]
@@ -203,7 +207,9 @@ def texts_in(value: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tu
 
 
 def each_text(value: Any, change: Callable[[str], Any]) -> Any:
-    """Apply a function to each string in a JSON value, and return the new value. Keys of mappings stay unchanged."""
+    """Apply a function to each string in a JSON value, at any depth, and return the new value. Keys of mappings stay
+    unchanged.
+    """
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -216,8 +222,8 @@ def each_text(value: Any, change: Callable[[str], Any]) -> Any:
 def with_literal_depths(
     values: Mapping[str, Any], *, has_values: bool = True, template: Callable[[str], str] = with_escapes
 ) -> dict[str, Any]:
-    """Convert values from a former syntax, in which only strings of the first level were templates: escape deeper
-    strings.
+    """Convert values from a former syntax, in which only strings of the first level were templates. Deeper strings are
+    escaped, so that they stay plain text in the present syntax.
 
     Parameters
     ----------

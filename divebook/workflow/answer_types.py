@@ -44,7 +44,9 @@ def allow_answers(declared: Any) -> None:
 
 
 def _allow(declared: Any, visited: set[int]) -> None:
-    """Allow the classes in a type and in its fields. `visited` has the ids of the types that were already processed."""
+    """Allow all classes in an output type, including those of its fields, as `divebook.allow` does. `visited` has the
+    ids of types that were processed already.
+    """
     if declared is None or isinstance(declared, str | Mapping) or id(declared) in visited:
         return
     visited.add(id(declared))
@@ -68,7 +70,8 @@ def _fields_of(cls: Any) -> list[Any]:
 
 
 def named_answer(declared: Any) -> Any:
-    """Allow the classes in an output type. Return the type as a definition stores it: a class name or a JSON schema.
+    """Return the output type of an agent in the form that its definition stores: the name of a class, or a JSON schema.
+    The classes in the type are allowed, as by `divebook.allow`.
 
     Examples
     --------
@@ -93,7 +96,8 @@ def named_answer(declared: Any) -> Any:
 
 
 def declared_answer(declared: Any) -> Any:
-    """Check the value of the key `Output` in a definition, and return the value as the definition stores it.
+    """Check the value that a definition has under the key `Output`, and return it in the form that the definition
+    stores.
 
     Raises
     ------
@@ -110,7 +114,8 @@ def declared_answer(declared: Any) -> Any:
 
 
 def answer_type(declared: Any) -> Any:
-    """Return the type for the value of the key `Output`: the allowed class of that name, or the JSON schema itself.
+    """Return the output type for a value of the key `Output`: the class of that name, or the JSON schema unchanged.
+    None and other values that are not strings are returned unchanged.
 
     Raises
     ------
@@ -137,7 +142,7 @@ _FAULTS = 3
 
 
 def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the annotations of a function by parameter name, with strings evaluated.
+    """Return the type annotations of a function by parameter name. Annotations that are strings are evaluated.
 
     An annotation with an undefined name stays a string.
     """
@@ -149,8 +154,8 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def resolve(annotation: Any, function: Any) -> Any:
-    """Evaluate the strings in an annotation in the scope of a function. Return the annotation unchanged if a name is
-    undefined.
+    """Evaluate the strings in a type annotation with the names that are visible in a function. Return the annotation
+    unchanged if one of its names is undefined.
     """
     code = getattr(function, "__code__", None)
     cells = getattr(function, "__closure__", None) or ()
@@ -173,7 +178,8 @@ NO_FORM: Any = object()
 
 
 class ParameterType:
-    """Annotated type of an input of a workflow function. Converts and validates values, and generates a JSON schema.
+    """Type of an input of a workflow function, from its annotation. It converts and validates values, and generates a
+    JSON schema.
 
     Parameters
     ----------
@@ -192,11 +198,11 @@ class ParameterType:
 
     @property
     def name(self) -> str:
-        """Source text of the annotation, for people."""
+        """Source text of the type annotation, for people."""
         return self._annotation if isinstance(self._annotation, str) else inspect.formatannotation(self._annotation)
 
     def convert(self, value: Any, *, is_text: bool = False) -> Any:
-        """Convert a value to the annotated type. Pydantic converts the value, for example a string to a date.
+        """Convert a value to the annotated type with pydantic, for example a string to a date.
 
         Parameters
         ----------
@@ -222,8 +228,8 @@ class ParameterType:
             raise ValueError(_faults(error)) from None
 
     def json_form(self, value: Any) -> Any:
-        """Return the JSON form of a value of this type; `NO_FORM` if there is none. The JSON form fits the schema of
-        the type.
+        """Return the JSON form of a value of this type, which fits the JSON schema of the type. Return `NO_FORM` if the
+        value has no JSON form.
         """
         model = self._read()
         if model is None:
@@ -238,7 +244,7 @@ class ParameterType:
         return form
 
     def takes(self, form: Any) -> bool:
-        """Return True if a value in its JSON form fits the type and its JSON schema."""
+        """Return True if `form`, the JSON form of a value, fits both the annotated type and its JSON schema."""
         if form is NO_FORM:
             return False
         try:
@@ -264,7 +270,9 @@ class ParameterType:
         return {**schema, **({"$defs": whole["$defs"]} if "$defs" in whole else {})}
 
     def _read(self) -> Any:
-        """Return a pydantic model with one field of this type; None if pydantic does not support the type. Cached."""
+        """Return a pydantic model with one field of the annotated type; None if pydantic does not support the type. The
+        model is cached.
+        """
         if self._model is None:
             self._model = _model_of(resolve(self._annotation, self._function)) or False
         return self._model or None
@@ -344,8 +352,8 @@ def _faults(error: Any) -> str:
 
 
 def _rename_definitions(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Return a JSON schema in which the names of its definitions (``$defs``), and all references to them, have a
-    prefix.
+    """Return a copy of a JSON schema in which the names of its definitions (``$defs``), and all references to them,
+    begin with a prefix.
     """
     text = json.dumps({**schema, "$defs": {f"{prefix}{key}": part for key, part in schema["$defs"].items()}})
     renamed: dict[str, Any] = json.loads(text.replace('"#/$defs/', f'"#/$defs/{prefix}'))
@@ -353,8 +361,8 @@ def _rename_definitions(schema: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def combine(schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the JSON schema of an object with these properties. The ``$defs`` of the properties move to its top
-    level.
+    """Return the JSON schema of an object whose properties have the given schemas. The ``$defs`` of the properties are
+    moved to the top level of the result.
     """
     definitions: dict[str, Any] = {}
     properties = {}

@@ -35,7 +35,9 @@ LABEL = "__divebook_label__"
 
 
 class Part(NamedTuple):
-    """Digest of one function or class, and the labels of the functions and classes that its code names."""
+    """Record of one function or class in a user's code: the digest of its source, and the labels of the functions and
+    classes that it uses.
+    """
 
     digest: str
     uses: tuple[str, ...]
@@ -43,7 +45,8 @@ class Part(NamedTuple):
 
 
 def parts_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, Part]:
-    """Return the digests of functions, and of all functions and classes that they use directly or indirectly, by label.
+    """Return the digests of the functions `roots`, and of all functions and classes that they use directly or
+    indirectly, as a dict by label.
 
     Labels are ``step parse``, ``function clean``, ``class Bird``. Only functions and classes of the same module count.
     """
@@ -59,15 +62,15 @@ def parts_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, Part]:
 
 
 def code_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
-    """Return a digest for each of some functions, and for each function and class that they use, by label: the form in
-    a log.
+    """Return digests in the form that a log records: one for each function in `roots` and for each function and class
+    that it uses, by label.
     """
     return {label: part.digest for label, part in sorted(parts_of(roots).items())}
 
 
 def reaching(parts: Mapping[str, Part], label: str) -> set[str]:
-    """Return the label of a function or class, and the labels of all functions and classes that use it directly or
-    indirectly.
+    """Return the labels of all functions and classes whose behaviour may change with the function or class `label`: its
+    own label, and the labels of those that use it directly or indirectly.
     """
     labels = {label}
     # Add the users of the labels so far, until there are no further users.
@@ -77,8 +80,8 @@ def reaching(parts: Mapping[str, Part], label: str) -> set[str]:
 
 
 def source_of(function: Any) -> str:
-    """Return the source of a function. Later requests return the same source, because a file may change after its
-    import.
+    """Return the source of a function. The first result is cached, because the file may change after it was
+    imported.
     """
     bare = inspect.unwrap(function)
     return _source(getattr(bare, "__code__", bare), bare)
@@ -97,7 +100,9 @@ def _source(key: Any, bare: Any) -> str:
 
 
 def _used(thing: Any) -> dict[str, Any]:
-    """Return the functions and classes of the same module that the code of a function or class names, by label."""
+    """Return the functions and classes of the same module that the code of a function or class uses, as a dict by
+    label.
+    """
     bare = inspect.unwrap(thing)
     values = {_label(value): value for function in _functions(bare) for _, value in _read(function)}
     return {label: value for label, value in values.items() if label and _is_of(inspect.unwrap(value), bare.__module__)}
@@ -124,8 +129,8 @@ def _functions(target: Any) -> list[FunctionType]:
 
 
 def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of each global variable, and each variable of an enclosing function, that a function
-    reads.
+    """Yield the name and value of each variable from outside its scope that a function reads: global variables, and
+    variables of enclosing functions.
     """
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
     for name in _names(function.__code__):
@@ -140,8 +145,8 @@ def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 @functools.lru_cache(maxsize=4096)
 def _names(code: CodeType) -> tuple[str, ...]:
-    """Return the names of all variables that a function, or a function nested inside it, reads from outside its own
-    scope.
+    """Return the names of the variables from outside its own scope that compiled code reads, including the code of
+    functions nested inside it.
     """
     names = {step.argval for step in dis.get_instructions(code) if step.opname in _READS}
     for part in code.co_consts:
@@ -170,7 +175,7 @@ def _hashed(source: str, constants: str) -> str:
 
 
 def _class_text(cls: type) -> str:
-    """Return a string for the digest of a class: its bases, methods, annotations and constants.
+    """Return the text of a class from which its digest is computed: its bases, methods, annotations and constants.
 
     Python does not find the source of a class defined in a notebook, so that the methods are read one by one.
     """
@@ -183,7 +188,9 @@ def _class_text(cls: type) -> str:
 
 
 def _members_text(members: dict[str, Any]) -> str:
-    """Return the constants of a class as a list of name and value, sorted by name, in the format of ``repr``."""
+    """Return the constants of a class as text for its digest: pairs of name and value, sorted by name, in the format of
+    ``repr``.
+    """
     return f"[{', '.join(f'({name!r}, {_constant_text(members[name])})' for name in sorted(members))}]"
 
 
@@ -210,7 +217,9 @@ def _is_plain(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _normal(source: str) -> str:
-    """Return the syntax tree of a source as a string, which does not depend on comments and layout."""
+    """Return the syntax tree of a source as a string. It is the same for sources that differ only in comments and
+    layout.
+    """
     try:
         return ast.dump(parse_python(source))
     except SyntaxError:  # a lambda in the middle of a line
@@ -221,7 +230,9 @@ def _normal(source: str) -> str:
 
 
 class Rule(NamedTuple):
-    """Reason why a workflow function must not use a certain function or value, and advice for a replacement."""
+    """Rule against the use of a function or value inside a workflow function: the reason, and advice for a
+    replacement.
+    """
 
     why: str
     """Rest of a sentence whose subject is the name of the function."""
@@ -315,7 +326,8 @@ MUTATING = frozenset(
 
 
 def rule_for(dotted: str, *, has_arguments: bool = False, is_called: bool = True) -> Rule | None:
-    """Return the rule that forbids a function or value inside a workflow function; None if it is allowed.
+    """Return the rule that forbids the use of a function or value inside a workflow function; None if its use is
+    allowed.
 
     `dotted` is the name of the function or value with its module, such as ``time.time``.
     """
@@ -375,7 +387,7 @@ _GLOBAL = Rule(
 
 
 class Doubt(NamedTuple):
-    """Warning about an expression in a function that may give a different result on replay."""
+    """Warning about an expression that may give a different result on replay, with the function that contains it."""
 
     function: Callable[..., Any]
     problem: Problem
@@ -392,8 +404,8 @@ def warn_of(function: Callable[..., Any]) -> None:
 
 
 def shown_place(function: Callable[..., Any], line: int) -> tuple[str, int]:
-    """Return the file and line of code for display. For code of a notebook: the label of the cell, and the line in the
-    cell.
+    """Return the file and line of a function's code as people see them. For code in a notebook: the label of its cell,
+    and the line in the cell.
     """
     file = inspect.unwrap(function).__code__.co_filename
     if "IPython" not in sys.modules:  # this process is not a kernel, so the function is in no cell
@@ -486,8 +498,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
         """Names that are read."""
 
     def end(self, tree: ast.AST) -> None:
-        """Finish the analysis: add recorded calls that are used like values, or assigned to a name and never
-        awaited.
+        """Finish the analysis of a function, after all nodes are visited: add a warning for each recorded call that is
+        used like a value, or assigned to a name, and never awaited.
         """
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         uses: dict[str, list[bool]] = {}
@@ -503,7 +515,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
                 self.doubts.append((node, _UNAWAITED, call_text))
 
     def _is_value(self, node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
-        """Return True if an expression is used as a value, so that a recorded call in its position lacks an ``await``.
+        """Return True if the result of an expression is used directly, as in ``call() + 1``. A recorded call in this
+        position lacks an ``await``.
 
         An argument of another function, or an item of a list, may be awaited later, for example by `ctx.gather`.
         """
@@ -530,8 +543,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
     # --- names -----------------------------------------------------------------------------------------------------
 
     def _value(self, name: str) -> Any:
-        """Return the value of a global variable, a variable of an enclosing function or a builtin; None for a local
-        variable.
+        """Return the object to which a name refers in the analysed function: a global variable, a variable of an
+        enclosing function, or a builtin. Return None for a local variable or an unknown name.
         """
         if name in self._local_names:
             return None
@@ -547,8 +560,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
         return self._function.__globals__.get(name, builtin_names.get(name))
 
     def _dotted(self, node: ast.expr) -> str:
-        """Return the dotted name of the object that an expression refers to, such as ``time.time``; empty if it is
-        unknown.
+        """Return the dotted name of the object to which an expression refers, such as ``time.time``; empty if the
+        object is unknown.
         """
         match node:
             case ast.Name():
@@ -562,8 +575,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
         return ""
 
     def _is_recorded(self, node: ast.expr) -> bool:
-        """Return True if an expression names a function whose calls are recorded: a step function, or a method of the
-        context.
+        """Return True if an expression refers to a function whose calls the log records: a step function, or an async
+        method of the workflow context.
         """
         match node:
             case ast.Name():
@@ -659,8 +672,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
     # --- classification ----------------------------------------------------------------------------------------------
 
     def _record_values(self, names: Iterable[str], value: ast.expr) -> None:
-        """Remember the kind of value that an assignment gives to local names: a set, a library object, or an unawaited
-        call.
+        """Remember the values of an assignment that matter to later warnings: local names that hold a set, an object of
+        a library, or a recorded call without ``await``.
 
         A later assignment replaces the earlier one for sets. For unawaited calls the last one counts, and `_reassigned`
         has the names that also hold other values.
@@ -678,8 +691,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
                     self._unawaited[name] = value, f"{ast.unparse(value.func)}()"
 
     def _is_foreign(self, dotted: str) -> bool:
-        """Return True if a dotted name belongs to the standard library or an installed package, whose calls are not
-        recorded.
+        """Return True if a dotted name such as ``time.time`` belongs to the standard library or an installed package.
+        Calls of such functions are not recorded.
         """
         module = dotted.partition(".")[0]
         if module in sys.stdlib_module_names:
@@ -712,8 +725,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
         return False
 
     def _are_in_order(self, calls: Iterable[ast.expr]) -> bool:
-        """Return True if all arguments of ``create_task`` are recorded calls, whose order is fixed before the task
-        starts.
+        """Return True if all arguments of a call of ``create_task`` are recorded calls. Their order is fixed before the
+        task starts, so that the task is allowed.
         """
         return all(
             isinstance(call, ast.Starred) or (isinstance(call, ast.Call) and self._is_recorded(call.func))
@@ -738,8 +751,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
             self._look_at_iteration(each)
 
     def _look_at_change(self, node: ast.expr, of: ast.expr) -> None:
-        """Record a doubt if an expression changes a list, dict or set that is not local, because the change outlives
-        the run.
+        """Record a warning if an expression changes a list, dict or set outside of the workflow function, because the
+        change outlives the run. `of` is the object that is changed.
         """
         while isinstance(of, ast.Subscript | ast.Attribute):
             of = of.value
@@ -748,7 +761,7 @@ class _DeterminismVisitor(ast.NodeVisitor):
 
 
 def _is_in_async(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return True if the innermost function around a node is async.
+    """Return True if the innermost function that contains a syntax node is async.
 
     Other functions may return a coroutine that their caller awaits.
     """
@@ -758,7 +771,9 @@ def _is_in_async(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _bound_in(function: FunctionType) -> set[str]:
-    """Return the names of the local variables of a function and of functions nested inside it."""
+    """Return the names of all local variables of a function, including the local variables of functions nested inside
+    it.
+    """
     names: set[str] = set()
     waiting = [function.__code__]
     while waiting:

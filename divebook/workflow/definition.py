@@ -74,7 +74,8 @@ from divebook.workflow.table import Key, nearest_position
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Text of a workflow and the positions of its parts, so that later errors can show file, line and column.
+    """Source text of a workflow and the positions of its parts in the text, so that errors found later can show file,
+    line and column.
 
     Empty for a workflow that was created by Python code.
     """
@@ -90,8 +91,8 @@ class Written:
     """Number of lines in the cell before the text."""
 
     def located(self, problem: Problem, pattern: str = "") -> Problem:
-        """Return a copy of a problem with line and column filled in. The place of the problem is relative to the
-        workflow.
+        """Return a copy of a problem of this workflow with line and column filled in. The place of the problem must be
+        relative to the workflow.
 
         With a `pattern` the position is that of its first match in the faulty part, or of the group in the match.
         """
@@ -108,8 +109,8 @@ class Written:
         return line, column
 
     def where(self, place: Place) -> str:
-        """Return the position of a part of the workflow for an error, such as ``survey.yaml:7:11``; empty if it is
-        unknown.
+        """Return the source position of a part of the workflow for an error message, such as ``survey.yaml:7:11``;
+        empty if the position is unknown.
 
         >>> Written("survey.yaml", {("Steps", 0): (7, 11)}).where(("Steps", 0, "Agent"))
         'survey.yaml:7:11'
@@ -248,7 +249,7 @@ class Workflow(Definition):
 
     @property
     def stored(self) -> Mapping[str, Any]:
-        """Output of `to_dict`, computed once.
+        """Plain JSON form of the workflow, as `to_dict` returns it. Computed once.
 
         Callers must not change it, because each start of the workflow records this object.
         """
@@ -260,7 +261,7 @@ class Workflow(Definition):
 
     @property
     def manner(self) -> DialectRules:
-        """Rules of execution of the workflow's dialect."""
+        """Rules of execution that follow from the dialect (``divebook`` or ``dive``) of the workflow."""
         return DIALECT_RULES[self.dialect]
 
     @property
@@ -270,7 +271,7 @@ class Workflow(Definition):
 
     @property
     def has_joins(self) -> bool:
-        """True if a step of the workflow waits for several paths of the execution. Computed once."""
+        """True if a step of the workflow is a join, which waits for several paths of the execution. Computed once."""
         if self._has_joins is None:
             self._put(_has_joins=any(step.join for step in self.steps))
         return bool(self._has_joins)
@@ -283,7 +284,9 @@ class Workflow(Definition):
         return self._steps[step_name]
 
     def reachable(self, name: str) -> frozenset[str]:
-        """Return the names of the steps that can be executed after step `name`. Each result is computed once."""
+        """Return the names of the steps that can be executed after the step `name`, directly or later. The result for
+        each step is cached.
+        """
         if name not in self._reachable:
             self._reachable[name] = reachable_from(self._steps, name)
         return self._reachable[name]
@@ -459,8 +462,8 @@ def sketch_of(name: str, steps: Iterable[tuple[str, str]]) -> Sketch:
 
 
 def names(flow: Workflow, kind: str, name: str, workflows: Mapping[str, Workflow]) -> bool:
-    """Return True if a step of a workflow, or of one of its child workflows, refers to a certain agent or workflow by
-    name.
+    """Return True if the workflow `flow`, or one of its child workflows, has a step that refers to the agent or
+    workflow called `name`.
 
     Parameters
     ----------
@@ -490,8 +493,8 @@ def names(flow: Workflow, kind: str, name: str, workflows: Mapping[str, Workflow
 
 
 def missing_agents(workflow: Workflow, agents: Iterable[str], among: Container[str] | None = None) -> list[Problem]:
-    """Return a problem for each step that refers to an undefined agent. A step that names no agent uses the default
-    agent.
+    """Return a problem for each step of a workflow that refers to an agent which is not in `agents`. A step that names
+    no agent uses the default agent.
 
     `among` limits the check to the steps with these names.
     """
@@ -508,7 +511,8 @@ def missing_agents(workflow: Workflow, agents: Iterable[str], among: Container[s
 def missing_actions(
     workflow: Workflow, actions: Collection[str], among: Container[str] | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Yield a problem and the name of the action for each undefined action that a step or its rollback refers to.
+    """Yield a pair for each action that a step or its rollback refers to and that is not in `actions`: a problem, and
+    the name of the action.
 
     `among` limits the check to the steps with these names.
     """
@@ -528,7 +532,7 @@ def missing_actions(
 def missing_workflows(
     workflow: Workflow, workflows: Collection[str], among: Container[str] | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Yield a problem and the name of the workflow for each undefined workflow that a step refers to.
+    """Yield a pair for each undefined workflow that a step refers to: a problem, and the name of the workflow.
 
     `among` limits the check to the steps with these names.
     """
@@ -596,7 +600,8 @@ MERGE = "merge"
 
 
 def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = ()) -> Workflow:
-    """Convert a pipeline to a workflow whose steps are the stages, and a step that chooses the next stage.
+    """Convert a pipeline to a workflow. Its steps are the stages of the pipeline, and a step that chooses the next
+    stage.
 
     `functions` are the names of the stages whose Python functions a process needs to run the workflow.
     """
@@ -612,8 +617,8 @@ def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = (
 
 
 def declared(config: PipelineConfig) -> Workflow:
-    """Convert a pipeline of a definition file to a workflow. A run starts with the text of a request, not with an
-    envelope.
+    """Convert a pipeline of a definition file to a workflow that starts with the text of a request. A workflow from
+    `compiled`, in contrast, starts with an envelope.
 
     The outputs of the workflow are the slots of its stages.
     """
@@ -672,7 +677,8 @@ def visible_steps(workflow: Workflow) -> list[Step]:
 
 
 def hidden_steps(data: Payload) -> frozenset[str]:
-    """Return the names of the internal steps in the definition that a start event records; empty for other events.
+    """Return the names of the internal steps in the workflow definition that a start event records. Return no names for
+    any other event.
 
     Only workflows of pipelines have internal steps. Views, progress and tables omit these steps. A log and its frames
     have all steps.
@@ -691,7 +697,9 @@ def hidden_steps(data: Payload) -> frozenset[str]:
 
 
 def hidden_in(workflow: Workflow) -> frozenset[str]:
-    """Return the names of the internal steps of a workflow, which views do not show. Only pipelines have such steps."""
+    """Return the names of the internal steps of a workflow, which views do not show. Only workflows of pipelines have
+    such steps.
+    """
     return frozenset(step.name for step in workflow.steps) - {step.name for step in visible_steps(workflow)}
 
 
@@ -740,7 +748,9 @@ def _step(
 
 
 def _free(name: str, used_names: set[str]) -> str:
-    """Return a step name that differs from all names of stages: `name`, with underscores appended if necessary."""
+    """Return a name for an internal step that is not in `used_names`, the names of the stages: `name`, with underscores
+    appended if necessary.
+    """
     while name in used_names:
         name = f"{name}_"
     return name
@@ -753,7 +763,7 @@ DEFAULT_PROVIDER = "anthropic"
 
 
 def require_name(definitions: Definitions) -> str:
-    """Return the name of the environment. Raise `SetupError` if the definitions have no name."""
+    """Return the name that definitions give to the environment. Raise `SetupError` if they have no name."""
     if not definitions.name.strip():
         raise SetupError("environment name is required: add Name at the top of the definition")
     return definitions.name
@@ -770,25 +780,29 @@ def check_providers(definitions: Definitions, is_known: Callable[[str], bool]) -
 
 
 def check_default_workflow(config: Config, workflows: Collection[str]) -> None:
-    """Raise `SetupError` if the settings name a default workflow that does not exist."""
+    """Raise `SetupError` if the environment's settings name a default workflow that does not exist."""
     if config.default_workflow and config.default_workflow not in workflows:
         raise SetupError(f"default workflow not found: {config.default_workflow}")
 
 
 def with_defaults(agent: AgentDefinition, config: Config) -> AgentDefinition:
-    """Return an agent whose model settings are completed by the settings of its provider."""
+    """Return a copy of an agent's definition in which missing model settings are filled in from the settings of its
+    provider.
+    """
     entry = provider_settings(agent, config)
     return agent if entry is None else replace(agent, model_settings=combined_settings(entry, agent.model_settings))
 
 
 def provider_settings(agent: AgentDefinition, config: Config) -> ProviderSettings | None:
-    """Return the settings that the environment has for an agent's provider; None if there are none."""
+    """Return the settings that the environment has for the provider of an agent; None if it has no settings for this
+    provider.
+    """
     provider = agent.provider or config.default_provider or DEFAULT_PROVIDER
     return next((entry for entry in config.providers if entry.name == provider), None)
 
 
 def combined_settings(provider: ProviderSettings, agent_settings: ModelSettings | None) -> ModelSettings:
-    """Return the model settings of an agent, completed by the settings of its provider. Values of the agent have
+    """Return the model settings of an agent, completed by the settings of its provider. A value that the agent sets has
     priority.
 
     The features of both are united and sorted. A header has the values of the provider and then those of the agent.
@@ -857,7 +871,7 @@ def merge_config(earlier: Config, later: Config) -> Config:
 
 
 def unknown(rules: Iterable[ApprovalRule], existing: Sequence[ApprovalRule]) -> list[ApprovalRule]:
-    """Return the approval rules that are not among the existing ones, compared by identity.
+    """Return those approval rules that are not yet in `existing`. Rules are compared by identity (``is``).
 
     Equal rules may differ in meaning, because 1 and True are equal in Python.
     """
@@ -865,8 +879,8 @@ def unknown(rules: Iterable[ApprovalRule], existing: Sequence[ApprovalRule]) -> 
 
 
 def merge_named(earlier: Iterable[Item], later: Iterable[Item]) -> tuple[Item, ...]:
-    """Merge two lists of named definitions. A definition in `later` replaces the definition of the same name in
-    `earlier`.
+    """Merge two lists of definitions with names, such as agents. A definition in `later` replaces the definition of the
+    same name in `earlier`.
     """
     items = {item.name: item for item in earlier}
     items.update({item.name: item for item in later})

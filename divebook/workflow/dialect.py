@@ -17,7 +17,9 @@ from divebook.text.syntax import each_text, literal, parse_python, with_literal_
 
 @dataclass(frozen=True, slots=True)
 class DialectRules:
-    """Rules of execution in which the dialects differ. The defaults are the rules of ``divebook``."""
+    """Rules of execution that depend on the dialect of a definition. The defaults are the rules of the dialect
+    ``divebook``.
+    """
 
     is_strict: bool = True
     """True if keys and settings that would fail or have no effect are reported as errors when a definition is read."""
@@ -90,7 +92,8 @@ _CHOICE = re.compile(r"if\s+(?P<test>[^{}]+?)\s*\{\s*(?P<then>[^{}\n]+?)\s*\}\s*
 
 
 def script(text: str) -> str:
-    """Translate a legacy script to Python. Imports that the translation needs come first.
+    """Translate a script in the legacy Dive language to Python. Imports that the Python code needs are added at its
+    beginning.
 
     Examples
     --------
@@ -104,7 +107,8 @@ def script(text: str) -> str:
 
 
 def expression(text: str) -> str:
-    """Translate a legacy expression to Python. A text that is valid Python already is returned unchanged.
+    """Translate an expression in the legacy Dive language to Python. Return it unchanged if it is valid Python already,
+    or cannot be translated.
 
     Examples
     --------
@@ -119,7 +123,8 @@ def expression(text: str) -> str:
 
 
 def template(text: str) -> str:
-    """Translate the expressions in ``${...}`` of a legacy template to Python. The legacy dialect has no escapes.
+    """Translate the ``${...}`` expressions of a legacy template to Python. The legacy dialect has no escapes, so that a
+    dollar sign before ``${`` stays plain text.
 
     >>> template("costs $${state.price}")
     'costs ${"$"}${state.price}'
@@ -135,7 +140,9 @@ def _slot(match: re.Match[str]) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Translate a legacy condition, or the items of a loop, to Python. The text may be wrapped in ``$(...)``."""
+    """Translate a legacy condition, or the expression for the items of a loop, to Python. The text may be wrapped in
+    ``$(...)``; the result then is, too.
+    """
     stripped = text.strip()
     if not (stripped.startswith("$(") and stripped.endswith(")")):
         return text if stripped.lower() in ("true", "false") else expression(text)
@@ -143,8 +150,8 @@ def wrapped(text: str) -> str:
 
 
 def step(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate the code in the fields of a legacy step to Python, and add the step type that the legacy system
-    inferred.
+    """Translate the fields of a step in the legacy dialect: its code to Python, and its type from the fields, as the
+    legacy system inferred the type.
     """
     values = dict(fields)
     for name, translate in (("script", script), ("prompt", template)):
@@ -164,7 +171,9 @@ def step(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def content(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Translate the script in the fields of a legacy content entry to Python."""
+    """Translate the script in the fields of a legacy content entry to Python, if the entry has one. Return the new
+    fields.
+    """
     values = dict(fields)
     if isinstance(values.get("dynamic"), str):
         values["dynamic"] = script(values["dynamic"])
@@ -172,8 +181,8 @@ def content(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_foreign(text: str, tokens: Sequence[tuple[str, str]]) -> bool:
-    """Return True if a text needs translation: it is not valid Python, or uses a name that only the legacy language
-    has.
+    """Return True if legacy code must be translated: it is not valid Python, or uses a name that only the legacy
+    language has.
     """
     if any(kind == "name" and (token in _CONSTANTS or token in _CALLS) for kind, token in tokens):
         return True
@@ -204,14 +213,16 @@ def _word(kind: str, token: str) -> str:
 
 
 def _as_choice(match: re.Match[str]) -> str:
-    """Translate the legacy expression ``if a { b } else { c }`` as ``(a ? b : c)``, which `_choice` converts to
-    Python.
+    """Translate a match of the legacy expression ``if a { b } else { c }`` to the form ``(a ? b : c)``, which `_choice`
+    converts to Python.
     """
     return f"({match['test']} ? {match['then']} : {match['other']})"
 
 
 def _choices(words: Sequence[str]) -> Iterator[str]:
-    """Convert each ``c ? a : b`` in a list of tokens to a conditional expression of Python, inner brackets first."""
+    """Yield the tokens of an expression with each choice ``c ? a : b`` converted to a conditional expression of Python,
+    inner brackets first.
+    """
     part: list[str] = []
     position = 0
     while position < len(words):
@@ -231,7 +242,9 @@ def _choices(words: Sequence[str]) -> Iterator[str]:
 
 
 def _end(words: Sequence[str], start: int) -> int:
-    """Return the index of the bracket that closes the bracket at index `start`."""
+    """Return the index of the token that closes the bracket at index `start`; the number of tokens if no token closes
+    it.
+    """
     depth = 0
     for position in range(start, len(words)):
         depth += (words[position] in _OPENING) - (words[position] in _CLOSING)
@@ -241,8 +254,8 @@ def _end(words: Sequence[str], start: int) -> int:
 
 
 def _choice(words: Sequence[str]) -> str:
-    """Convert ``c ? a : b`` to a conditional expression of Python. There must be no line break, comma or open bracket
-    in it.
+    """Convert tokens with a choice ``c ? a : b`` to a conditional expression of Python. Join the tokens unchanged if
+    they have no question mark. They must not contain a line break, comma or open bracket.
     """
     if "?" not in words:
         return "".join(words)

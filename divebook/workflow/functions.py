@@ -53,8 +53,8 @@ CONTEXT = "context"
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A Python function of a user (step, action or tool) with the options for its calls. `divebook.steps.call` calls
-    it.
+    """A Python function of a user (step, action or tool) with the options for its calls. Calls are made by
+    `divebook.steps.call`.
     """
 
     name: str
@@ -97,7 +97,9 @@ class UserFunction:
             self._require_fit()
 
     def _require_fit(self) -> None:
-        """Raise `DefinitionError` if the option `executor` is not an executor, or cannot run this function."""
+        """Raise `DefinitionError` if the option `executor` of this function is not an executor, or names an executor
+        that cannot run this function.
+        """
         is_executor = any(hasattr(self.executor, name) for name in ("submit", "run", "__call__"))
         if not is_executor and not isinstance(self.executor, str):
             message = f"the executor of {self.name} must be a name, a concurrent.futures.Executor or what makes one"
@@ -113,21 +115,22 @@ class UserFunction:
 
     @property
     def is_repeatable(self) -> bool:
-        """True if a call may be made again when the process died during the call and its outcome is unknown."""
+        """True if a call may be made again after the process died during the call, so that its outcome is unknown."""
         return self.idempotent or self.takes.key
 
     @property
     def takes(self) -> Takes:
-        """Properties of the function's parameters, cached per function."""
+        """Properties of the function and its parameters that each call needs, cached per function."""
         return _takes(self.function)
 
     @property
     def label(self) -> str:
-        """Kind and name of the function for messages, such as ``step "parse"``."""
+        """Kind and name of the function for error messages, such as ``step "parse"``."""
         return f'{self.kind} "{self.name}"'
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Convert arguments by name to the positional and keyword arguments for calling the Python function.
+        """Convert arguments by name to a pair of positional and keyword arguments with which the Python function can be
+        called.
 
         Raises
         ------
@@ -147,7 +150,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 class Takes(NamedTuple):
-    """Properties of a function's parameters that each call needs.
+    """Properties of a function and its parameters that every call of the function needs.
 
     They are cached, because the inspection of a signature takes longer than a call.
     """
@@ -186,7 +189,7 @@ _BOTH = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 @functools.lru_cache(maxsize=1024)
 def _misfit(function: Callable[..., Any], names: tuple[str, ...]) -> str | None:
-    """Return the error message if a function does not accept keyword arguments of these names; None if it does."""
+    """Return an error message if a function cannot be called with keyword arguments of these names; None if it can."""
     signature = signature_of(function)
     try:
         signature.bind(**dict.fromkeys(names))
@@ -211,8 +214,8 @@ _LAMBDA = "<lambda>"
 
 
 def place_of(step: UserFunction) -> str:
-    """Return the module and qualified name of a function, such as ``trips:cancel_room``: the key of
-    `ROLLBACK_FUNCTIONS`.
+    """Return the key under which a rollback function is registered in `ROLLBACK_FUNCTIONS`: its module and qualified
+    name, such as ``trips:cancel_room``.
 
     The key is the same in every process that imports the function.
     """
@@ -239,7 +242,8 @@ def require_nameable(function: Any) -> None:
 
 
 def require_unambiguous_name(step: UserFunction) -> None:
-    """Raise an error if the name of a rollback function refers to another closure of the same `def`.
+    """Raise an error if the key of a rollback function now refers to another closure that the same `def` statement
+    created.
 
     A function that is defined again, for example by running a cell again, replaces the earlier one without an error.
 
@@ -258,7 +262,9 @@ def require_unambiguous_name(step: UserFunction) -> None:
 
 
 def _are_variants(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Return True if two functions have the same code, but other values in their closures or other bound objects."""
+    """Return True if two functions come from the same `def` statement, but have other values in their closures or are
+    bound to other objects.
+    """
     codes = getattr(one, "__code__", None), getattr(other, "__code__", None)
     return codes[0] is not None and codes[0] is codes[1] and _closure_ids(one) != _closure_ids(other)
 
@@ -278,7 +284,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def find_rollback(place: str) -> UserFunction:
-    """Return the rollback function that is registered in this process under a name from a log.
+    """Return the rollback function that this process has registered under a name which a log has recorded.
 
     Parameters
     ----------
@@ -348,7 +354,8 @@ def as_function(target: Any, kind: str, name: str | None = None) -> FunctionType
 
 
 def is_callable(name: Any, kind: str) -> bool:
-    """Return True if the first argument of a decorator is the decorated object; False if it is the name or None.
+    """Return True if the first argument of a decorator is the decorated object (``@step``); False if it is a name or
+    None (``@step("name")``).
 
     Decorators are written ``@step``, ``@step("name")`` or ``@step(name="name")``. Other arguments raise
     `DefinitionError`.
@@ -364,7 +371,9 @@ def is_callable(name: Any, kind: str) -> bool:
 
 
 def name_of(target: Any) -> str:
-    """Return the name of a callable. Partials are ignored; a lambda has an empty name."""
+    """Return the name of a callable: for a partial, the name of the function inside it; for a lambda, the empty
+    string.
+    """
     target = _without_partials(target)
     name = getattr(target, "__name__", None) or type(target).__name__
     return "" if name == LAMBDA else str(name)
@@ -393,9 +402,7 @@ def _without_partials(target: Any) -> Any:
 
 
 def _function(target: Any, kind: str) -> FunctionType:
-    """Create a function that calls a callable, and that has the signature and names that `inspect` shows for the
-    callable.
-    """
+    """Create a plain function that calls a callable, with the signature and names of the callable."""
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError) as error:
@@ -428,7 +435,9 @@ def _function(target: Any, kind: str) -> FunctionType:
 
 
 def _inner(target: Any) -> Any:
-    """Return the function that a callable finally runs, without partials, wrappers and bound methods around it."""
+    """Return the innermost function that runs when a callable is called, without partials, wrappers and bound methods
+    around it.
+    """
     target = inspect.unwrap(_without_partials(target))
     if inspect.ismethod(target):
         return inspect.unwrap(target.__func__)
@@ -438,8 +447,8 @@ def _inner(target: Any) -> Any:
 
 
 def _doc(target: Any, inner: Any) -> str | None:
-    """Return the docstring of a callable. For an object this is the docstring of its ``__call__``, or else of its
-    class.
+    """Return the docstring of a callable. For an object with a method ``__call__`` it is the docstring of the method,
+    or else of the object's class.
     """
     is_object = not hasattr(target, "__name__") and not isinstance(target, functools.partial)
     inner_doc = inspect.getdoc(inner) if getattr(inner, "__doc__", None) and not _is_slot(inner) else None
@@ -447,7 +456,9 @@ def _doc(target: Any, inner: Any) -> str | None:
 
 
 def _is_slot(inner: Any) -> bool:
-    """Return True if the ``__call__`` of an object is C code, whose docstring does not describe the object."""
+    """Return True if `inner`, the function behind an object's ``__call__``, is C code. Its docstring does not describe
+    the object.
+    """
     return not isinstance(inner, FunctionType | type) and not inspect.isbuiltin(inner)
 
 
@@ -488,8 +499,8 @@ class StepFunction(UserFunction):
     kind: ClassVar[str] = "step"
 
     def undoing(self, arguments: Mapping[str, Any], result: Any) -> dict[str, Any]:
-        """Return the arguments for the rollback function: the parameters that it has, from the call's arguments and its
-        result.
+        """Return the arguments for calling the rollback function after a call of this step. They are selected by the
+        rollback function's parameter names from the arguments and the result of that call.
         """
         assert self.rollback is not None  # noqa: S101 - callers check this
         available = {**self.with_defaults(arguments), ROLLED_BACK: result}
@@ -497,8 +508,8 @@ class StepFunction(UserFunction):
         return {name: available[name] for name in parameters if name in available}
 
     def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by parameter name. Raise TypeError if the function does not accept the
-        arguments.
+        """Return the positional and keyword arguments of a call as one dict by parameter name. Raise TypeError if the
+        function does not accept the arguments.
         """
         takes = self.takes
         # Fast path: positional arguments alone need no `Signature.bind`.
@@ -512,13 +523,15 @@ class StepFunction(UserFunction):
         return arguments
 
     def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments by parameter name, completed by the defaults of the function."""
+        """Return a call's arguments by parameter name, with the function's defaults for parameters that are omitted."""
         bound = inspect.BoundArguments(signature_of(self.function), OrderedDict(arguments))
         bound.apply_defaults()
         return bound.arguments
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Convert arguments by name to the positional and keyword arguments for calling the Python function."""
+        """Convert arguments by name to a pair of positional and keyword arguments with which the Python function can be
+        called. Raise TypeError for an unknown name.
+        """
         if self.takes.by_name.issuperset(arguments):
             return (), arguments
         signature = signature_of(self.function)
@@ -530,10 +543,10 @@ class StepFunction(UserFunction):
 
 
 class Calls(Protocol):
-    """Interface between step functions and a running workflow function: executes and records their calls."""
+    """Interface of a running workflow function for its step functions: executes and records their calls."""
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any]:
-        """Start a recorded call of a step function. Return an awaitable for its result.
+        """Start a recorded call of a step function. Return an awaitable of its result.
 
         The place of the call (its number in the execution) is assigned before this method returns, so that concurrent
         calls have the same places on replay.
@@ -625,8 +638,8 @@ def _inputs(function: Callable[..., Any], name: str) -> list[InputDefinition]:
 
 
 def _takes_context(parameter: inspect.Parameter) -> bool:
-    """Return True if the first parameter of a workflow function can be the context: it has no default and no simple
-    type.
+    """Return True if the first parameter of a workflow function can be the workflow context (`ctx`): it has no default
+    and is not annotated with a simple type.
     """
     if parameter.default is not parameter.empty or parameter.kind > parameter.POSITIONAL_OR_KEYWORD:
         return False
@@ -649,8 +662,8 @@ def _input(parameter: inspect.Parameter, annotation: Any, function: Callable[...
 
 
 def _simple_type(annotation: Any) -> str | None:
-    """Return the name that definitions use for a simple Python type, such as ``string`` for str; None for other
-    annotations.
+    """Return the name that definitions use for a simple Python type, such as ``string`` for `str`; None for any other
+    annotation.
     """
     try:
         return _TYPES.get(annotation)
@@ -659,7 +672,7 @@ def _simple_type(annotation: Any) -> str | None:
 
 
 def declared_type(workflow: Workflow, definition: InputDefinition) -> ParameterType | None:
-    """Return the Python type in the annotation of an input. None if the input has no annotation.
+    """Return the Python type with which a workflow function annotates an input; None if the input has no annotation.
 
     The function of a workflow from a log is looked up in this process. If it is not defined here, the result is None.
     """
@@ -751,7 +764,9 @@ def step(
 
 
 def _undoing(function: Callable[..., Any]) -> StepFunction:
-    """Register the function of ``rollback=`` in this process under its name. Return it as a step function."""
+    """Register the function of the option ``rollback=`` in this process under its module and name. Return it as a step
+    function.
+    """
     decorated_step: StepFunction | None = getattr(function, _STEP_FUNCTION, None)
     require_nameable(decorated_step.function if decorated_step is not None else function)
     if decorated_step is None:
@@ -803,7 +818,9 @@ def _make_step(step_function: StepFunction) -> Callable[..., Any]:
 
 
 def _require_rollback(step_function: StepFunction) -> None:
-    """Raise `DefinitionError` if the rollback function of a step has a required parameter that no call provides."""
+    """Raise `DefinitionError` if the rollback function of a step has a required parameter for which a call of the step
+    provides no value.
+    """
     if step_function.rollback is None:
         return
     parameters = signature_of(step_function.rollback.function).parameters.values()
@@ -831,7 +848,8 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 
 
 def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
-    """Check and convert the inputs of an execution. Return them in the order in which the workflow declares them.
+    """Check and convert the inputs with which an execution starts. Return them by name, in the order in which the
+    workflow declares them.
 
     Parameters
     ----------
@@ -860,8 +878,8 @@ def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: b
 
 
 def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
-    """Check and convert new values of some inputs. Raise `InputError` like `bind_inputs`, but accept that inputs are
-    omitted.
+    """Check and convert new values for some inputs of an existing execution. Raise `InputError` like `bind_inputs`, but
+    do not require the inputs that are omitted.
     """
     changed = _by_declared_name(workflow, changed)
     declared = _declared(workflow, changed)
@@ -869,7 +887,8 @@ def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text:
 
 
 def _by_declared_name(workflow: Workflow, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return input values by the names in the workflow's declaration, for names in another spelling (Unicode form).
+    """Return input values under the names that the workflow declares. A name may be passed in another Unicode form of
+    the declared name.
 
     Raise `InputError` if two spellings of one name are present.
     """
@@ -885,8 +904,8 @@ def _by_declared_name(workflow: Workflow, values: Mapping[str, Any]) -> dict[str
 
 
 def _declared(workflow: Workflow, values: Mapping[str, Any]) -> dict[str, InputDefinition]:
-    """Return the declared inputs of a workflow by name. Raise `InputError` if one of the values is for an unknown
-    input.
+    """Return the definitions of a workflow's inputs by name. Raise `InputError` if `values` has an input that the
+    workflow does not declare.
     """
     declared = {definition.name: definition for definition in workflow.inputs}
     for name in values:
@@ -897,7 +916,8 @@ def _declared(workflow: Workflow, values: Mapping[str, Any]) -> dict[str, InputD
 
 
 def _bound(workflow: Workflow, definition: InputDefinition, values: Mapping[str, Any], *, coerce_text: bool) -> Any:
-    """Return the value of one input, checked and converted; its default if the values do not contain the input.
+    """Return the checked and converted value of one input; its default if `values` does not contain the input. Raise
+    `InputError` if a required input is missing.
 
     An annotation of a workflow function has priority over the type name of a definition.
     """
@@ -944,8 +964,8 @@ def _checked(definition: InputDefinition, value: Any) -> Any:
 
 
 def _from_text(definition: InputDefinition, text: str) -> Any:
-    """Parse a string of a command line as a number or boolean, if the input declares such a type; else keep the
-    string.
+    """Parse the value of an input from a command line: as a number or boolean if the input declares such a type; return
+    any other string unchanged.
     """
     types = INPUT_TYPES.get((definition.type or "").lower(), (str,))
     try:
@@ -971,8 +991,8 @@ def _short(value: Any) -> str:
 
 
 class Doubts(list[Problem]):
-    """List of problems that `lint` finds in a workflow function, in the order of the lines. A notebook shows one per
-    line.
+    """List of the problems that `lint` finds in a workflow function, in the order of their lines. A notebook displays
+    one problem per line.
     """
 
     def __init__(self, doubts: Iterable[Doubt]) -> None:
@@ -991,7 +1011,8 @@ class Doubts(list[Problem]):
 
 
 def lint(workflow: Any) -> Doubts:
-    """Return the places in a workflow function that may give a different result on replay, in the order of the lines.
+    """Return a problem for each place in a workflow function that may give a different result on replay, in the order
+    of the lines.
 
     Parameters
     ----------

@@ -39,7 +39,8 @@ _ESCAPED_REFERENCE = re.compile(r"\$\$\{\s*((?:state|inputs)\b[^}]*)\}")
 
 
 class _Unused(NamedTuple):
-    """Settings that have no effect for one step type, with a function that reads all their values from a step at once.
+    """Names of the settings that have no effect for one step type, and a function that reads the values of all these
+    settings from a step at once.
 
     Nearly all steps leave these settings at their defaults. One comparison of all values with the defaults shows this.
     """
@@ -60,7 +61,7 @@ _UNUSED = {step_type: _unused_by(used) for step_type, used in USED.items()}
 
 
 def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
-    """Check one step alone. Return the problems; their places are relative to the step.
+    """Check one step without the rest of its workflow. Return the problems, with places relative to the step.
 
     Each group of checks is called only if the step has the keys that the group checks, because a workflow may have
     thousands of simple steps. The strict dialect has more checks.
@@ -91,7 +92,8 @@ def step_problems(step: Step, rules: DialectRules) -> list[Problem]:
 
 
 def _ask(ask: Ask) -> Iterator[Problem]:
-    """Check the schema and the default of a question in a definition, before a person is asked.
+    """Check the question in a step's definition before a person is asked: yield the problems in its schema and its
+    default.
 
     The default is checked like an answer to a question with this schema.
     """
@@ -116,15 +118,15 @@ def _ask(ask: Ask) -> Iterator[Problem]:
 
 
 def _has_required_key(step: Step) -> bool:
-    """Return True if a step has the first key that its type requires. This quick test is sufficient for nearly every
-    step.
+    """Return True if a step has the first key that its type requires, a quick test that is sufficient for nearly every
+    step. If False, the full checks are needed.
     """
     needed = NEEDED.get(step.type)
     return needed is not None and bool(getattr(step, needed[0][0]))
 
 
 def _has_unused_keys(step: Step) -> bool:
-    """Return True if a step sets keys that have no effect for its type."""
+    """Return True if a step sets keys that have no effect for its step type."""
     unused = _UNUSED.get(step.type)
     return unused is not None and unused.values(step) != unused.nothing
 
@@ -164,7 +166,8 @@ def _items(each: Each) -> Iterator[Problem]:
 
 
 def _rows(step: Step, each: Each) -> Iterator[Problem]:
-    """Yield problems of a loop with the key ``Rows``, which calls one action or agent for all rows of a frame.
+    """Yield the problems of a step's loop with the key ``Rows``, which calls one action or agent for all rows of a
+    frame.
 
     The step must be an action or a prompt. Its calls are made in batches, so that keys about single items and single
     prompts have no effect.
@@ -243,8 +246,8 @@ def _without_effect(step: Step) -> Iterator[Problem]:
 
 
 def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Problem]:
-    """Warn about ``${price}`` in a template if `price` is a variable or input, because only ``${state.price}`` is
-    replaced.
+    """Warn about ``${price}`` in a step's template if `price` is the name of a variable or input. Only the full form
+    ``${state.price}`` is replaced by the value.
 
     A former syntax of Dive allowed the short form.
     """
@@ -260,8 +263,8 @@ def bare_names(steps: Sequence[Step], inputs: Collection[str]) -> Iterator[Probl
 
 
 def escaped_references(steps: Sequence[Step]) -> Iterator[Problem]:
-    """Warn about ``$${state.price}`` in a template: ``$$`` escapes the reference, so that the text ``${state.price}``
-    stays.
+    """Warn about ``$${state.price}`` in a step's template: ``$$`` is an escape, so that the text ``${state.price}`` is
+    shown instead of the value.
 
     People may expect a dollar sign before the value.
     """
@@ -309,7 +312,8 @@ def check_workflow(
     inputs: Iterable[str] = (),
     outputs: Iterable[str] = (),
 ) -> list[Problem]:
-    """Check the parts of a workflow together, and each step alone. Return all problems.
+    """Check how the parts of a workflow (steps, edges, inputs) fit together, and check each step alone. Return all
+    problems.
 
     Parameters
     ----------
@@ -344,7 +348,9 @@ def _no_names(kind: str, names: Iterable[str], place: Place) -> Iterable[Problem
 
 
 def _stores(steps: Sequence[Step]) -> Iterable[Problem]:
-    """Yield a problem for each name of a variable or loop item that expressions cannot use."""
+    """Yield a problem for each variable or loop item of the steps whose name cannot be used in expressions, such as
+    ``my-name``.
+    """
     for index, step in enumerate(steps):
         variables: list[tuple[str | None, Place]] = [(step.store, ("Store",))]
         variables += [(step.each.as_, ("Each", "As"))] if step.each else []
@@ -358,14 +364,16 @@ def _stores(steps: Sequence[Step]) -> Iterable[Problem]:
 
 
 def is_name(text: str) -> bool:
-    """Return True if expressions can use a variable of this name, as in ``state.text``."""
+    """Return True if a text can be the name of a variable in expressions, as in ``state.text``: a Python identifier
+    that is not a keyword.
+    """
     return text.isidentifier() and not keyword.iskeyword(text)
 
 
 def duplicate_names(
     kind: str, names: Iterable[str], place: Place = (), severity: Severity = "error", *, rules: DialectRules
 ) -> list[Problem]:
-    """Yield a problem for each name that occurs twice in a list of definitions."""
+    """Yield a problem for each name that two definitions in a list have."""
     first: dict[str, int] = {}
     problems = []
     for index, name in enumerate(names):

@@ -87,7 +87,9 @@ class SchemaFault(Exception):  # noqa: N818 - becomes a DefinitionError, or the 
 
 @dataclass(eq=False)
 class Node:
-    """Node of a `SchemaGraph`: a subschema, with its edges to the subschemas that it contains or refers to."""
+    """Node of a `SchemaGraph`: one subschema of a JSON schema. Its edges lead to the subschemas that it contains or
+    refers to.
+    """
 
     schema: Any
     place: Place
@@ -95,11 +97,13 @@ class Node:
     """Kind and target of each edge. The key is the keyword with the position or name under it."""
 
     def to(self, keyword: str) -> list[Node]:
-        """Return the subschemas under a keyword, such as all schemas in ``allOf``."""
+        """Return the nodes of the subschemas under a keyword of this subschema, such as all schemas in ``allOf``."""
         return [node for key, (_, node) in self.edges.items() if key[0] == keyword]
 
     def named(self, keyword: str, name: str | int) -> Node | None:
-        """Return the subschema for a property name, or list position, under a keyword; None if there is none."""
+        """Return the node of the subschema that a keyword of this subschema has for a property name or list position;
+        None if it has none.
+        """
         return self.edges[keyword, name][1] if (keyword, name) in self.edges else None
 
 
@@ -146,8 +150,8 @@ class SchemaGraph:
         self._require_bounded()
 
     def _node(self, schema: Any, place: Place, resolver: Any) -> Node:
-        """Return the node of a subschema. Nodes of all subschemas inside it are created as well; references are
-        followed later.
+        """Return the graph node of a subschema. Create it, and the nodes of all subschemas inside it, if necessary.
+        References are followed later.
         """
         if id(schema) in self._nodes:
             return self._nodes[id(schema)]
@@ -172,7 +176,9 @@ class SchemaGraph:
         return node
 
     def _follow(self, node: Node, keyword: str, reference: str, resolver: Any) -> None:
-        """Resolve a reference: add the edge from the referring node, and create the nodes of the target schema."""
+        """Resolve a reference (``$ref``): add an edge from the node that contains it, and create the nodes of the
+        schema to which it refers.
+        """
         place = (*node.place, keyword)
         try:
             is_recursive = keyword == "$recursiveRef" and reference == "#"  # the only valid value of the keyword
@@ -194,8 +200,8 @@ class SchemaGraph:
         node.edges[keyword,] = _IN_PLACE, self._node(resolved.contents, place, resolved.resolver)
 
     def _require_bounded(self) -> None:
-        """Raise `SchemaFault` for an endless loop of references, and for schemas whose number doubles with each
-        reference.
+        """Raise `SchemaFault` if validating one value could take unlimited work: if references form an endless loop,
+        form a chain longer than `MAX_CHAIN`, or multiply the subschemas to more than `MAX_EXPANDED`.
 
         Nodes are visited after the nodes that they refer to. Length of the longest chain and expanded size of a node
         are computed from the values of its targets.
@@ -225,7 +231,7 @@ class SchemaGraph:
     # --- whether any value fits --------------------------------------------------------------------------------------
 
     def require_possible(self, fits: Callable[[Any, Any], bool]) -> None:
-        """Raise `SchemaFault` if no value can fit the schema, as far as the schema alone shows this.
+        """Raise `SchemaFault` if no value at all can fit the schema, as far as this follows from the schema alone.
 
         The set of possible types is computed for each node from the sets of its subschemas, repeatedly until nothing
         changes. ``{"type": "string", "allOf": [{"type": "integer"}]}`` has no possible type.
@@ -272,7 +278,8 @@ def _patterns(schema: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
 
 
 def _children_first(starts: list[Node], *without: str) -> list[Node]:
-    """Return all reachable nodes, each target before the nodes that refer to it (depth-first postorder).
+    """Return all nodes of the schema graph that can be reached from `starts`, each after the nodes that its edges lead
+    to (depth-first postorder).
 
     Edges of the kinds in `without` are not followed.
     """
@@ -311,7 +318,8 @@ _SIMPLE = frozenset(
 
 
 def _of_values(node: Node, fits: Callable[[Any, Any], bool]) -> frozenset[str]:
-    """Return the JSON types of the values in ``enum`` or ``const`` that fit the schema's simple keywords.
+    """Return the JSON types of those values in a subschema's ``enum`` or ``const`` that fit its simple keywords, such
+    as ``minLength``.
 
     A schema without these two keywords has all types.
     """
@@ -324,7 +332,7 @@ def _of_values(node: Node, fits: Callable[[Any, Any], bool]) -> frozenset[str]:
 
 
 def _type_of(value: Any) -> str:
-    """Return the type of a JSON value. Numbers have the type ``integer`` or ``fraction``.
+    """Return the JSON type of a value. A number has the type ``integer`` or ``fraction``.
 
     A boolean is also an int in Python, and is tested first. JSON does not distinguish ``1.0`` from ``1``.
     """
@@ -368,7 +376,8 @@ def _possible_types(node: Node, possible: Mapping[Node, frozenset[str]]) -> froz
 
 
 def _impossible(node: Node, possible: Mapping[Node, frozenset[str]]) -> Iterator[tuple[str, str]]:
-    """Yield each JSON type whose values can never fit a schema because of its keywords, and the reason.
+    """Yield a pair for each JSON type of which no value can fit a subschema, because of the subschema's keywords: the
+    type and the reason.
 
     Limits can contradict each other (``minLength`` above ``maxLength``), and parts that must exist can be impossible:
     required properties, items up to ``minItems``, items for ``contains``.
@@ -424,7 +433,8 @@ def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _culprit(
     root: Node, possible: Mapping[Node, frozenset[str]], enums: Mapping[Node, frozenset[str]]
 ) -> tuple[Node, str]:
-    """Return the innermost subschema that no value fits and that makes the whole schema impossible, and the reason.
+    """Return the cause why no value can fit a schema: the innermost subschema that makes the whole schema impossible,
+    and the reason.
 
     The search begins at the root and follows impossible subschemas, until there is none that was not visited.
     """
@@ -462,7 +472,7 @@ _TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Validate a value against a JSON schema. Return the most relevant error message, or None if the value fits.
+    """Validate a value against a JSON schema. Return the most relevant error message; None if the value fits.
 
     The work is limited, and patterns are matched for at most `divebook.text.patterns.MATCH_SECONDS`. A schema that is
     not valid or exceeds a limit results in an error as well: a value that cannot be checked does not fit.
@@ -476,7 +486,9 @@ def complaint(schema: Mapping[str, Any], value: Any) -> str | None:
 
 
 def load() -> None:
-    """Import jsonschema in advance. With all its optional dependencies the import takes a second."""
+    """Import the library jsonschema in advance, because the import takes a second with all its optional
+    dependencies.
+    """
     from divebook.workflow import schema_keywords  # noqa: F401
 
 
@@ -503,14 +515,16 @@ def require_schema(schema: Mapping[str, Any], key: str = "Schema", *, has_patter
 
 
 def require_possible_schema(schema: Mapping[str, Any], key: str = "Schema") -> None:
-    """Raise DefinitionError like `require_schema`, and also if no value can fit the schema."""
+    """Raise DefinitionError unless `schema` is a usable JSON schema (see `require_schema`) that at least one value can
+    fit.
+    """
     usable = _usable(_json(schema, key), key)
     usable.require_whole(key)
     usable.require_possible(key)
 
 
 def check_defined_schema(schema: Mapping[str, Any], key: str = "Schema") -> Problem | None:
-    """Check the JSON schema of a definition. Return a warning if the schema refers to another document.
+    """Check a JSON schema in a definition. Return None if it is valid, or a warning if it refers to another document.
 
     Such a schema is valid, but no step can use it, because documents are never fetched.
 
@@ -527,7 +541,9 @@ def check_defined_schema(schema: Mapping[str, Any], key: str = "Schema") -> Prob
 
 
 def schema_of(answer: Any) -> Mapping[str, Any]:
-    """Return the JSON schema of a Python type, for example of a pydantic model. A JSON schema is returned unchanged."""
+    """Return the JSON schema of the Python type `answer`, for example of a pydantic model. If `answer` is a JSON
+    schema, check it and return it unchanged.
+    """
     if isinstance(answer, Mapping):
         require_possible_schema(answer)
         return answer
@@ -537,7 +553,7 @@ def schema_of(answer: Any) -> Mapping[str, Any]:
 
 
 def instance_of(answer: Any, value: Any) -> Any:
-    """Convert plain JSON data to an instance of a Python type. If `answer` is a JSON schema, the data is returned
+    """Convert plain JSON data to an instance of the Python type `answer`. If `answer` is a JSON schema, return the data
     unchanged.
     """
     if isinstance(answer, Mapping):
@@ -548,7 +564,7 @@ def instance_of(answer: Any, value: Any) -> Any:
 
 
 class _Usable:
-    """A JSON schema that passed all checks, with its validator and its graph."""
+    """A valid JSON schema, together with the validator for values and the graph of its subschemas."""
 
     def __init__(self, validator: Any, graph: SchemaGraph) -> None:
         self._validator = validator
@@ -557,18 +573,22 @@ class _Usable:
         """Fault of a reference to another document, which makes the schema unusable: documents are never fetched."""
 
     def require_whole(self, key: str) -> None:
-        """Raise DefinitionError if the schema refers to another document."""
+        """Raise DefinitionError if this schema refers to another document. `key` is the key of the definition that has
+        the schema.
+        """
         if self.outside is not None:
             raise DefinitionError([_problem(key, self.outside)])
 
     def complaint(self, value: Any) -> str | None:
-        """Validate a value against the schema. Return the most relevant error message, or None if the value fits."""
+        """Validate a value against this schema. Return the most relevant error message; None if the value fits."""
         from divebook.workflow.schema_keywords import Work
 
         return _first_error(self._validator.evolve(format_checker=Work()), value)
 
     def require_possible(self, key: str) -> None:
-        """Raise DefinitionError if no value can fit the schema."""
+        """Raise DefinitionError if no value at all can fit this schema. `key` is the key of the definition that has the
+        schema.
+        """
         from divebook.workflow.schema_keywords import Work
 
         work = Work()
@@ -585,8 +605,8 @@ class _Usable:
 
 
 def _json(schema: Mapping[str, Any], key: str = "Schema") -> str:
-    """Return a JSON schema as a JSON string, the key in the cache of checked schemas. Raise DefinitionError if it is
-    not JSON.
+    """Convert a JSON schema to a JSON string, which is the key in the cache of checked schemas. Raise DefinitionError
+    if the schema is not JSON.
     """
     try:
         return json.dumps(schema, default=_plain, allow_nan=False)
@@ -604,7 +624,9 @@ def _plain(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _usable(text: str, key: str = "Schema", *, has_patterns: bool = True) -> _Usable:
-    """Check a JSON schema, passed as a JSON string. Raise DefinitionError if it is not valid. The result is cached."""
+    """Check a JSON schema that is passed as a JSON string, and return it ready for use. Raise DefinitionError if it is
+    not valid. The result is cached.
+    """
     from divebook.workflow.schema_keywords import DEFAULT_DIALECT, DIALECTS, Work, validator_class
 
     if len(text) > MAX_CHARACTERS:
@@ -651,8 +673,8 @@ def _require_valid(validator: Any, schema: Any, key: str, place: Place) -> None:
 
 
 def _first_error(validator: Any, value: Any) -> str | None:
-    """Return the most relevant error of a value, or the reason why the value cannot be checked; None if the value
-    fits.
+    """Validate a value with `validator`. Return the most relevant error message, or the reason why the value cannot be
+    checked; None if the value fits.
     """
     from jsonschema.exceptions import best_match
 

@@ -52,7 +52,9 @@ class RoutingRule(Definition):
         self._put(value=json_value(self.value, "value"))
 
     def fires(self, output: Mapping[str, Any]) -> bool:
-        """Return True if an output of a stage has the rule's value. 1 and 1.0 are equal, True and 1 are not."""
+        """Return True if the output of a stage has the value of this routing rule, so that its route is taken. 1 and
+        1.0 are equal, True and 1 are not.
+        """
         return self.condition in output and _is_same(output[self.condition], self.value)
 
 
@@ -66,8 +68,8 @@ class EdgeLimit(Definition):
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Create a limit from a definition, or a mapping of fields. ``from`` and ``to`` are accepted for source and
-        target.
+        """Create an edge limit from an `EdgeLimit` or a mapping of its fields. The keys ``from`` and ``to`` are
+        accepted for `source` and `target`.
         """
         if isinstance(value, Mapping):
             synonyms = {"from": "source", "to": "target"}
@@ -171,8 +173,8 @@ class AgentStage(Definition):
         self._put(routing_rules=tuple(map(RoutingRule.of, self.routing_rules)), output_key=self.output_key or self.name)
 
     def next_stage(self, output: Mapping[str, Any]) -> str:
-        """Return the stage or target that follows for an output of this stage: of the first matching routing rule, or
-        the default.
+        """Return the stage or target to which this stage routes an output: the target of the first routing rule that
+        fits the output, or else the default.
         """
         fired = (rule.target for rule in self.routing_rules if rule.fires(output))
         return next(fired, self.default_next or END)
@@ -184,7 +186,7 @@ class AgentStage(Definition):
         return self.tool_access == "all" or not self.allowed_tools or tool in self.allowed_tools
 
     def problems(self, names: Sequence[str]) -> Iterator[Problem]:
-        """Check the stage as a part of a pipeline whose stages have these names. Return all problems.
+        """Check this stage as a part of a pipeline whose stages have the given names. Yield all problems.
 
         The checks cover its model, its choices and numbers, the targets of its routes, and the stages that it waits
         for.
@@ -213,12 +215,16 @@ class AgentStage(Definition):
 
 
 def unknown(message: str, name: str, names: Sequence[str]) -> Problem:
-    """Return the problem that `name` is not one of the existing names, with the most similar name as a hint."""
+    """Return a problem: `name` is not one of the existing `names`. The most similar existing name is the hint.
+    `message` is the beginning of the text.
+    """
     return Problem(f"{message} {name!r}", hint=did_you_mean(name, names))
 
 
 def chosen(record: object, of: str) -> Iterator[Problem]:
-    """Yield a problem for each field with a `Literal` type whose value is not one of the literals."""
+    """Yield a problem for each field of a definition that has a `Literal` type and a value which is not one of the
+    literals. `of` names the definition in messages.
+    """
     for key, hint in get_type_hints(type(record)).items():
         value = getattr(record, key, None)
         if get_origin(hint) is Literal and value not in get_args(hint):
@@ -226,8 +232,8 @@ def chosen(record: object, of: str) -> Iterator[Problem]:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Return True if two plain values are equal and have the same types at all levels. Integers and floats count as one
-    type.
+    """Return True if two plain values are equal and have the same types at all levels. Integers and floats count as the
+    same type.
     """
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_is_same(value, other[key]) for key, value in one.items())
@@ -333,13 +339,15 @@ class PipelineConfig(Definition):
         return next((stage for stage in self.agents if stage.name == name), None)
 
     def edge_limit(self, source: str, target: str) -> int:
-        """Return how often a request may pass from one stage to another; 0 for no limit."""
+        """Return how often one request may pass from one stage to another; 0 if the pipeline has no limit for this
+        edge.
+        """
         limits = (each.max_count for each in self.edge_limits if (each.source, each.target) == (source, target))
         return next(limits, 0)
 
     def resume_stage(self, kind: str) -> str:
-        """Return the name of the stage that continues after an answer to a kind of question; empty if none is
-        configured.
+        """Return the name of the stage at which a request continues after a person answered a question of some kind,
+        such as a clarification. Return an empty string if none is configured.
         """
         stages = {
             CLARIFICATION: self.clarification_resume_stage,
@@ -414,7 +422,8 @@ def _prompts(config: PipelineConfig) -> Iterator[Problem]:
 
 
 def _cycles(config: PipelineConfig) -> Iterator[Problem]:
-    """Yield a problem for stages that wait for each other, because none of them would ever run in parallel mode.
+    """Yield a problem if stages wait for each other in a cycle, because none of these stages would ever run in parallel
+    mode.
 
     Stages that wait for no other stage are removed repeatedly. Stages that remain form a cycle.
     """
@@ -428,7 +437,7 @@ def _cycles(config: PipelineConfig) -> Iterator[Problem]:
 
 
 def _waits_for(stage: AgentStage, waiting: Mapping[str, AgentStage]) -> bool:
-    """Return True if a stage cannot run before one of the stages named in `waiting` has run."""
+    """Return True if a pipeline stage cannot run yet, because it must follow stages that are still in `waiting`."""
     blocked = [name in waiting for name in stage.requires]
     # With the strategy `any`, one completed stage of `requires` is sufficient.
     is_blocked = all(blocked) if stage.join_strategy == "any" and blocked else any(blocked)

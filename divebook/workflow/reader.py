@@ -113,8 +113,8 @@ def read_agent(
 
 
 def workflow_of(node: MappingNode, reading: Reading) -> Workflow:
-    """Convert the node of a mapping to the workflow that the mapping describes. Raise `DefinitionError` if it has
-    errors.
+    """Convert a mapping node of a definition text to the workflow that it describes. Raise `DefinitionError` if the
+    workflow has errors.
     """
     definitions = _single(node, reading, "workflow", None)
     reading.raise_errors()
@@ -146,8 +146,8 @@ def _file(root: MappingNode, reading: Reading) -> Any:
 
 
 def _single(root: MappingNode, reading: Reading, body: Body, name: str | None) -> Definitions:
-    """Read a single workflow or agent as if it were the only item of the list in a file, so that places have the same
-    form.
+    """Read the text of a single workflow or agent as if it were the only item of the list in a file. Thereby the places
+    of its parts have the same form as in a file.
     """
     table, key = (WORKFLOW, "Workflows") if body == "workflow" else (AGENT, "Agents")
     place: Place = (key, 0)
@@ -160,8 +160,8 @@ def _single(root: MappingNode, reading: Reading, body: Body, name: str | None) -
 
 
 def _named(root: MappingNode, reading: Reading, place: Place, name: str | None) -> MappingNode:
-    """Add the name from a cell's magic to the mapping node of a definition. Report an error if the node has another
-    name.
+    """Add the name that a cell's magic states (``%%dive workflow NAME``) to the mapping node of the definition in the
+    cell. Report an error if the node has another name.
     """
     written = next((value for key, value in root.entries if key.text.casefold() == "name"), None)
     if name is None:
@@ -204,8 +204,8 @@ def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> Any:
-    """Convert a value to plain JSON data. Integers of any size stay integers; values that JSON lacks get their recorded
-    form.
+    """Convert a value to plain JSON data for a definition text. Integers of any size stay integers; a value that JSON
+    lacks gets its recorded form.
     """
     if isinstance(value, dict):
         return {key: _as_text(part) for key, part in value.items()}
@@ -223,8 +223,8 @@ def definitions_to_text(definitions: Definitions, format: Format = "yaml") -> st
 
 
 def _implied(steps: tuple[Step, ...]) -> list[bool]:
-    """Return a boolean for each step: True if ``Next`` can be omitted, because the order of the steps implies the same
-    edges.
+    """Return a boolean for each step: True if its key ``Next`` can be omitted from the text, because the order of the
+    steps implies the same edges.
     """
     without_next = chained(replace(step, edges=UNDECIDED) for step in steps)
     return [step.edges == implied.edges for step, implied in zip(steps, without_next, strict=True)]
@@ -282,8 +282,8 @@ def workflow_text(workflow: Workflow, written: str = "", step: str = "") -> str:
 
 
 def _text_with(written: str, workflow: Workflow, step: Mapping[str, Any]) -> str | None:
-    """Replace one step in the YAML text of a workflow. Return None if the new text would not define the workflow
-    exactly.
+    """Replace one step in the YAML text of a workflow, and return the new text. Return None if the new text would not
+    define exactly the given workflow.
     """
     try:
         root = parse_yaml(Reading(written, "kept", workflow.dialect))
@@ -307,7 +307,7 @@ def _reading(keys: str | Mapping[str, Any], source_name: str, dialect: Dialect, 
 
 
 def _keys(keys: str | Mapping[str, Any], reading: Reading) -> MappingNode:
-    """Parse the changed keys of a step to a mapping node.
+    """Parse the keys of a step that a user wants to change. Return a mapping node.
 
     Raise `DefinitionError` if the data is not a mapping, or contains a Name: a step keeps its name.
     """
@@ -329,7 +329,9 @@ def _keys(keys: str | Mapping[str, Any], reading: Reading) -> MappingNode:
 
 
 def _with_step(root: MappingNode, step: str, changes: MappingNode) -> MappingNode:
-    """Return the mapping node of a workflow in which the keys of one step are changed."""
+    """Return a copy of a workflow's mapping node in which the keys of the step called `step` are replaced by those in
+    `changes`.
+    """
 
     def changed(key: Scalar, value: Node) -> Node:
         if key.text != "Steps" or not isinstance(value, SequenceNode):

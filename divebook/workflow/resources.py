@@ -219,7 +219,9 @@ class ModelSettings(Definition):
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings(Definition):
-    """Settings for all agents of one provider. The settings of an agent have priority."""
+    """Settings that apply to all agents whose model belongs to one provider. Settings of a single agent have
+    priority.
+    """
 
     name: Annotated[
         str, Key("The provider that these settings are for.", required="provider name is required", example="openai")
@@ -657,19 +659,21 @@ class ApprovalRule(Definition):
 
     @property
     def expires_us(self) -> int | None:
-        """Time of expiry in microseconds since 1970; None if the rule never expires."""
+        """Time at which the approval rule expires, in microseconds since 1970; None if it never expires."""
         return None if self.expires is None else to_microseconds(_moment(self.expires))
 
     @property
     def in_words(self) -> str:
-        """Description of the rule in a few words, for people and for the log."""
+        """Description of the approval rule in a few words, for people and for the log."""
         parts = {"agent": self.agent, "server": self.server, "arguments": self.arguments, "when": self.when}
         conditions = ", ".join(f"{name} {value}" for name, value in parts.items() if value is not None)
         return f"{self.outcome} {self.tool}{f' ({conditions})' if conditions else ''}"
 
 
 def _moment(value: Any) -> datetime:
-    """Parse the time of expiry of an approval rule. A time without a zone is UTC; a date means the start of the day."""
+    """Parse the key ``Expires`` of an approval rule. A time without a zone is UTC; a date means the start of the day.
+    Raise `DefinitionError` for any other value.
+    """
     try:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(value)
     except (TypeError, ValueError) as error:
@@ -685,8 +689,8 @@ def _approval_error(key: str, value: Any, hint: str) -> DefinitionError:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """Approval policy of an environment, or of one agent in it: approval rules, and modes for calls that no rule
-    matches.
+    """Approval policy of an environment, or of one agent in it: approval rules for tool calls, and approval modes for
+    calls that no rule matches.
     """
 
     rules: tuple[ApprovalRule, ...] = ()
@@ -707,20 +711,22 @@ class Approvals:
 
     @property
     def relaxations(self) -> list[str]:
-        """Descriptions of the modes and rules that may allow a call without asking a person."""
+        """Descriptions of those approval modes and rules of the policy that may allow a call without asking a
+        person.
+        """
         modes = (self.mode, *self.servers.values())
         relaxations = [f"the mode {mode}" for mode in modes if mode in (IF_DESTRUCTIVE, NEVER)]
         return relaxations + [f"the rule: {rule.in_words}" for rule in self.rules if rule.outcome == ALLOW]
 
     def mode_for(self, server: str) -> str:
-        """Return the approval mode for the tools of an MCP server (``""``: tools without a server). Empty if each tool
-        decides.
+        """Return the approval mode for the tools of an MCP server; for tools without a server if `server` is ``""``.
+        The result is empty if each tool decides.
         """
         return self.servers.get(server) or self.mode
 
     def plus(self, rules: Iterable[ApprovalRule | Mapping[str, Any]], agent: str | None = None) -> Self:
-        """Return a copy of the policy with additional rules. If `agent` is not None, they apply only to calls of this
-        agent.
+        """Return a copy of this policy with additional approval rules. If `agent` is not None, the additional rules
+        apply only to calls of this agent.
         """
         additional = [ApprovalRule.of(rule) for rule in rules]
         if agent is not None:

@@ -63,7 +63,9 @@ FATAL_DUPLICATES = {"agents", "workflows", "pipelines"}
 
 
 def content_entry(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create a content entry from parsed keys. Add a problem unless the entry has exactly one source."""
+    """Create a content entry from its parsed keys. If it does not have exactly one source, such as `Path`, add a
+    problem to `reading` and return `INVALID`.
+    """
     entry = ContentEntry(**(parsed.values if reading.strict else dialect.content(parsed.values)))
     if parsed.is_sound and not entry.is_complete:
         reading.add(
@@ -76,8 +78,8 @@ def content_entry(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def step(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create a step from parsed keys; the step infers its type. A step with errors is marked, so that it is not checked
-    again.
+    """Create a step from its parsed keys. A step with errors is added to `reading.broken`, so that consequences of the
+    errors are not reported as well.
     """
     if not parsed.is_sound:
         reading.broken.add(parsed.place)
@@ -90,7 +92,9 @@ def step(parsed: ParsedMapping, reading: Reading) -> Any:
 def _bounds(
     values: dict[str, Any], parsed: ParsedMapping, reading: Reading, read: Callable[[Any], Bounds] = Bounds.read
 ) -> None:
-    """Convert the value of the key ``Bounds`` to plain JSON. Add a problem if the bounds are not valid."""
+    """Convert the value of the key ``Bounds`` (the budget) in `values` to plain JSON, in place. Add a problem to
+    `reading` if the value is not valid.
+    """
     if "bounds" not in values:
         return
     try:
@@ -100,7 +104,9 @@ def _bounds(
 
 
 def output(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create an output of a workflow from parsed keys. An output without a name is invalid."""
+    """Create the definition of one output of a workflow from its parsed keys. An output without a name is a problem,
+    for which `INVALID` is returned.
+    """
     if parsed.values.get("name"):
         return OutputDefinition(**parsed.values)
     message = "output name is required"
@@ -109,14 +115,18 @@ def output(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def trigger(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create a trigger from parsed keys. The dialect ``dive`` accepts a trigger without a name."""
+    """Create the definition of a trigger from its parsed keys. A missing name is a problem, except in the dialect
+    ``dive``.
+    """
     if reading.strict and parsed.is_sound and not parsed.values.get("name"):
         reading.add("trigger name is required", parsed.node.start, parsed.place, key="Name")
     return TriggerDefinition(**{"name": "", **parsed.values})
 
 
 def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create a workflow from parsed keys if its parts fit together; otherwise add all problems."""
+    """Create a workflow from its parsed keys, after checking that its parts fit together. If they do not, add all
+    problems to `reading` and return `INVALID`.
+    """
     values = {"name": "", "steps": (), "inputs": (), **parsed.values}
     _bounds(values, parsed, reading)
     single = values.pop("output", None)
@@ -140,13 +150,17 @@ def workflow(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def _is_consequence(problem: Problem, place: Place, reading: Reading) -> bool:
-    """Return True if a problem is probably a consequence of an error that was already reported for the same step."""
+    """Return True if a problem is probably only a consequence of another error in the same step, which was already
+    reported.
+    """
     in_broken_step = (*place, *problem.place[:2]) in reading.broken
     return in_broken_step and problem.place[2:3] not in (("Next",), ("Name",))
 
 
 def agent(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create an agent from parsed keys. The dialect ``dive`` derives a missing name from the position in the list."""
+    """Create the definition of an agent from its parsed keys. A missing name is a problem; the dialect ``dive`` derives
+    it from the position in the list.
+    """
     values = {"name": "", **parsed.values}
     if not values["name"] and reading.strict:
         reading.add("agent name is required", parsed.node.start, parsed.place, key="Name", hint="add Name")
@@ -166,7 +180,7 @@ def _number(place: Place) -> int:
 
 
 def config(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create the settings of the environment from parsed keys."""
+    """Create the settings of the environment from their parsed keys. An unknown default provider is a problem."""
     _check_provider(parsed.values.get("default_provider"), (*parsed.place, "DefaultProvider"), reading)
     return Config(**parsed.values)
 
@@ -184,8 +198,8 @@ def _check_provider(name: str | None, place: Place, reading: Reading) -> None:
 
 
 def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create the definition of an MCP server from parsed keys. The strict dialect requires the keys that a connection
-    needs.
+    """Create the definition of an MCP server from its parsed keys. The strict dialect requires the keys that a
+    connection needs.
     """
     if "name" in parsed.failed:
         return INVALID
@@ -201,7 +215,9 @@ def mcp_server(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create the definitions of a file or cell from parsed keys. Names must be unique in each list."""
+    """Create all definitions of a file or cell from parsed keys. A name that occurs twice in one list, such as two
+    agents called `a`, is a problem.
+    """
     for name, (key, label) in LISTS.items():
         names = [item.name for item in parsed.values.get(name, ())]
         severity: Severity = "error" if name in FATAL_DUPLICATES else reading.severity
@@ -218,13 +234,17 @@ def definitions(parsed: ParsedMapping, reading: Reading) -> Any:
 
 
 def stage(parsed: ParsedMapping, _reading: Reading) -> Any:
-    """Create a stage of a pipeline from parsed keys. A stage that names an agent is answered by a model."""
+    """Create a pipeline stage from its parsed keys. If the keys name an agent, a model answers the requests of the
+    stage. Return `INVALID` if a key has an error.
+    """
     has_llm = {"has_llm": True} if parsed.values.get("model_role") else {}
     return AgentStage(**{**has_llm, **parsed.values}) if parsed.is_sound else INVALID
 
 
 def pipeline(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create a pipeline from parsed keys, or add all problems of its parts."""
+    """Create the definition of a pipeline from its parsed keys. If it is not valid, add the problems of all its parts
+    to `reading` and return `INVALID`.
+    """
     if not parsed.is_sound:
         return INVALID
     try:
@@ -389,7 +409,7 @@ escape: `$${HOME}` is the text `${HOME}`, `$$(date)` the text `$(date)`.
 
 @dataclass(frozen=True, slots=True)
 class KeyLine:
-    """One key in the reference of keys, with all columns as strings."""
+    """Entry for one key in the reference of all keys of definition files. All columns of the entry are strings."""
 
     key: str
     holds: str
@@ -407,7 +427,8 @@ class KeyLine:
 
 
 def reference(name: str) -> tuple[str, list[KeyLine]]:
-    """Return the label of a table of keys, and one line for each of its keys.
+    """Return the keys of one table, for the reference of all keys: the label of the table (``step``), and one entry for
+    each of its keys.
 
     Parameters
     ----------
@@ -424,7 +445,8 @@ def reference(name: str) -> tuple[str, list[KeyLine]]:
 
 
 def table_called(name: str) -> Table:
-    """Return the table with a label such as ``step``, or of the definitions under a key such as ``Steps``.
+    """Return the table of keys with a label such as ``step``, or the table for the definitions under a key such as
+    ``Steps``.
 
     Raise `NotFoundError` if no table has this name.
     """
@@ -442,7 +464,9 @@ def page() -> str:
 
 
 def _ordered() -> list[str]:
-    """Return the labels of all tables in breadth-first order, beginning with the table of a whole file."""
+    """Return the labels of all tables of keys in breadth-first order, beginning with the table for a whole definition
+    file.
+    """
     labels = [DEFINITIONS.label]
     for label in labels:
         for key in TABLES[label].keys:
@@ -471,7 +495,7 @@ def _holders(label: str) -> set[str]:
 
 
 def line_of(key: Key, table: Table) -> KeyLine:
-    """Return the entry of a key in the reference of keys."""
+    """Return the entry for a key of a table, for the reference of all keys of definition files."""
     default = defaults(table.definition).get(key.field)
     written = None if default is None else key.kind.write(default)
     shown = "" if written in _NOTHING else json.dumps(written)
@@ -479,7 +503,9 @@ def line_of(key: Key, table: Table) -> KeyLine:
 
 
 def _example(key: Key, default: Any) -> str:
-    """Return an example of a key with a value, such as ``Parallel: 4``; empty for a key without effect."""
+    """Return an example line for the reference: a key with a value, such as ``Parallel: 4``. Return an empty string for
+    a key without effect.
+    """
     match key.kind:
         case _ if key.ignored:
             return ""
@@ -518,8 +544,8 @@ def _notes(key: Key) -> Iterator[str]:
 
 
 def help_about(name: str) -> str:
-    """Return help on a key, for each table that has the key, or on a part of definitions such as ``step``. Case is
-    ignored.
+    """Return help for users on a name: on the key of this name, from each table that has it, or on a part of
+    definitions such as ``step``. Case is ignored.
 
     Raises
     ------
@@ -554,7 +580,9 @@ def key_names() -> list[str]:
 
 
 def help_for(table: Table, key: Key) -> str:
-    """Return help on one key of a table. If the value is a nested definition, its keys are listed."""
+    """Return help for users on one key of a table. If the value of the key is a nested definition, the help lists the
+    keys of that definition.
+    """
     return "\n\n".join([_key(table, key), *map(_part, _below(key))])
 
 

@@ -53,7 +53,7 @@ Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | 
 
 
 class Work:
-    """Budget of work for one validation.
+    """Budget of work for validating one value against a JSON schema, counted in steps.
 
     jsonschema passes the format checker of a validator to all inner validators. A `Work` object is passed in place of
     the format checker, so that all keyword functions can reach it.
@@ -71,7 +71,7 @@ class Work:
         self._time = MatchTime()
 
     def spend(self, steps: int) -> None:
-        """Take steps from the budget. Raise SchemaLimitError if the budget is exceeded."""
+        """Take a number of steps from the budget of work. Raise SchemaLimitError if the budget is exceeded."""
         self._remaining -= steps
         if self._remaining < 0:
             raise SchemaLimitError(f"checking it takes more than {self._steps:,} steps; simplify the schema")
@@ -86,8 +86,8 @@ class Work:
 
 @cache
 def validator_class(dialect: str) -> Any:
-    """Return the validator class of a dialect with limited keywords. Its instances need a `Work` as their format
-    checker.
+    """Return the validator class for a dialect of JSON schema. The work of its keyword functions is limited. Its
+    instances need a `Work` as their format checker.
     """
     base: Any = _DIALECTS[dialect]
     keywords = {name: _counted(_REPLACED.get(name, keyword)) for name, keyword in base.VALIDATORS.items()}
@@ -97,7 +97,7 @@ def validator_class(dialect: str) -> Any:
 
 
 def _evolve(self: Any, **changes: Any) -> Any:
-    """Return a copy of a validator with some attributes changed, always of the same class.
+    """Return a copy of a validator with some attributes changed, always of the same validator class.
 
     The original method of jsonschema would switch classes at an inner ``$schema``.
     """
@@ -106,7 +106,9 @@ def _evolve(self: Any, **changes: Any) -> Any:
 
 
 def _counted(keyword: Keyword) -> Keyword:
-    """Wrap a keyword function in a function that subtracts its work from the budget."""
+    """Wrap a keyword function of jsonschema in a function that also subtracts its work from the budget (`Work`) of the
+    validation.
+    """
 
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         work = validator.format_checker
@@ -132,7 +134,8 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: A
 
 
 def _additional_properties(validator: Any, schema: Any, instance: Any, within: Any) -> Iterator[ValidationError]:
-    """Check the keyword ``additionalProperties`` of the schema `within`. Messages are those of jsonschema.
+    """Check an object against the keyword ``additionalProperties`` of the schema `within`. Yield errors with the
+    messages of jsonschema.
 
     `schema` is the value of the keyword: a schema or a boolean.
     """
@@ -155,7 +158,9 @@ def _additional_properties(validator: Any, schema: Any, instance: Any, within: A
 
 
 def _declared(validator: Any, instance: Mapping[str, Any], schema: Mapping[str, Any]) -> set[str]:
-    """Return the names in an object to which the keywords ``properties`` or ``patternProperties`` of a schema apply."""
+    """Return the property names of an object that a schema declares, under the keyword ``properties`` or by a pattern
+    in ``patternProperties``.
+    """
     contains = validator.format_checker.contains
     declared = set(instance.keys() & schema.get("properties", {}).keys())
     for pattern in schema.get("patternProperties", ()):
@@ -176,7 +181,9 @@ def _unique_items(validator: Any, is_unique: bool, instance: Any, _schema: Any) 
 
 
 def _canonical(value: Any) -> str:
-    """Return a string that is equal for equal JSON values. ``1.0`` equals ``1``, and neither equals ``true``."""
+    """Convert a JSON value to a string that is the same for all equal JSON values. ``1.0`` equals ``1``, and neither
+    equals ``true``.
+    """
     return json.dumps(_plain(value), sort_keys=True)
 
 
@@ -189,8 +196,8 @@ def _plain(value: Any) -> Any:
 
 
 def _multiple_of(validator: Any, factor: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    """Check the keyword ``multipleOf`` with exact decimal numbers: ``0.3`` is a multiple of ``0.1``, and no quotient
-    overflows.
+    """Check a number against the keyword ``multipleOf``, with exact decimal numbers: ``0.3`` is a multiple of ``0.1``,
+    and no quotient overflows.
     """
     if not validator.is_type(instance, "number"):
         return
@@ -256,8 +263,8 @@ def _unevaluated_items(validator: Any, schema: Any, instance: Any, within: Any) 
 
 
 def _evaluated(validator: Any, instance: Any, schema: Any, *, is_top: bool = False) -> set[Any]:
-    """Return the names of an object, or the indexes of a list, that count as evaluated for the ``unevaluated``
-    keywords.
+    """Return the parts of a value that a schema has evaluated, so that its ``unevaluatedProperties`` or
+    ``unevaluatedItems`` does not apply to them: property names of an object, or indexes of a list.
 
     These are the parts to which the keywords of the schema apply, and the parts to which fitting subschemas for the
     same value apply.
@@ -300,7 +307,8 @@ def _own_items(validator: Any, instance: Any, schema: Any, *, is_top: bool) -> s
 
 
 def _in_place(validator: Any, instance: Any, schema: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the subschemas of a schema that apply to the same value and that the value fits, each with its validator.
+    """Yield those subschemas of a schema that apply to the value itself, not to a part of it, and that the value fits.
+    Each is yielded with its validator.
 
     References and ``allOf``, ``anyOf``, ``oneOf`` come first, then the branch of ``if``, then ``dependentSchemas`` of
     existing properties.

@@ -33,13 +33,19 @@ A person's answer is ``{"action": "accept" | "decline" | "cancel", "content": {.
 
 
 class Elicit(Protocol):
-    """Callback for requests of an MCP server during a tool call (elicitation). It asks a person or a model."""
+    """Callback that answers a request which an MCP server sends during a tool call (elicitation). It asks a person or a
+    model.
+    """
 
     async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """Ask a person or a model one of the `CallOutcome.requests`. Return the answer."""
+        """Ask a person or a model one of the server's requests (an entry of `CallOutcome.requests`). Return the
+        answer.
+        """
 
     async def withdraw(self) -> None:
-        """Withdraw the open question, because the tool call has ended without the answer."""
+        """Withdraw the question that was asked and is still open, because the tool call has ended without the
+        answer.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,9 @@ class OfferedTool(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Discovered(Definition):
-    """Tools and instructions of an MCP server, as an agent's turn records them. `to_dict` is the recorded form."""
+    """Tools and instructions that an MCP server offers, as the turn of an agent records them. `to_dict` returns the
+    recorded form.
+    """
 
     tools: tuple[OfferedTool, ...] = ()
     instructions: str = ""
@@ -65,7 +73,8 @@ class Discovered(Definition):
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome(Definition):
-    """Result of calling a tool of an MCP server: content, or requests that must be answered first.
+    """Result of calling a tool of an MCP server: either content, or requests of the server that must be answered before
+    the tool is called again.
 
     Examples
     --------
@@ -87,7 +96,9 @@ class CallOutcome(Definition):
 
     @property
     def needs_input(self) -> bool:
-        """True if the server has sent requests, so that the tool must be called again with answers."""
+        """True if the server has sent requests instead of content, so that the tool must be called again with
+        answers.
+        """
         return bool(self.requests) or self.state is not None
 
 
@@ -104,7 +115,9 @@ class ToolServer(Protocol):
 
     @property
     def sampling(self) -> str | None:
-        """Name of the agent that answers the server's requests to a model (sampling). None refuses such requests."""
+        """Name of the agent that answers the requests which the server sends to a model (sampling). If it is None, such
+        requests are refused.
+        """
 
     async def discover(self) -> Discovered:
         """Return the current tools and instructions of the server. Raise `ServerError` if the server cannot be
@@ -121,7 +134,8 @@ class ToolServer(Protocol):
         elicit: Elicit | None = None,
         repeatable: bool = False,
     ) -> CallOutcome:
-        """Call a tool of the server. If the outcome contains requests, call again with answers and the outcome's state.
+        """Call a tool of the server. If the returned outcome contains requests, answer them, and call the tool again
+        with the answers and the outcome's state.
 
         Parameters
         ----------
@@ -157,7 +171,9 @@ def _refused(message: str, key: str, hint: str) -> DefinitionError:
 
 @dataclass(frozen=True, slots=True)
 class TokenStoreDefinition(Definition):
-    """Storage of OAuth tokens: ``memory`` of the process, or a ``file``. A keychain is refused."""
+    """Definition of the storage for OAuth tokens: the ``memory`` of the process, or a ``file``. A keychain of the
+    operating system is refused.
+    """
 
     type: Annotated[
         str | None,
@@ -296,21 +312,21 @@ class MCPServerDefinition(Definition):
             raise _refused(message, "Name", "leave out the *")
 
     def allows(self, tool: str) -> bool:
-        """Return True if agents may use a tool of the server."""
+        """Return True if the server's tool configuration allows agents to use a tool of the server."""
         settings = self.tool_configuration
         if settings is None:
             return True
         return settings.enabled and (not settings.allowed_tools or tool in settings.allowed_tools)
 
     def _in_rules(self, tool: str) -> str:
-        """Return the name of a tool in approval rules. A name that contains ``/`` is prefixed with the name of the
-        server.
+        """Return the name that a tool of the server has in approval rules. If it contains ``/``, it is prefixed with
+        the name of the server.
         """
         return f"{self.name}/{tool}" if "/" in tool else tool
 
     @property
     def approvals(self) -> Approvals:
-        """Approval policy that follows from the server's tool configuration."""
+        """Approval policy for the server's tools, as its tool configuration states it."""
         settings = self.tool_configuration or ToolConfigurationDefinition()
         tools = settings.approval_filter or ApprovalFilterDefinition()
         rules = [ApprovalRule(self._in_rules(tool), server=self.name, outcome=ASK) for tool in tools.always]

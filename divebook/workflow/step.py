@@ -83,7 +83,9 @@ class Retry(Definition):
         require_numbers(self)
 
     def delay(self, failures: int) -> float:
-        """Return the pause in seconds after this number of failed attempts, without jitter."""
+        """Return the pause in seconds before the next attempt, after `failures` failed attempts. Random jitter is not
+        included.
+        """
         try:
             pause = self.seconds * self.factor ** max(0, failures - 1)
         except OverflowError:  # the pause grows exponentially; `max_seconds` limits the result
@@ -93,7 +95,8 @@ class Retry(Definition):
 
 @dataclass(frozen=True, slots=True)
 class Catch(Definition):
-    """Error handler of a step: names the step that follows if the last attempt has failed.
+    """Error handler of a step: names the step with which the workflow continues if the last attempt of this step has
+    failed.
 
     ``divebook keys Catch`` describes each field.
     """
@@ -146,8 +149,8 @@ class Rollback(Definition):
 
 
 def catches(value: Catch | str | Sequence[Catch | str]) -> tuple[Catch, ...]:
-    """Convert the argument `catch` of a step to a tuple of error handlers. It may be a single handler, a list, or
-    None.
+    """Convert the value of the argument `catch` of `Step` to a tuple of error handlers. The value may be a single
+    handler or a sequence of handlers.
     """
     listed = [value] if isinstance(value, Catch | str | Mapping) else value
     return tuple(Catch.of(entry) for entry in listed)
@@ -245,7 +248,8 @@ EXACTLY_ONE = f"context entry must specify exactly one of {', '.join(SOURCES.val
 
 @dataclass(frozen=True, slots=True)
 class ContentEntry(Definition):
-    """Reference to content for an agent's context or a prompt step, with exactly one source, such as a path or URL.
+    """Reference to content for a prompt step or for the context of an agent. It has exactly one source, such as a path
+    or a URL.
 
     Examples
     --------
@@ -299,24 +303,26 @@ class ContentEntry(Definition):
 
     @staticmethod
     def without_fingerprints(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return content entries in their stored form, without the fingerprints of the files and pages that were
-        read.
+        """Return stored content entries without the key `fingerprints`, which has the fingerprints of the files and
+        pages that were read.
         """
         return [{key: value for key, value in entry.items() if key != "fingerprints"} for entry in entries]
 
     @property
     def present_sources(self) -> tuple[str, ...]:
-        """Names of the sources that are set, such as ``path``."""
+        """Names of the fields of this entry that state a source and are set, such as ``path``."""
         return tuple(name for name in SOURCES if getattr(self, name) is not None)
 
     @property
     def is_complete(self) -> bool:
-        """True if the entry has exactly one source."""
+        """True if the content entry has exactly one source."""
         return len(self.present_sources) == 1
 
     @property
     def source(self) -> str:
-        """Name of the source: ``text``, ``path``, ``url``, ``document``, ``dynamic`` or ``dynamic_from``."""
+        """Name of the field that states the entry's source: ``text``, ``path``, ``url``, ``document``, ``dynamic`` or
+        ``dynamic_from``.
+        """
         return self.present_sources[0]
 
 
@@ -449,8 +455,8 @@ class Each(Definition):
         return as_definition(cls, value if isinstance(value, Each | Mapping | str | int | float) else _items(value))
 
     def item_name(self, index: int, key: str | None = None, step: str = "item ") -> str:
-        """Return the name of an item for people, such as ``rows[3]``: the name of the list, or of the step, with an
-        index or key.
+        """Return the name of a loop item for people, such as ``rows[3]``: the name of the list that the loop refers to,
+        or else of the step, with the item's index or key.
 
         >>> Each("$(state.rows)", as_="row").item_name(3), Each([1, 2]).item_name(0, step="try")
         ('rows[3]', 'try[0]')
@@ -465,8 +471,8 @@ PROMPT = table.Text(
 
 
 class _Undecided(tuple[Edge, ...]):
-    """Edges of a step without ``Next``: an empty tuple, distinguished by its type from the edges of a step that ends a
-    path.
+    """Type of the edges of a step without the key ``Next``: an empty tuple. The type distinguishes it from the empty
+    tuple of a step that ends a path.
     """
 
     __slots__ = ()
@@ -646,11 +652,12 @@ class Step(Definition):
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Names of the steps that can follow: targets of its edges and of its error handlers."""
+        """Names of the steps that can follow this step: the targets of its edges and of its error handlers."""
         return tuple([edge.step for edge in self.edges] + [policy.step for policy in self.catch])
 
     def undoing(self, kind: str, action: str, parameters: Mapping[str, Any]) -> Self:
-        """Return a step that undoes this step: it calls a function with these parameters.
+        """Return a rollback step for this step: a step that calls the function `action` with the given parameters, to
+        undo this step's effects.
 
         `kind` is the kind of the function, such as ``action`` or ``step``.
         """
@@ -661,7 +668,9 @@ class Step(Definition):
 
     @property
     def is_open(self) -> bool:
-        """True if the step has no ``Next``, so that the workflow continues with the next listed step."""
+        """True if the step has no key ``Next``, so that the workflow continues with the step that is listed after
+        it.
+        """
         return isinstance(self.edges, _Undecided)
 
 
@@ -689,7 +698,8 @@ def _edges(value: str | Sequence[Edge | str | tuple[str, str | None]] | None) ->
 
 
 def inferred_type(step: Step) -> str:
-    """Return the step type that follows from the fields of a step, such as ``prompt``; empty if no field determines it.
+    """Return the step type that the fields of a step imply, such as ``prompt`` for a step with a prompt. Return an
+    empty string if no field determines the type.
 
     A step with an action and a prompt is an action: `INFERRED_TYPES` are tried first, in their order.
     """
@@ -706,8 +716,7 @@ def inferred_type(step: Step) -> str:
 
 
 def chained(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Return the steps with the edges that follow from their order: a step without ``Next`` leads to the next listed
-    step.
+    """Return copies of the steps in which a step without ``Next`` has an edge to the next step in the list.
 
     A step with `end` set gets no edge.
     """
@@ -801,7 +810,9 @@ def _has_source(item: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ContentFingerprint:
-    """Identity of a piece of content: hash, source, size and time of change, without the content itself."""
+    """Fingerprint of a piece of content, which identifies it without containing it: hash, source, size and time of the
+    last change.
+    """
 
     hash: str
     """SHA-256 of the content in hex, independent of the time."""
@@ -831,7 +842,7 @@ def fingerprint_block(block: Mapping[str, Any]) -> ContentFingerprint:
 
 
 def fingerprint_blocks(blocks: Iterable[Mapping[str, Any]]) -> ContentFingerprint:
-    """Return a single fingerprint for a list of content blocks. The order of the blocks counts."""
+    """Return a single fingerprint for a list of content blocks. It depends on the order of the blocks."""
     parts = [fingerprint_block(block) for block in blocks]
     return _fingerprint("".join(f"{part.hash}:{part.source}:" for part in parts), "combined")
 

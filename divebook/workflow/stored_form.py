@@ -91,13 +91,13 @@ def recorded_default(value: Any, name: str) -> Any:
 
 
 def require_text(value: Any, what: str, hint: str) -> None:
-    """Raise `DefinitionError` unless `value` is a string."""
+    """Raise `DefinitionError` unless `value` is a string. `what` describes the value in the error message."""
     if not isinstance(value, str):
         raise DefinitionError([Problem(f"{what} must be a text, got {value!r}", hint=hint)])
 
 
 def plain(value: Any) -> Any:
-    """Convert definitions inside a value to dicts, and tuples to lists."""
+    """Convert a value with definitions inside it to plain data: definitions become dicts, tuples become lists."""
     if type(value) in _ATOMS:
         return value
     if isinstance(value, Definition):
@@ -138,12 +138,12 @@ class Definition:
                 self._put(**{name: normal_name(value)})
 
     def _put(self, **values: Any) -> None:
-        """Set fields of the frozen definition while its constructor runs."""
+        """Set fields of this definition although it is frozen. Used by its constructor and for cached values."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def like(self, **changes: Any) -> Self:
-        """Return a copy of the definition with changed fields.
+        """Return a copy of this definition with changed fields.
 
         The values must have the form that the constructor produces, because the constructor does not run.
         """
@@ -168,7 +168,9 @@ class Definition:
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Create a definition from a definition, a mapping of fields, or a short form such as a string (`short`)."""
+        """Convert a value to an instance of this definition class. The value may be an instance, a mapping of fields,
+        or a short form such as a string (`short`).
+        """
         return as_definition(cls, value)
 
     @classmethod
@@ -185,8 +187,8 @@ def _default(entry: Field[Any]) -> Any:
 
 
 def arguments(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert stored fields to the arguments of the constructor of `cls`. Raise `DefinitionError` for an unknown
-    field.
+    """Convert the stored fields of a definition to the arguments for the constructor of its class `cls`. Raise
+    `DefinitionError` for an unknown field.
     """
     readers = _form(cls).readers
     if not data.keys() <= readers.keys():
@@ -202,7 +204,8 @@ def _unknown_field(cls: type[Definition], name: str) -> DefinitionError:
 
 
 def restored(cls: type[R], data: Mapping[str, Any]) -> R:
-    """Create a definition from the output of `to_dict`, without the constructor and its checks.
+    """Create an instance of the definition class `cls` from the output of `to_dict`, without running the constructor
+    and its checks.
 
     The checks passed before the definition was stored. A workflow may have thousands of steps, and their constructors
     took half the time of a resumption.
@@ -224,7 +227,9 @@ def restored(cls: type[R], data: Mapping[str, Any]) -> R:
 
 
 class _Form:
-    """Stored form of one definition class: name, default and conversion of each field."""
+    """Description of the form in which one definition class is stored as JSON: name, default and conversion functions
+    of each field.
+    """
 
     def __init__(self, cls: type[Definition]) -> None:
         stored = [entry for entry in fields(cls) if entry.init and not entry.metadata.get("transient")]
@@ -238,8 +243,8 @@ class _Form:
 
     @functools.cached_property
     def whole(self) -> tuple[Callable[[Any], tuple[Any, ...]], Callable[..., None]]:
-        """Pair of functions: the first returns all fields of a definition as a tuple, the second sets all fields of a
-        new one.
+        """Pair of functions for copying a definition: the first returns all its fields as a tuple, the second sets all
+        fields of a new instance.
         """
         first, *rest = (entry.name for entry in fields(self._cls))
         values = attrgetter(first, *rest) if rest else lambda definition: (getattr(definition, first),)
@@ -247,7 +252,9 @@ class _Form:
 
     @functools.cached_property
     def puts(self) -> list[tuple[str, Callable[[Any, Any], None], Reader | None, Any]]:
-        """Name, setter, conversion function and default of each stored field."""
+        """Tuple for each stored field of the class: name, function that sets the field, conversion function and
+        default.
+        """
         return [
             (name, getattr(self._cls, name).__set__, self.readers[name], default) for name, default, _ in self.defaults
         ]
@@ -263,7 +270,9 @@ def _form(cls: type[Definition]) -> _Form:
 
 
 def as_definition(cls: type[R], value: Any) -> R:
-    """Create a definition from a definition, a mapping of fields, or a short form; see `Definition.of`."""
+    """Convert a value to an instance of the definition class `cls`. The value may be an instance, a mapping of fields
+    or a short form; see `Definition.of`.
+    """
     if isinstance(value, cls):
         return value
     if isinstance(value, cls.short):
@@ -274,12 +283,15 @@ def as_definition(cls: type[R], value: Any) -> R:
 
 
 def defaults(cls: type[Definition]) -> dict[str, Any]:
-    """Return the default values of a definition class by field, for fields that are stored and have a default."""
+    """Return the default values of a definition class by field name. Fields that are not stored or have no default are
+    left out.
+    """
     return {name: default for name, default, _ in _form(cls).defaults if default is not MISSING}
 
 
 def _written(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
-    """Check a mapping of fields that a person wrote. Return it without None values.
+    """Check the names of the fields in a mapping that a person wrote for a definition. Return the fields without those
+    that are None.
 
     Raise `DefinitionError` for an unknown or missing field.
     """
@@ -295,7 +307,7 @@ def _written(cls: type[Definition], data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_none(hint: Any) -> Any:
-    """Return the type T for the annotation ``T | None``. Any other annotation is returned unchanged."""
+    """Return the type ``T`` for the annotation ``T | None`` of a field. Return any other annotation unchanged."""
     if get_origin(hint) not in (Union, UnionType):
         return hint
     choices = [choice for choice in get_args(hint) if choice is not NoneType]
@@ -325,14 +337,16 @@ Data = dict[str, Any]
 
 
 def with_present_templates(workflow: Data) -> Data:
-    """Convert a workflow that an early version stored (form 0) to form 1: add escapes to its templates."""
+    """Convert a stored workflow from an early version (form 0) to form 1: escapes are added to its templates, because
+    the syntax of form 0 had none.
+    """
     has_values = DIALECT_RULES[workflow.get("dialect", OWN)].has_extensions
     steps = workflow.get("steps") or []
     return {**workflow, "steps": [_step(step, has_values=has_values) for step in steps]}
 
 
 def _step(step: Data, *, has_values: bool) -> Data:
-    """Convert a step that an early version stored (form 0) to form 1.
+    """Convert one step of a stored workflow from form 0, the form of an early version, to form 1.
 
     Fields that were templates get escapes (``with_escapes``). Strings inside parameters and inputs, and items of a
     list, were no templates, and are escaped as a whole (``literal``).

@@ -1,4 +1,5 @@
-"""Table of keys: conversion of mapping nodes to definitions by the annotations of dataclass fields.
+"""Table of keys of one definition class. It is derived from the annotations of the class's fields, and converts mapping
+nodes to definitions and back.
 
 A field of a definition class that can be written in a file is annotated with a `Key`:
 
@@ -55,7 +56,7 @@ class Table:
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
-        """The keys of the definition class, in the order of its fields."""
+        """Keys of the table's definition class, in the order of its fields."""
         hints = get_type_hints(self.definition, include_extras=True)
         return (*(_key(name, *get_args(hint)) for name, hint in hints.items() if _has_key(hint)), *self.more)
 
@@ -71,7 +72,8 @@ class Table:
         return {spelling.casefold(): key for spelling, key in self._spellings.items()}
 
     def read(self, node: MappingNode, place: Place, reading: Reading) -> Any:
-        """Create the definition that a mapping node describes. Return `INVALID` if that is impossible.
+        """Create the definition that a mapping node describes. If that is impossible, add problems to `reading` and
+        return `INVALID`.
 
         All keys are read even if some fail. The definition is then created from the valid values. If its constructor
         refuses them, its problems get the positions of their keys.
@@ -108,13 +110,15 @@ class Table:
             return INVALID
 
     def _construct(self, parsed: ParsedMapping, _reading: Reading) -> Any:
-        """Call the constructor with the valid values. Return `INVALID` if a field without a default has no valid
-        value.
+        """Create the definition by calling its class with the valid values. Return `INVALID` if a field without a
+        default has no valid value.
         """
         return INVALID if parsed.failed - defaults(self.definition).keys() else self.definition(**parsed.values)
 
     def key(self, spelling: str) -> Key | None:
-        """Return the key with a spelling in Pascal case or snake case; None if no key has this spelling."""
+        """Return the key of this table that has a spelling such as ``ResponseTimeout`` or ``response_timeout``; None if
+        no key has this spelling.
+        """
         return self._spellings.get(spelling)
 
     def write(self, value: Any) -> dict[str, Any]:
@@ -140,7 +144,9 @@ class Table:
         reading.add(message, node.start, (*place, node.text), key=node.text, hint=hint)
 
     def _suggestion(self, text: str) -> str:
-        """Return a hint for an unknown key: the advice for it, a similar key, or the names of all keys."""
+        """Return a hint for a key that the table does not have: advice for this key, a key with a similar name, or the
+        names of all keys.
+        """
         names = [key.name for key in self.keys]
         if text in self.advice:
             return self.advice[text]
@@ -148,7 +154,8 @@ class Table:
         return near or f"{self.label} has {', '.join(names)}"
 
     def _is_new(self, key: Key, node: Scalar, key_nodes: dict[str, Scalar], place: Place, reading: Reading) -> bool:
-        """Return False if a key was read before in the same mapping. If its two spellings differ, add a problem.
+        """Return True if a key has not occurred before in the same mapping, or if the text may repeat keys (`lax`).
+        Otherwise return False, and add a problem if the two spellings of the key differ.
 
         Two equal spellings were already reported by the parser.
         """
@@ -161,7 +168,9 @@ class Table:
         return False
 
     def _note_effect(self, key: Key, node: Scalar, place: Place, reading: Reading) -> None:
-        """Add a warning if a key is written with a former name, and a problem if the key has no effect."""
+        """Add a warning to `reading` if a key is written with its former name, and a problem if the key has no
+        effect.
+        """
         if snake_case(node.text) in map(snake_case, key.formerly):
             message = f"{node.text} is called {key.name} now"
             hint = f"write {key.name}; the former name is still read"
@@ -236,7 +245,7 @@ def size_of(node: Node) -> int:
 
 
 def kind_of(node: Node) -> str:
-    """Return a short description of a node for an error message, such as "a list" or "the text 'many'"."""
+    """Return a short description of a node's value for an error message, such as "a list" or "the text 'many'"."""
     if isinstance(node, MappingNode):
         return "a mapping"
     if isinstance(node, SequenceNode):
@@ -281,8 +290,8 @@ def _scalar(value: Any) -> Scalar:
 
 
 def nearest_position(place: Place, positions: Mapping[Place, tuple[int, int]]) -> tuple[int, int]:
-    """Return line and column of a part of a definition. A part without a position has the position of the part around
-    it.
+    """Return line and column of a part of a definition. If its position is unknown, return that of the nearest part
+    around it.
 
     The result is (0, 0) if no position is recorded.
     """
@@ -300,7 +309,7 @@ Format = Literal["yaml", "json"]
 
 @dataclass(slots=True)
 class Reading:
-    """State of reading one definition text: the text, and the problems and positions collected so far.
+    """State while one definition text is read: the text, and the problems and positions that were collected so far.
 
     `format` determines how keys are matched. A Python mapping is read like YAML.
     """
@@ -319,32 +328,34 @@ class Reading:
 
     @property
     def rules(self) -> DialectRules:
-        """Rules of the text's dialect."""
+        """Rules of execution of the dialect in which the definition text is written."""
         return DIALECT_RULES[self.dialect]
 
     @property
     def strict(self) -> bool:
-        """True if a key without effect is an error in the text's dialect."""
+        """True if a key without effect is an error, as in the dialect ``divebook``; False if it is a warning."""
         return self.rules.is_strict
 
     @property
     def severity(self) -> Severity:
-        """Severity of problems about keys without effect: ``error`` or ``warning``."""
+        """Severity of problems about keys without effect, which depends on the dialect of the text: ``error`` or
+        ``warning``.
+        """
         return "error" if self.strict else "warning"
 
     @property
     def lax(self) -> bool:
-        """True if unknown and repeated keys are accepted, as in JSON files of the legacy system."""
+        """True if unknown and repeated keys are accepted without a problem, as in JSON files of the legacy system."""
         return self.format == "json" and not self.strict
 
     @property
     def errors(self) -> list[Problem]:
-        """Problems that make the definitions unusable."""
+        """Problems found in the text so far that make its definitions unusable."""
         return [problem for problem in self.problems if problem.severity == "error"]
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """Problems that do not prevent the use of the definitions."""
+        """Problems found in the text so far that do not prevent the use of its definitions."""
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     def add(
@@ -357,13 +368,13 @@ class Reading:
         hint: str | None = None,
         severity: Severity = "error",
     ) -> None:
-        """Add a problem at a position of the text."""
+        """Add a problem at a position of the text to the collected problems."""
         line, column = self.position(mark)
         self.problems.append(Problem(message, line, column, key, severity, hint, place))
 
     def add_located(self, problems: Iterable[Problem]) -> None:
-        """Add problems that have a place but no position. The position of the place, or of the part around it, is
-        filled in.
+        """Add problems that know only the place of the faulty part. Line and column are filled in from the place, or
+        from the nearest part around it with a known position.
         """
         for problem in problems:
             located = problem.at(*nearest_position(problem.place, self.positions))
@@ -371,8 +382,8 @@ class Reading:
             self.problems.append(located.beside(twin))
 
     def find_duplicates(self, entries: Sequence[tuple[Scalar, Node]]) -> None:
-        """Add a problem for each repeated key of a mapping. In JSON of the legacy dialect the last value is used
-        without a problem.
+        """Add a problem to this reading for each key that occurs twice in a mapping. In JSON of the legacy dialect the
+        last value is used without a problem.
         """
         first: dict[str, Mark] = {}
         for key, _ in [] if self.lax else entries:
@@ -382,29 +393,35 @@ class Reading:
             first.setdefault(key.text, key.start)
 
     def locate(self, place: Place, key: Mark, value: Mark) -> None:
-        """Record the position of a part of a definition: of its value, or of its key if the value begins on another
-        line.
+        """Record line and column of a part of a definition: those of its value, or those of its key if the value begins
+        on another line.
         """
         if key.line:
             self.positions[place] = self.position(value if value.line == key.line else key)
 
     def position(self, mark: Mark) -> tuple[int, int]:
-        """Convert a position in the text to line and column in the whole cell or file."""
+        """Convert a position in the text to line and column in the whole cell or file that contains the text. A
+        position without a line becomes ``(0, 0)``.
+        """
         return (mark.line + self.line_offset, mark.column) if mark.line else (0, 0)
 
     def fail(self, message: str, mark: Mark, hint: str | None = None) -> NoReturn:
-        """Add a problem at a position, and raise `DefinitionError` with all errors so far."""
+        """Add a problem at a position of the text, and raise `DefinitionError` with all errors that were found so
+        far.
+        """
         self.add(message, mark, hint=hint)
         raise self._error()
 
     def raise_errors(self) -> None:
-        """Raise `DefinitionError` with all errors so far, in the order of the text. Do nothing if there are none."""
+        """Raise `DefinitionError` with all errors that were found so far, in the order of the text. Do nothing if there
+        are none.
+        """
         if self.errors:
             raise self._error()
 
     def source_of(self, node: Node) -> str:
-        """Return the text of a mapping without its indentation. Empty for other nodes, and for data that was not read
-        from text.
+        """Return the text of a mapping node without its indentation. Return an empty string for other nodes, and for
+        data that was not read from text.
         """
         if not isinstance(node, MappingNode) or not node.start.line:
             return ""
@@ -424,7 +441,7 @@ class Reading:
 
 
 class _Invalid:
-    """Type of the constant `INVALID`, which stands for a value that could not be read."""
+    """Type of the constant `INVALID`, which is returned in place of a value that could not be read."""
 
     def __repr__(self) -> str:
         return "INVALID"
@@ -444,14 +461,18 @@ INPUT_TYPES = {
 
 
 class Kind(Protocol):
-    """Interface of the kinds of values of keys: reads a value from a node, and writes a value back."""
+    """Interface for the kinds of values that keys can have, such as strings or numbers. A kind reads a value from a
+    node of a definition text, and writes a value back.
+    """
 
     @property
     def holds(self) -> str:
-        """Description of valid values for the reference of keys, such as "a list of texts"."""
+        """Description of the valid values of this kind for the reference of keys, such as "a list of texts"."""
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the Python value of a node. If the node does not fit the kind, add a problem and return `INVALID`."""
+        """Return the Python value of a node. If the node does not have this kind of value, add a problem to `reading`
+        and return `INVALID`.
+        """
 
     def write(self, value: Any) -> Any:
         """Convert a value to the form that it has in a definition file."""
@@ -462,14 +483,16 @@ def _key_of(place: Place) -> str:
 
 
 def mismatch(expected: str, node: Node, place: Place, reading: Reading, hint: str | None = None) -> Any:
-    """Add the problem that a node is not of the expected kind. Return `INVALID`."""
+    """Add a problem to `reading`: a node does not have the expected kind of value, which `expected` describes. Return
+    `INVALID`.
+    """
     key = _key_of(place)
     reading.add(f"{key} must be {expected}, not {kind_of(node)}", node.start, place, key=key, hint=hint)
     return INVALID
 
 
 class Plain:
-    """Base class of kinds whose values have the same form in Python and in a definition file."""
+    """Base class of the kinds of values that look the same in Python and in a definition file, such as strings."""
 
     def write(self, value: Any) -> Any:
         """Return the value unchanged, because it has the same form in a definition file."""
@@ -490,11 +513,13 @@ class Text(Plain):
 
     @property
     def holds(self) -> str:
-        """Description of valid strings for the reference: "a text", or the choices."""
+        """Description of the valid strings for the reference of keys: "a text", or the list of choices."""
         return f"one of {', '.join(self.choices)}" if self.choices else "a text"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the string of a node, or `INVALID` after adding a problem."""
+        """Return the string that a node contains. If it is not a valid string, add a problem to `reading` and return
+        `INVALID`.
+        """
         if not isinstance(node, Scalar):
             return mismatch("a text", node, place, reading, self.hint)
         text = node.text.strip() if self.trimmed else node.text
@@ -506,7 +531,7 @@ class Text(Plain):
 
 
 class InputType(Plain):
-    """Kind of values: name of the type of an input, in any case.
+    """Kind of values: the name of a type for an input of a workflow, in upper or lower case.
 
     The dialect ``dive`` accepts any word. The values of an input with an unknown type are not checked.
     """
@@ -514,7 +539,9 @@ class InputType(Plain):
     holds = f"one of {', '.join(INPUT_TYPES)}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the type name of a node as written, or `INVALID` after adding a problem."""
+        """Return the name of an input type as a node spells it. If the name is not valid, add a problem to `reading`
+        and return `INVALID`.
+        """
         text = Text().read(node, place, reading)
         if text is INVALID or not reading.strict or not text or text.lower() in INPUT_TYPES:
             return text
@@ -529,7 +556,9 @@ class Flag(Plain):
     holds = "true or false"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the boolean of a node, or `INVALID` after adding a problem."""
+        """Return the boolean that a node contains. If it is not a boolean, add a problem to `reading` and return
+        `INVALID`.
+        """
         if isinstance(node, Scalar) and isinstance(node.value, bool):
             return node.value
         return mismatch("true or false", node, place, reading)
@@ -546,11 +575,13 @@ class Number(Plain):
 
     @property
     def holds(self) -> str:
-        """Description of valid numbers for the reference, with the range."""
+        """Description of the valid numbers for the reference of keys: "a whole number" or "a number"."""
         return "a whole number" if self.range.is_whole else "a number"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the number of a node, or `INVALID` after adding a problem."""
+        """Return the number that a node contains. If it is not a number in the range, add a problem to `reading` and
+        return `INVALID`.
+        """
         value = node.value if isinstance(node, Scalar) else None
         allowed = self.range if reading.strict else replace(self.range, least=None, excludes_least=False)
         if not allowed.fits(value):
@@ -566,7 +597,9 @@ class Seconds(Plain):
     holds = "seconds, or a template"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the number of seconds, or the template, of a node; `INVALID` after adding a problem."""
+        """Return the number of seconds, or the template, that a node contains. If it is neither, add a problem to
+        `reading` and return `INVALID`.
+        """
         if isinstance(node, Scalar) and isinstance(node.value, str):
             return node.text
         return Number(self.range).read(node, place, reading)
@@ -584,7 +617,9 @@ class ResponseTimeout:
     holds = "a duration: 30s, 1m30s, or seconds"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the duration of a node in seconds, or `INVALID` after adding a problem."""
+        """Return the duration that a node contains, in seconds. If it is not a valid duration, add a problem to
+        `reading` and return `INVALID`.
+        """
         value = node.value if isinstance(node, Scalar) else None
         seconds = None
         if isinstance(value, str | int | float) and not isinstance(value, bool):
@@ -608,7 +643,9 @@ class Anything(Plain):
     holds = "anything"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the plain data of a node, or `INVALID` after adding a problem."""
+        """Return the plain data that a node contains. A number that is not finite is replaced by None, and a problem is
+        added to `reading`.
+        """
         if isinstance(node, SequenceNode):
             return [self.read(item, (*place, index), reading) for index, item in enumerate(node.items)]
         if isinstance(node, MappingNode):
@@ -621,25 +658,27 @@ class Anything(Plain):
 
 @dataclass(frozen=True, slots=True)
 class MappingOf(Plain):
-    """Kind of values: a mapping from strings to values of one other kind."""
+    """Kind of values: a mapping whose keys are strings and whose values are all of one other kind."""
 
     kind: Kind
     holds: str
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the mapping of a node with all its values read, or `INVALID` after adding a problem."""
+        """Return the mapping that a node contains, with all its values read. If it is not a mapping, add a problem to
+        `reading` and return `INVALID`.
+        """
         if not isinstance(node, MappingNode):
             return mismatch("a mapping", node, place, reading)
         return {key.text: self.kind.read(item, (*place, key.text), reading) for key, item in node.entries}
 
 
 class OneOrMore(Plain):
-    """Kind of values: one string, or a list of strings."""
+    """Kind of values: a list of strings, or a single string in place of a list with one item."""
 
     holds = "a text, or a list of texts"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the strings of a node as a list, also for a single string."""
+        """Return the strings that a node contains as a list, also if the node is a single string."""
         items = node.items if isinstance(node, SequenceNode) else (node,)
         return [Text().read(item, place, reading) for item in items]
 
@@ -650,7 +689,9 @@ class Texts:
     holds = "a list of texts"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the strings of a list node as a tuple, or `INVALID` after adding a problem."""
+        """Return the strings of a list node as a tuple. If it is not a list, add a problem to `reading` and return
+        `INVALID`.
+        """
         if not isinstance(node, SequenceNode):
             hint = f"write [{node.text}]" if isinstance(node, Scalar) and re.fullmatch(r"[\w.-]+", node.text) else None
             return mismatch("a list of texts", node, place, reading, hint)
@@ -686,7 +727,8 @@ def _written(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key of a definition file: its meaning, its kind of value, and the field that it fills.
+    """Description of one key of a definition file: its meaning, the kind of its values, and the field of the definition
+    class that it sets.
 
     A field that can be written in a file is annotated with its key. Only `means` is required:
     ``parallel: Annotated[int, Key("How many items run at the same time.", extension=True)] = 1``.
@@ -712,7 +754,9 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class ParsedMapping:
-    """Values that a table has read from a mapping node. The input of the function that creates the definition."""
+    """Values that a table has read from the keys of one mapping node. A function then creates the definition from
+    them.
+    """
 
     values: dict[str, Any]
     node: MappingNode
@@ -734,8 +778,8 @@ _TABLES: dict[type[Definition], Table] = {}
 
 
 def ranges(definition: type[Definition]) -> Mapping[str, tuple[str, NumberRange, bool]]:
-    """Return the numeric fields of a definition class: key, allowed range, and True if a template is allowed, by
-    field.
+    """Return for each numeric field of a definition class a tuple: the name of its key, the allowed range, and True if
+    a template is allowed as its value.
     """
     if definition not in _RANGES:
         hints = get_type_hints(definition, include_extras=True)
@@ -749,7 +793,9 @@ def ranges(definition: type[Definition]) -> Mapping[str, tuple[str, NumberRange,
 
 
 def number_problems(definition: Definition) -> Iterator[Problem]:
-    """Yield a problem for each number of a definition outside the range of its key. None is accepted."""
+    """Yield a problem for each number in a definition that is outside the range of its key. The value None is
+    accepted.
+    """
     for field_name, (key, allowed, is_template) in ranges(type(definition)).items():
         value = getattr(definition, field_name)
         if value is None or (is_template and isinstance(value, str)):
@@ -760,8 +806,8 @@ def number_problems(definition: Definition) -> Iterator[Problem]:
 
 
 def require_numbers(definition: Definition) -> None:
-    """Raise `DefinitionError` if a number of a definition is outside the range of its key. Called for definitions in
-    Python.
+    """Raise `DefinitionError` if a number in a definition is outside the range of its key. Called for definitions that
+    are created in Python.
     """
     problems = [replace(problem, place=()) for problem in number_problems(definition)]
     if problems:
@@ -784,13 +830,15 @@ def _is_number(hint: Any) -> bool:
 
 
 def _key(name: str, hint: Any, key: Key) -> Key:
-    """Return a copy of a field's key in which the name and the kind are filled in."""
+    """Return a copy of a field's `Key` in which a missing name and kind are derived from the name and annotation of the
+    field.
+    """
     kind = _kind_of(hint) if key.kind is DERIVED else key.kind
     return replace(key, name=key.name or _written(name), field=name, kind=kind)
 
 
 def _kind_of(hint: Any) -> Kind:
-    """Return the kind of values for a type annotation: `One` for a definition class, `Many` for a tuple of
+    """Return the kind of values for a field's type annotation: `One` for a definition class, `Many` for a tuple of
     definitions.
     """
     hint = without_none(hint)
@@ -814,7 +862,7 @@ _KINDS: Mapping[Any, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class _OfRecords:
-    """Base class of the kinds whose values are nested definitions."""
+    """Base class of the kinds of values that are nested definitions, each a mapping with its own table of keys."""
 
     definition: type[Definition]
 
@@ -826,18 +874,24 @@ class _OfRecords:
 
 @dataclass(frozen=True, slots=True)
 class One(_OfRecords):
-    """Kind of values: a nested definition. A string is accepted if the definition has a key for plain strings."""
+    """Kind of values: a nested definition, written as a mapping. A string is accepted in its place if the definition
+    has a key for plain strings.
+    """
 
     besides: str = ""
     """Alternative that the hint mentions after the example."""
 
     @property
     def holds(self) -> str:
-        """Description of valid values for the reference: a mapping with the keys of the nested definition."""
+        """Description of the valid values for the reference of keys: a mapping, with the label of the nested
+        definition's table.
+        """
         return f"a mapping, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the definition that a mapping node describes, or `INVALID` after adding a problem."""
+        """Return the nested definition that a mapping node describes. If it is not valid, add a problem to `reading`
+        and return `INVALID`.
+        """
         key = self.table.text_key
         example = self.table.example
         if key and isinstance(node, Scalar) and isinstance(node.value, str):
@@ -854,16 +908,18 @@ class One(_OfRecords):
 
 @dataclass(frozen=True, slots=True)
 class Many(_OfRecords):
-    """Kind of values: a list of nested definitions."""
+    """Kind of values: a list of nested definitions, each written as a mapping."""
 
     @property
     def holds(self) -> str:
-        """Description of valid values for the reference: a list of mappings with the keys of the nested definition."""
+        """Description of the valid values for the reference of keys: a list, with the label of the nested definitions'
+        table.
+        """
         return f"a list, see {self.table.label}"
 
     def read(self, node: Node, place: Place, reading: Reading) -> Any:
-        """Return the definitions of a list node as a tuple, or `INVALID` after adding a problem. Invalid items are left
-        out.
+        """Return the nested definitions of a list node as a tuple, without invalid items. If the node is not a list of
+        mappings, add a problem to `reading` and return `INVALID`.
         """
         if not isinstance(node, SequenceNode):
             return mismatch("a list", node, place, reading, self._hint(place))

@@ -30,7 +30,9 @@ _TOOL_FUNCTION = "__divebook_tool__"
 
 @dataclass(frozen=True, slots=True)
 class ToolHints:
-    """Effects of a tool, as its author declares them. None means that an effect is unknown."""
+    """Effects of a tool, as the author of the tool declares them. None means that it is unknown if the tool has the
+    effect.
+    """
 
     read_only: bool | None = None
     """True if the tool changes nothing."""
@@ -48,21 +50,26 @@ class ToolHints:
 
 
 class FileSpellings(Protocol):
-    """Normalization of file arguments of a tool, so that approval rules match each spelling of a path.
+    """Interface for normalizing the arguments of a tool that are file paths, so that approval rules match each spelling
+    of a path.
 
     `divebook.documents.policy` implements this interface.
     """
 
     def spellings(self, arguments: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-        """Return copies of the arguments of a call, one for each form of the file paths in them, such as relative and
-        absolute.
+        """Return the arguments of a tool call once for each spelling of the file paths in them, such as relative and
+        absolute. An approval rule may match any of these copies.
         """
 
     def with_links_followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of an approval rule that asks or denies, with symbolic links in paths resolved."""
+        """Return the arguments of an approval rule that asks or denies, with the symbolic links in their file paths
+        resolved, so that the rule also matches calls with the target's path.
+        """
 
     def without_detours(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of an approval rule that allows, with normalized paths, but without following links."""
+        """Return the arguments of an approval rule that allows calls, with their file paths normalized. Symbolic links
+        in the paths are not followed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +137,8 @@ class ToolFunction(UserFunction):
             self._require_names()
 
     def _require_names(self) -> None:
-        """Raise `DefinitionError` if a parameter of the function cannot be passed by name, because models pass
-        arguments by name.
+        """Raise `DefinitionError` if a parameter of the tool's function cannot be passed by name, because models pass
+        all arguments by name.
         """
         for parameter in inspect.signature(self.function).parameters.values():
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL):
@@ -140,11 +147,14 @@ class ToolFunction(UserFunction):
 
     @property
     def own_name(self) -> str:
-        """Name of the tool in the log, in approval rules and in views: the name without the prefix of a server."""
+        """Name of the tool in the log, in approval rules and in views, without the prefix that the tool's MCP server
+        may add.
+        """
         return self.name_at_server or self.name
 
     def inside(self, workspace: str | None) -> ToolFunction:
-        """Return a copy of the tool for an agent with a workspace.
+        """Return a copy of the tool for an agent that has a workspace; the tool itself if its calls do not depend on
+        the agent's workspace.
 
         If the tool's own workspace is ``""``, calls of the copy work in the agent's workspace.
         """
@@ -152,7 +162,7 @@ class ToolFunction(UserFunction):
 
     @property
     def is_repeatable(self) -> bool:
-        """True if a call may be made again when the process died during the call and its outcome is unknown."""
+        """True if a call may be made again after the process died during the call, so that its outcome is unknown."""
         return bool(self.idempotent or self.hints.idempotent or self.hints.read_only or self.takes.key)
 
 
@@ -162,7 +172,8 @@ def is_tool_name(name: str) -> bool:
 
 
 def tool_of(target: Any) -> ToolFunction:
-    """Return the `ToolFunction` of an object: of its ``@tool`` decorator, or derived from the signature of a function.
+    """Return the `ToolFunction` for an object: the one that its decorator ``@tool`` created, or a new one, derived from
+    the signature of a function.
 
     Raises
     ------
@@ -219,7 +230,7 @@ def tool(
     concurrency: int | None = None,
     workspace: str | None = None,
 ) -> Any:
-    """Make a function a tool of all environments of this process. A later tool with the same name replaces it.
+    """Register a function as a tool of all environments of this process. A later tool with the same name replaces it.
 
     A model sees the name, the arguments from the signature, and the descriptions from the docstring (numpy, Google or
     Sphinx style). Agents name the tool in ``Tools`` or receive it in Python: ``Agent("a", tools=[search])``. The

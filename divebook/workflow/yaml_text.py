@@ -49,8 +49,8 @@ TEXT_TAGS = {"!", "tag:yaml.org,2002:str"}
 
 
 def parse_yaml(reading: Reading) -> Node | None:
-    """Parse the text of `reading` as YAML to nodes. Return None for an empty text. Raise `DefinitionError` if it is not
-    YAML.
+    """Parse the definition text of `reading` as YAML. Return its root node; None for an empty text. Raise
+    `DefinitionError` if it is not valid YAML.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -227,7 +227,9 @@ def _resolved(text: str) -> str | int | float | bool | None:
 
 
 def _with_merged(entries: list[tuple[Scalar, Node]], merged: list[tuple[Scalar, Node]]) -> list[tuple[Scalar, Node]]:
-    """Add the entries of a ``<<`` merge to the entries of a mapping. Entries of the mapping itself have priority."""
+    """Return the entries of a mapping together with those that its YAML merge key ``<<`` adds. Entries of the mapping
+    itself have priority.
+    """
     keys = {key.value for key, _ in entries}
     return [*entries, *(entry for entry in merged if entry[0].value not in keys)]
 
@@ -257,8 +259,8 @@ def yaml_of(text: str, source: str, line_offset: int = 0) -> Any:
 
 
 def value_typed(text: str) -> Any:
-    """Parse a value that a person typed, as YAML. A word that is not a scalar in YAML (``*.py``, ``#1``) stays a
-    string.
+    """Parse a value that a person typed, as YAML. A word that is not a scalar in YAML (``*.py``, ``#1``) is returned as
+    a string.
     """
     is_written_out = text[:1] in {*QUOTES, *BRACKETS}
     reading = Reading(text, "value")
@@ -287,8 +289,8 @@ SCALAR = re.compile("|".join((STRING, NUMBER, *JSON_WORDS)))
 
 
 def parse_json(reading: Reading) -> Node | None:
-    """Parse the text of `reading` as JSON to nodes. Return None for an empty text. Raise `DefinitionError` if it is not
-    JSON.
+    """Parse the definition text of `reading` as JSON. Return its root node; None for an empty text. Raise
+    `DefinitionError` if it is not valid JSON.
     """
     scanner = _Scanner(reading)
     return scanner.document() if reading.text.strip() else None
