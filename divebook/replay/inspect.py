@@ -249,21 +249,21 @@ class Inspection(Inspected):
     @property
     def critical_path(self) -> pd.DataFrame:
         """One row per part of the critical path: `divebook.analysis.lists.parts_frame`."""
-        return self._frame("critical path")
+        return self._frame_of_result("critical path")
 
     @property
     def times(self) -> pd.DataFrame:
         """One row per kind of activity (model calls, waiting, ...) along the critical path:
         `divebook.analysis.lists.times_frame`.
         """
-        return self._frame("times")
+        return self._frame_of_result("times")
 
     @property
     def retries(self) -> pd.DataFrame:
         """One row per failed attempt that was followed by another attempt: `divebook.analysis.lists.retries_frame`."""
-        return self._frame("retries")
+        return self._frame_of_result("retries")
 
-    def _frame(self, kind: str) -> pd.DataFrame:
+    def _frame_of_result(self, kind: str) -> pd.DataFrame:
         from divebook.analysis.lists import frame_of
 
         return frame_of(kind, self)
