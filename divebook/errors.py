@@ -125,8 +125,8 @@ class Problem:
         return f"{where}: {note}{self.message}" + (f" ({self.hint})" if self.hint else "")
 
     def below(self, *place: str | int) -> Problem:
-        """Return a copy of the problem for an enclosing definition: the keys in `place` are put in front of the keys
-        that lead to the value.
+        """Return a copy of the problem, as seen from an enclosing definition: the keys in `place`, which lead to the
+        inner definition, are added before the keys of the problem.
         """
         return replace(self, place=(*place, *self.place), twin=(*place, *self.twin) if self.twin else ())
 
@@ -259,7 +259,7 @@ class AlreadyRegisteredError(DivebookError):
 
 
 class SetupError(DivebookError):
-    """Raised if settings or arguments are not valid, contradict each other or are incomplete.
+    """Raised if settings or arguments are not valid, are incomplete, or contradict each other.
 
     Parameters
     ----------
@@ -541,7 +541,7 @@ class LeaseHeldError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Raised if nothing can be written at the moment, because another process holds a lock or the disk is full.
+    """Raised if a store cannot write at the moment, because another process holds a lock or the disk is full.
 
     An execution waits until the store can be written again; see `Execution.held_up`.
     """
@@ -604,9 +604,7 @@ class WorkspaceError(DivebookError):
 
 
 class ProcessIdError(WorkspaceError, LookupError):
-    """Raised if a workspace has no process with the requested id, or if a new process would get the id of another
-    one.
-    """
+    """Raised if a workspace has no process with the requested id, or if the id for a new process is already used."""
 
 
 class ProcessInputError(WorkspaceError):
@@ -708,7 +706,9 @@ class EngineUnavailableError(WorkspaceError):
 
 
 class UnusableEngineError(EngineUnavailableError):
-    """Raised if ``DOCKER_HOST`` cannot be the address of an engine, so that another attempt is useless."""
+    """Raised if the value of ``DOCKER_HOST`` is not an address of a container engine, so that it is useless to try
+    again.
+    """
 
 
 class ExecutionError(DivebookError):
@@ -743,7 +743,7 @@ class CodeChangedError(ExecutionError):
 
 
 class StepError(ExecutionError):
-    """Raised if a step cannot be executed."""
+    """Raised if a step of a workflow cannot be executed."""
 
 
 class AgentError(StepError):
@@ -764,7 +764,7 @@ class AgentError(StepError):
 
 
 class ToolError(StepError):
-    """Raised if a tool raised an unexpected error, which ended the turn of its agent.
+    """Raised if the turn of an agent ended because one of its tools raised an unexpected error.
 
     Parameters
     ----------
@@ -836,7 +836,9 @@ class UnpicklableError(StepError):
 
 
 class ResumeError(ExecutionError):
-    """Raised if an envelope cannot continue in its pipeline, because it waits for nothing, or for another answer."""
+    """Raised if an envelope cannot continue in its pipeline, because it does not wait for an answer, or waits for a
+    different one.
+    """
 
 
 class OperationError(ExecutionError):

@@ -55,8 +55,8 @@ def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
 
 
 def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> None:
-    """Set all fields of an envelope to those of the envelope that the state of its execution contains, including
-    failures and questions.
+    """Copy the envelope that the state of an execution contains into another envelope, with the failure or the question
+    of the execution.
     """
     envelope.take_over(state_of(state))
     _reflect_failure(envelope, state, workflow)
@@ -67,7 +67,9 @@ def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> No
 
 
 def failure_of(stage: str) -> str:
-    """Return the prefix of an execution's error message that names the stage that failed."""
+    """Return the beginning of an execution's error message, which is different for each stage and names the failed
+    stage.
+    """
     return f"stage {stage!r} failed: "
 
 
@@ -212,7 +214,7 @@ def _is_dead(
 
 
 def _hands_over(config: PipelineConfig, source: str, stage: AgentStage) -> bool:
-    """Return True if `stage` handles the failures of the stage named `source`, that is, if it is its `error_next`."""
+    """Return True if `stage` is the stage that runs when the stage named `source` fails (its `error_next`)."""
     source_stage = config.stage(source)
     return source_stage is not None and source_stage.error_next == stage.name
 
@@ -256,8 +258,8 @@ def apply_settings(config: PipelineConfig, envelope: Envelope) -> None:
 
 
 def finish_at_end(envelope: Envelope) -> None:
-    """Set the terminal reason of an envelope to completed if it is behind the last stage, has no pending question and
-    no other terminal reason.
+    """Mark an envelope as completed if it has passed the last stage, has no pending question and has not been
+    terminated for another reason.
     """
     if envelope.current_stage != END or envelope.terminated or envelope.interrupt_pending:
         return
@@ -403,8 +405,8 @@ def _raise_question(envelope: Envelope, kind: str, details: Mapping[str, Any]) -
 
 
 def question_id(envelope: Envelope, about: str = "") -> str:
-    """Compute the id of a question of an envelope from the point at which it is asked, so that a replay gives it the
-    same id.
+    """Compute the id of an envelope's question from the stage and the attempt that ask it. A replay therefore gives the
+    question the same id.
     """
     text = f"{envelope.envelope_id}/{envelope.current_stage}/{envelope.agent_hop_count}/{envelope.iteration}/{about}"
     return f"int_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -428,8 +430,8 @@ def ask_about_bound(envelope: Envelope) -> bool:
 
 
 def settle(config: PipelineConfig, envelope: Envelope) -> None:
-    """Apply the answer to the question of an envelope: end the request after a denial, raise the bound, or move to
-    another stage.
+    """Apply the answer to the question of an envelope. A denial ends the request; other answers raise the bound, or
+    move the envelope to another stage.
     """
     interrupt = envelope.interrupt
     if interrupt is None or interrupt.response is None:

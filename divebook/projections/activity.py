@@ -91,7 +91,7 @@ class _Visit:
 
 
 class _Open:
-    """Ids of the operations, or questions, that have started and not ended yet, by path."""
+    """Ids of the operations and the questions of one path that have started and not ended yet."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, set[str]] = {}
@@ -165,8 +165,8 @@ class Activity:
         return self._halted == STOPPED
 
     def before(self, doing: Doing) -> int:
-        """Return the total time in microseconds that the run spent on an activity before its current phase, which began
-        at `since_us`.
+        """Return the total time in microseconds that the run has spent on an activity in earlier phases. The current
+        phase, which began at `since_us`, is not included.
         """
         if doing != WORKED:
             return self._idle.get(doing, 0)
@@ -304,8 +304,8 @@ class Activity:
             visit.progress.failed -= 1
 
     def _begun(self, event: Event, visit: _Visit | None) -> _Visit:
-        """Return the visit to which an event about an item belongs, and mark it as running: a new visit, or a visit
-        that was resumed.
+        """Return the visit to a step to which an event about an item belongs, and mark it as running. Create the visit
+        if it does not exist yet.
         """
         if visit is None:
             progress = self._steps.setdefault(event.step, ItemProgress(event.step))

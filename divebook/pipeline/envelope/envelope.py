@@ -722,8 +722,8 @@ def read_state(contents: Contents, state: Any) -> list[str]:
 
 
 def _strangers(state: Mapping[Any, Any]) -> list[str]:
-    """Return the problems of a saved state that do not concern a known field: a wrong schema version, and unknown
-    keys.
+    """Return those problems of a saved state that are not about the value of a field: a wrong schema version, and
+    unknown keys.
     """
     version = state.get("schema_version", "missing")
     problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
@@ -969,7 +969,8 @@ def _queue_question(envelope: Envelope, before: Envelope, branch: Envelope) -> N
 
 
 def _merged(current: Mapping[str, Any], before: Mapping[str, Any], branch: Mapping[str, Any], depth: int | None) -> Any:
-    """Return the mapping `current`, with those changes applied by which `branch` differs from `before`.
+    """Return a copy of the mapping `current` after a parallel branch. Entries that differ between `before` and `branch`
+    get their values from `branch`.
 
     Mappings are merged recursively up to `depth` levels and replaced below; None merges all levels.
 
@@ -1053,7 +1054,9 @@ def _identity_of_execution(state: ExecutionState) -> dict[str, Any]:
 
 
 def _termination(state: ExecutionState) -> dict[str, Any]:
-    """Return the envelope's fields about how the execution ended, or about the bound at which it waits for a person."""
+    """Return the envelope's fields about its termination: how the execution ended, or at which bound it waits for a
+    person.
+    """
     if not state.is_over:
         details = (question.data or {} for question in state.pending_interrupts())
         reason = next((data["reason"] for data in details if "bound" in data and data.get("reason")), None)
@@ -1069,8 +1072,8 @@ def _termination(state: ExecutionState) -> dict[str, Any]:
 
 
 def _interruption(state: ExecutionState) -> dict[str, Any]:
-    """Return the envelope's fields about questions: the oldest open question and the queue of the others. If no
-    question is open, return the question that was settled last.
+    """Return the envelope's fields about questions: the oldest open question, and the queue of the other open
+    questions. If no question is open, the fields contain the question that was answered or ended last.
     """
     pending = [FlowInterrupt.of(interrupt) for interrupt in state.pending_interrupts()]
     if pending and not state.is_over:
