@@ -92,7 +92,7 @@ def _subscribe_telemetry(
     store: EventStore,
     calls: CallTracing,
 ) -> list[Callable[[], object]]:
-    """Begin to export the events of a store and the recorded calls to OpenTelemetry. Return two functions that end
+    """Start to export the events of a store and the recorded calls to OpenTelemetry. Return two functions that end
     this, to be called in their order; an empty list if telemetry is off.
     """
     if not setting:

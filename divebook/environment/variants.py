@@ -230,8 +230,8 @@ class Variants:
         return self._registry.workflows.get(source.workflow.name, source.workflow), source.inputs, options
 
     def _fitted(self, change: Change, prefix: Prefix, *, coerce_text: bool = False) -> tuple[Change, Workflow]:
-        """Adapt the change of a fork to the state that the source execution had where the fork begins. Return the
-        adapted change and the changed workflow.
+        """Make the change of a fork fit the state that the source execution had where the fork begins. Return the
+        fitted change and the changed workflow.
 
         Raises
         ------

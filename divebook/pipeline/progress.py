@@ -67,9 +67,7 @@ def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> No
 
 
 def failure_of(stage: str) -> str:
-    """Return the beginning of an execution's error message, which is different for each stage and names the failed
-    stage.
-    """
+    """Return the text that begins the error message of an execution if this stage has failed."""
     return f"stage {stage!r} failed: "
 
 

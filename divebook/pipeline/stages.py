@@ -1074,8 +1074,8 @@ class StageFunction(UserFunction):
 
     @property
     def takes(self) -> Takes:
-        """Description of the arguments that the function gets. Other user functions get extra arguments, such as the
-        context, if they have parameters of certain names; a stage's function never does.
+        """Description of the arguments that a call of the function must pass. A stage's function gets no extra
+        arguments, such as the context, even if its parameters have the names that request them in other functions.
         """
         return Takes(inspect.iscoroutinefunction(self.function))
 

@@ -91,7 +91,7 @@ class _Visit:
 
 
 class _Open:
-    """Ids of the operations and the questions of one path that have started and not ended yet."""
+    """Ids of the operations, or of the questions, that have started and not ended yet, grouped by path."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, set[str]] = {}

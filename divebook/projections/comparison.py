@@ -423,8 +423,8 @@ def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
 
 
 def _short(text: str, place: int, count: int) -> str:
-    """Shorten a piece of text that two compared texts have in common, by cutting out its middle. At the beginning or
-    end of a text, only the side next to a difference is kept.
+    """Return a shortened piece of text, which two compared texts have in common, with its middle cut out. At the
+    beginning or end of a text, only the side next to a difference is kept.
     """
     head = text[:CONTEXT] if place else ""
     tail = text[-CONTEXT:] if place < count - 1 else ""

@@ -124,8 +124,8 @@ class RunLine:
 
     @property
     def stand(self) -> str:
-        """Progress of the run in words: failed items, open questions, completed items, the current step, or the person
-        who cancelled it. Empty if there is nothing to report.
+        """Progress of the run in words, such as failed items, open questions, completed items or the current step. For
+        a cancelled run, it names the person who cancelled it. Empty if there is nothing to report.
         """
         summary = self.summary
         if summary is not None and self.record.status == COMPLETED and summary.failed:
@@ -390,8 +390,8 @@ class Overview:
         return self._lines(records, {name: summary for name, (_, summary) in self._known.items()})
 
     def moving(self) -> tuple[list[tuple[str, str]], set[str]]:
-        """Return the open questions of all executions, and the ids of those executions that count as running although
-        no process drives them any more.
+        """Return the open questions of all executions, and the ids of the executions that are recorded as running
+        although their process has ended.
         """
         orphans = {record.execution_id for record in self.store.orphans() if record.status == RUNNING}
         return self.store.asking(), orphans
@@ -650,7 +650,9 @@ def _follow(paths: dict[str, _PathOfRun], event: Event) -> None:
 
 
 def _question_parts(log: ReadLog) -> Iterator[PathPart]:
-    """Yield a part for each question in a log, from the time it was asked until its answer or expiry."""
+    """Yield one part of the critical path for each question in a log: the time from the question until its answer or
+    expiry.
+    """
     open_questions: dict[str, tuple[Event, catalog.InterruptRaised]] = {}
     for event in log:
         if isinstance(event.data, catalog.InterruptRaised):
@@ -712,8 +714,8 @@ def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator
 
 
 def _waited_for(parts: Sequence[PathPart], remaining: int, now: int, latest: PathPart | None) -> int | None:
-    """Return the index of the call or question on a path that ended last before `now`; None if there is none. One of
-    the same item as `latest` is preferred.
+    """Return the index of the call or question of a path that was the last to end before `now`; None if there is none.
+    A call of the same item as `latest` is preferred.
     """
     place = min(remaining, bisect_right(parts, now, key=lambda part: part.ended_us)) - 1
     if place < 0:
@@ -751,8 +753,8 @@ def _with_gaps(backwards: Iterable[PathPart], began: int, ended: int) -> list[Pa
 
 
 def _interrupted(log: ReadLog, parts: Iterable[PathPart]) -> Iterator[PathPart]:
-    """Yield the parts of the critical path, after cutting out the times when the run was paused or stopped. These times
-    become parts of their own.
+    """Yield the parts of the critical path without the times when the run was paused or stopped. These times are
+    yielded as separate parts.
 
     A part 10-20 with a pause 12-15 becomes the part 10-12, the pause 12-15 and the part 15-20.
     """

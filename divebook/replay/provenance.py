@@ -51,7 +51,9 @@ class ProvenanceText:
         self.types = {step["name"]: step.get("type", "") for step in (workflow or {}).get("steps", ())}
 
     def head(self, origin: ValueOrigin) -> str:
-        """Return the first line of text about a value or a choice, which describes it."""
+        """Return one line that describes the origin of a value or a choice. In the formatted provenance, lines about
+        its causes follow it.
+        """
         return {"choice": self._choice, "caught": self._caught}.get(origin.kind, self._value)(origin)
 
     def _value(self, origin: ValueOrigin) -> str:
@@ -321,8 +323,8 @@ def _event(log: Sequence[Event], sequence: int) -> Event:
 
 
 def cell_of(tree: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
-    """Return the origin of one row or cell of a list or table that items of `Each` produced, preceded by causes that
-    `origins` lacks.
+    """Return the origin of one row or cell of a list or table whose rows the items of `Each` produced. Those of its
+    causes that are not in `origins` come before it in the result.
 
     The last entry is the requested origin; entries before it are causes that are not in `origins` yet.
 
@@ -488,8 +490,8 @@ def html_of(why: ProvenanceTree) -> str:
 
 
 def _part(entries: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
-    """Return the lines with a depth as HTML. The deeper lines below each of them become a section that can be
-    unfolded.
+    """Return the lines with a certain indentation as HTML. Lines with a deeper indentation are nested in sections that
+    can be expanded.
     """
     places = [place for place, (deep, _) in enumerate(entries) if deep == depth]
     parts = []

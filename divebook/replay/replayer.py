@@ -188,8 +188,8 @@ class Positions:
                 self._fold(self._read(last, min(READ_ON, sequence - last)))
 
     def _fold(self, events: Sequence[Event]) -> None:
-        """Apply events to the newest computed state, as far as they follow it directly. The state at each border
-        between two blocks is kept.
+        """Compute the states after some events from the newest computed state, as far as the events directly follow it.
+        The state at each border between two blocks of events is kept.
         """
         begins = self._front.last_sequence - (events[0].sequence - 1 if events else 0)
         while 0 <= begins < len(events):
