@@ -408,7 +408,7 @@ class TemplateError(DivebookError):
 
 
 class UnrelatedError(DivebookError):
-    """Raised if runs to compare are of different workflows and none was derived from the other.
+    """Raised if runs cannot be compared, because they ran different workflows and none was derived from the other.
 
     Parameters
     ----------
@@ -716,8 +716,8 @@ class ExecutionError(DivebookError):
 
 
 class CodeChangedError(ExecutionError):
-    """Raised if a notebook cell runs again after functions that its recorded run has called were edited. A person must
-    choose how to continue.
+    """Raised if a notebook cell runs again, but functions that its recorded run called have been edited since. A person
+    must choose how to continue.
 
     Parameters
     ----------
@@ -862,8 +862,8 @@ class OperationError(ExecutionError):
 
 
 class NeedsPersonError(ExecutionError):
-    """Raised if a person must decide about an execution: it was resumed automatically several times, and interrupted
-    each time without progress.
+    """Raised if a person must decide how an execution continues: it was resumed automatically several times, and each
+    time interrupted before it made progress.
     """
 
 
@@ -893,8 +893,8 @@ class InterruptError(ExecutionError):
 
 
 class AnswerKeptError(ExecutionError):
-    """Raised if an answer or signal was stored, but its execution cannot continue in this process; `cause` is the
-    reason.
+    """Raised if an answer or signal was stored, but the execution that receives it cannot continue in this process;
+    `cause` is the reason.
     """
 
     def __init__(self, execution_id: str, what: str, cause: Exception) -> None:
@@ -1079,7 +1079,9 @@ class CheckpointNotFoundError(DevEnvError):
 
 
 class EnvironmentDeniedError(DevEnvError):
-    """Raised if the caller may not use a development environment, or what the environment requests is forbidden."""
+    """Raised if the caller may not use a development environment, or if the environment requests something that is
+    forbidden.
+    """
 
     exit_code = 8
 

@@ -418,8 +418,8 @@ def _asked(environment: Environment, definition: Agent | Workflow) -> str:
 
 
 def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
-    """Raise `SetupError` if an execution that has not ended still needs the registered agent or workflow of this name,
-    which is about to be replaced.
+    """Raise `SetupError` if the registered agent or workflow of this name may not be replaced, because an execution
+    that has not ended still needs it.
     """
     for run in (environment.execution(record.execution_id) for record in environment.store.unended()):
         if run.was_driven and names(run.workflow, kind, name, environment.workflows):

@@ -444,7 +444,7 @@ class ReportingThread:
         self._has_begun = self._is_given_up = False
 
     def do(self, thing: Callable[[], object]) -> None:
-        """Add a job to the queue of the thread. The job must not raise."""
+        """Add a job (a function) to the queue of the thread. The function must not raise an exception."""
         self._jobs.put(thing)
         with self._lock:
             if not self._has_begun:

@@ -307,9 +307,7 @@ def since(groups: Numbers, flags: Numbers, starts: Numbers) -> Numbers:
 
 
 def _begins(groups: Numbers) -> Numbers:
-    """Return a boolean array that is True at each row whose group differs from the group of the row before. The rows
-    must be sorted by group.
-    """
+    """Return a boolean array that is True at the first row of each group. The rows must be sorted by group."""
     return np.concatenate([np.ones(min(len(groups), 1), dtype=bool), groups[1:] != groups[:-1]])
 
 
@@ -341,8 +339,8 @@ def chunked(parts: list[Any], kind: Any, length: int) -> Any:
 
 
 def known_numbers(numbers: Any) -> tuple[Numbers, Numbers]:
-    """Convert an Arrow array of integers to a NumPy array with 0 for missing values, and a boolean array that is True
-    for the present values.
+    """Convert an Arrow array of integers to two NumPy arrays: the numbers, with 0 for missing values, and booleans that
+    are True for values that are not missing.
     """
     if numbers.null_count == len(numbers):
         return np.broadcast_to(np.int64(0), len(numbers)), np.broadcast_to(np.False_, len(numbers))
@@ -380,7 +378,7 @@ def taken_rows(coded: Any, rows: Numbers) -> Any:
 
 
 def whole(numbers: Numbers, present: Numbers) -> Any:
-    """Convert a NumPy array of integers to a pandas integer array that can lack values; `present` is True for the
-    values that are not missing.
+    """Convert a NumPy array of integers to a pandas array, in which values can be missing. `present` is True for each
+    value that is not missing.
     """
     return pd.arrays.IntegerArray(numbers.astype(np.int64, copy=False), ~present)

@@ -157,7 +157,7 @@ class EventTable:
 
     @cached_property
     def _step(self) -> Numbers:
-        """Row numbers, one for each event: the row in which the step that the event's path is in started. The value is
+        """Row numbers, one for each event: the row in which the current step of the event's path started. The value is
         `NONE` if the path has not started a step by then.
         """
         row = latest(self._path, self._are("step_started", "step_caught"))
@@ -332,8 +332,8 @@ class EventTable:
         return failed
 
     def _resumptions(self) -> Numbers:
-        """Return an array of counts. For each event, it has how often a resumption of the execution has restarted the
-        step that the event's path is in.
+        """Return an array of counts. For each event, it has how often the current step of the event's path was
+        restarted by a resumption of the execution.
 
         Only the events that start, end or resume steps are read. `current` has the state of the current step of each
         path. If a resumption restarts a step, the count increases for all later rows of that step.
@@ -486,8 +486,8 @@ def _as_column(values: Any, kind: Any) -> Any:
 
 
 def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Parse the fields of all event payloads in a page at once with Arrow's JSON reader. Return None if that is not
-    possible because a payload has an outdated format or an unexpected type.
+    """Parse the fields of all event payloads in a page with one call of Arrow's JSON reader. Return None if this is
+    impossible, because a payload has an outdated format or an unexpected type.
     """
     lines = page.lines()
     parse = json.ParseOptions(
@@ -534,7 +534,7 @@ def _declared(page: EventPage, name: str, values: Any) -> Any:
 
 
 def _first(lists: Any) -> Any:
-    """Return the first element of each list in an Arrow array of lists, as an array; null for an empty list."""
+    """Return an array with the first element of each list in an Arrow array of lists; null for an empty list."""
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     if not lengths.any():
         return pa.nulls(len(lists), pa.string())
@@ -627,7 +627,7 @@ class PackedPayloads:
         return content
 
     def opened(self) -> Callable[[int], Any]:
-        """Return a function that decodes the payload at an index. The page is decompressed once, by this call."""
+        """Decompress the page, and return a function that decodes the payload at an index of the page."""
         content = self._content()
         types = self.types.to_pylist()
 

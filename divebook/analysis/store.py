@@ -208,8 +208,8 @@ class Frames(Framed):
                 yield Logged(self.store, record)
 
     def _read(self, logged: Logged, make: Callable[[Logged], Any]) -> Any:
-        """Call `make` with the log of one execution and return the result, which is a DataFrame. If the log cannot be
-        read, return None and store the reason in `damaged`.
+        """Call the function `make` with one execution and its log, and return the result. If the log cannot be read,
+        return None and store the reason in `damaged`.
         """
         try:
             return make(logged)

@@ -310,8 +310,8 @@ def tick_label(moment: int, distance: int, extent: int) -> str:
 
 
 def _tops(lanes: Sequence[Lane]) -> tuple[list[int], int]:
-    """Return the vertical positions in the picture: the upper edge of each lane, and the lower edge of the last
-    lane.
+    """Return vertical positions in the picture: the upper edge of each lane from top to bottom, and at last the lower
+    edge of the lowest lane.
     """
     tops = []
     y = TOP

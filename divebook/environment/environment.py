@@ -597,8 +597,8 @@ class Environment:
         return self._registry.tools_for(definition)
 
     def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
-        """Return the agents to which an agent may delegate: the agents that its definition names, or all others if it
-        names none and is the only supervisor.
+        """Return the agents to which an agent may delegate work. These are the agents that its definition names. If it
+        names none and the agent is the only supervisor, all other agents are returned.
 
         Raises
         ------
@@ -608,8 +608,8 @@ class Environment:
         return self._registry.subordinates_for(definition)
 
     def servers_for(self, definition: AgentDefinition) -> list[Server]:
-        """Return the MCP servers whose tools an agent may call: the servers that its definition names, or all servers
-        if it names a tool that any server could provide.
+        """Return the MCP servers whose tools an agent may call. These are the servers that its definition names. If the
+        definition names a tool that any server could provide, all servers are returned.
 
         Raises
         ------
@@ -625,8 +625,8 @@ class Environment:
         return self._registry.limited(tool)
 
     def approvals_for(self, agent: str) -> Approvals:
-        """Return the approval rules and modes for tool calls of an agent: the rules for all agents and those of the
-        agent. The name '' stands for calls outside an agent.
+        """Return the approval rules and modes for the tool calls of an agent: the rules for all agents and those of
+        this agent. The name '' (empty) stands for calls outside an agent.
 
         Rules from YAML texts can only make decisions stricter, unless the policy allows more.
         """

@@ -393,8 +393,8 @@ class Registry:
         return [tool for tool in tools.values() if tool is not None]
 
     def _tool_for(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
-        """Return the function of a tool that an agent definition names. Return None if the turn or an MCP server
-        provides the tool itself.
+        """Return the function of a tool that an agent definition names. Return None for a tool without such a function:
+        one that each turn of an agent creates, or one of an MCP server.
 
         The name is looked up in this order:
 

@@ -392,8 +392,8 @@ def as_bounds(bounds: Bounds | Mapping[str, Any]) -> Bounds:
 
 
 def require_options(options: Iterable[str], allowed: Collection[str], refusal: str) -> None:
-    """Raise `SetupError` if the name of an option is not in `allowed`. The error text begins with `refusal`, such as "a
-    what-if has no option".
+    """Raise `SetupError` if an option has a name that is not in `allowed`. The error text begins with the text
+    `refusal`, such as "a what-if has no option".
     """
     for name in options:
         if name not in allowed:

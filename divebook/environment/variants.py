@@ -210,7 +210,9 @@ class Variants:
         return self._start_fork(prefix, forked, workflow, options)
 
     def fork_without_failed_steps(self, execution_id: str) -> Execution:
-        """Start a fork in which each failed step counts as completed; see ``skip_failed`` in `Environment.retry`."""
+        """Start a fork that continues as if the failed steps had completed. See ``skip_failed`` in `Environment.retry`;
+        the forked execution must have stopped.
+        """
         source = self._execution(execution_id)
         self._require_stopped(source)
         options = options_of(recorded_opening(source.id, source.store), source.workflow)

@@ -444,7 +444,7 @@ class Pipeline:
 
 
 class EngineClock:
-    """Clock of the engine that returns the time of the clock function that envelopes use."""
+    """Clock for the engine, which gets its time from the function that envelopes use as their clock."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock

@@ -107,7 +107,7 @@ def _reflect_failure(envelope: Envelope, state: ExecutionState, workflow: Workfl
 
 
 def stage_error(stage: str, message: str, moment: datetime) -> dict[str, Any]:
-    """Return the entry that `Envelope.errors` gets for a failed stage."""
+    """Return the entry about a failed stage that is added to `Envelope.errors`."""
     return {"agent": stage, "error": message, "error_type": PROCESSING_ERROR, "timestamp": to_text(moment)}
 
 
@@ -324,7 +324,7 @@ def _may_enter(config: PipelineConfig, envelope: Envelope) -> bool:
 
 
 def ready(config: PipelineConfig, envelope: Envelope) -> list[str]:
-    """Return the names of those stages of an envelope in parallel mode that may start now."""
+    """Return the names of the stages that may start now for an envelope in parallel mode."""
     completed = {name for name, done in envelope.completed_stage_set.items() if done}
     return ready_stages(config, completed, envelope.failed_stages.keys())
 

@@ -519,7 +519,9 @@ class Visit:
         return f"{self._stage.name}-attempts"
 
     def _adopt(self, trial: Trial) -> None:
-        """Replace the envelope of the visit by the envelope of the attempt that succeeded, or failed last."""
+        """Replace the envelope of the visit by the envelope of one of its attempts: the one that succeeded, or the last
+        failed one.
+        """
         self.envelope = trial.envelope
         question = self.envelope.interrupt
         if trial.has_asked and question is not None and not question.id:

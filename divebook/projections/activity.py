@@ -508,7 +508,9 @@ class Spreads:
         """Computed distributions by step. An entry is removed when more results are counted."""
 
     def take(self, event: Event) -> None:
-        """Apply the next event of the log. A result in the event is only put in a queue; `count` counts its values."""
+        """Apply the next event of the log. If the event has a result, the result is only queued; the method `count`
+        counts its values.
+        """
         data = event.data
         if isinstance(data, catalog.RowsCompleted):
             self._waiting.append((self._columns(event), event.step, data.result, max(1, data.rows)))

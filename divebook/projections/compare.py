@@ -265,8 +265,8 @@ class _Placing:
     # --- what takes none -------------------------------------------------------------------------------------------
 
     def _add(self, kind: Kind, name: str, event: Event, request: Any, answered: Any) -> OperationTree:
-        """Add a node that stands for a single event (an input, a variable, ...) to the current step of the event's
-        path, or to the run.
+        """Add a node for a single event (an input, a variable, ...) to the tree: below the current step of the event's
+        path, or below the run.
         """
         around = self._steps.get(event.path, self.root) if event.path else self.root
         self._counts[id(around), kind, name] += 1
@@ -313,7 +313,9 @@ class _Placing:
                 self._variables[change.key] = _variable(event, change.key, change.value)
 
     def _forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Apply the changes of a fork to the tree. Remove open questions, because the fork asks them again."""
+        """Update the tree for a fork. The values that the fork changes are set, and open questions are removed, because
+        the fork asks them again.
+        """
         change = data.change or {}
         self._is_answered = data.tools is not None
         for name, value in change.get("variables", {}).items():
@@ -520,7 +522,7 @@ class Divergence(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of two compared runs: its facts, and its tree of places."""
+    """One of two compared runs: its workflow, status and times, and its tree of places (steps, items, calls, ...)."""
 
     id: str
     workflow: str

@@ -365,8 +365,8 @@ def _signed(number: int, text: str) -> str:
 
 
 def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
-    """Return two HTML texts about a difference, for the first and the second run. Without `whole`, long text that both
-    have in common is shortened.
+    """Return both sides of a difference as HTML, for the first and the second run. If `whole` is False, long text that
+    both sides have in common is shortened.
 
     If one run lacks the place, the other lane shows the result. If no part differs, both lanes show the status. Else
     each lane shows its side of the first `MOST_PARTS` differing parts.

@@ -151,7 +151,7 @@ class ItemNames(NamedTuple):
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> ItemNames:
-        """Return the item labels according to the newest definition that a log contains. If it contains none, items are
+        """Return the item labels from the newest definition that a log contains. If it contains none, items are
         labelled with the names of their spans.
         """
         for event in reversed(events):

@@ -290,8 +290,8 @@ def requests_of(events: Iterable[Event]) -> list[RequestView]:
 
 
 def requests_in(spans: Iterable[Span]) -> list[RequestView]:
-    """Return the model requests among the spans of a log. If a request was repeated after a failure, only the last
-    attempt is returned.
+    """Return the model requests among the spans of a log. If a request failed and was made again, only the last attempt
+    is returned.
     """
     turns: dict[str, _Turn] = {}
     views: dict[tuple[int, int], RequestView] = {}
@@ -360,7 +360,7 @@ class _Turn:
             self._calls[match[1]] = span
 
     def view(self, span: Span, number: int) -> RequestView:
-        """Rebuild the request with a number from the request before it and the recorded changes."""
+        """Rebuild one request of this turn, given by its number, from the previous request and the recorded changes."""
         parameters = span.parameters or {}
         before = self._sent.get(number - 1, self.base)
         kept_count = parameters.get("kept") if "new" in parameters else len(before)
@@ -594,7 +594,7 @@ class ToolCallView:
 
     @property
     def changed(self) -> int:
-        """Number of the latest event that concerns the call."""
+        """Number of the latest event that is about the tool call."""
         return max(span.sequences[-1] for span in (self.view.span, self.span, self.turn) if span is not None)
 
     @property

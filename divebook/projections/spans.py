@@ -595,8 +595,8 @@ COST = "cost_nanodollars"
 
 
 def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]:
-    """Return the spans (visits to steps, items, operations) of a log, in the order in which they started. `Spans`
-    documents `for_people`.
+    """Return the spans (visits to steps, items, operations) of a log, in the order in which they started. See `Spans`
+    about the option `for_people`.
     """
     spans = Spans(for_people=for_people)
     for event in events:
@@ -672,8 +672,8 @@ def item_name(span: Span, place_of: PlaceOf) -> str:
 
 
 def _is_short(number: object) -> bool:
-    """Return whether a value is a number with few digits, which is usable as a label of an item. Some long integers
-    cannot even be formatted.
+    """Return whether a value is a number with few digits, so that it can label an item. Some long integers cannot even
+    be formatted.
     """
     return isinstance(number, int | float) and abs(number) < MOST_NUMBER
 

@@ -146,7 +146,7 @@ class RunLine:
 
     @property
     def way_on(self) -> str:
-        """Point at which the run would continue if resumed: ``picks up at step a (2 of 4 items kept)``."""
+        """Text about the point at which a stopped run would continue: ``picks up at step a (2 of 4 items kept)``."""
         summary = self.summary
         if summary is None or not summary.step:
             return "picks up where it was left"

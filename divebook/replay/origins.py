@@ -576,8 +576,9 @@ class Choices:
         return names
 
     def still_holding(self, control: tuple[int, ...], step: str, origins: Sequence[ValueOrigin]) -> tuple[int, ...]:
-        """Return those choices in `control` that still determine whether a step runs. A choice no longer does if all of
-        its routes join again at this step. Choices are indexes in `origins`.
+        """Return those choices in `control` that still determine whether a step runs. A choice no longer does so if all
+        of its routes join again at this step; the choices that it depends on are then examined instead. Choices are
+        indexes in `origins`.
         """
         if all(self.merge(origins[number].step) != step for number in control):
             return control
@@ -650,8 +651,8 @@ class Choices:
         return () if step is None else tuple(target for target in step.targets if target in self._steps)
 
     def _may_end(self, name: str) -> bool:
-        """Return True if a path can end after a step: the step has no edges, or possibly none of their conditions
-        holds.
+        """Return True if a path can end after a step: either the step has no edges, or it is possible that none of the
+        conditions on its edges holds.
         """
         edges = self._steps[name].edges
         return not edges or (all(edge.condition for edge in edges) and not _are_contrary(self._steps[name]))

@@ -300,15 +300,15 @@ class ProvenanceTree:
         return None
 
     def event(self, sequence: int) -> Event:
-        """Return the event with a number. Events are read only once, and then cached."""
+        """Return the event with the given number. Events are read only once, and then cached."""
         if sequence not in self._events:
             self._events[sequence] = _event(self._log, sequence)
         return self._events[sequence]
 
 
 def _event(log: Sequence[Event], sequence: int) -> Event:
-    """Return the event with a number. If the log is in a store, only this event is read, and not the whole page that
-    contains it.
+    """Return the event with the given number. If the log is in a store, only this event is read, and not the whole page
+    that contains it.
     """
     if isinstance(log, History):
         return log.store.read(log.execution_id, sequence - 1, 1)[0]
@@ -365,8 +365,8 @@ def _made_of_items(tree: ProvenanceTree, length: int) -> Iterator[ValueOrigin]:
 def _of_item(
     tree: ProvenanceTree, origins: Sequence[ValueOrigin], item_origin: ValueOrigin, row: int, column: str | None
 ) -> ValueOrigin:
-    """Return the origin of one row or cell in the result of a step with `Each`, where each item has produced one
-    row.
+    """Return the origin of one row or cell in the result of a step with `Each`, in which each row was produced by one
+    item.
     """
     if not 0 <= row < len(item_origin.items):
         raise NotFoundError(

@@ -439,8 +439,8 @@ class RecordedEnds:
     def take(
         self, place: str, request: Content, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
     ) -> RecordedEnd | None:
-        """Remove the recorded end of an operation with equal content from the pool, and return it; return None if the
-        pool has none.
+        """Remove from the pool the recorded end (result or error) of an operation with equal content, and return it.
+        Return None if the pool has none.
 
         A call at the same place is preferred.
 
@@ -458,15 +458,15 @@ class RecordedEnds:
         return None if end is None else self._remove(end)
 
     def take_at(self, place: str, request: Content) -> RecordedEnd | None:
-        """Remove the recorded end of an operation with equal content at the same place from the pool, and return it;
-        return None if the pool has none.
+        """Remove from the pool the recorded end (result or error) of the operation at the same place, and return it.
+        Return None if the pool has none, or its operation has other content.
         """
         end = self._by_place.get(place)
         return self._remove(end) if end is not None and end.content == request else None
 
     def use(self, sequence: int) -> RecordedEnd | None:
-        """Remove the end that the event with a number recorded from the pool, and return it; return None if it was used
-        before.
+        """Remove one recorded end from the pool, and return it. It is given by the number of its event. Return None if
+        it was used before.
         """
         end = self._by_sequence.get(sequence)
         return None if end is None else self._remove(end)
@@ -617,8 +617,8 @@ def _settings(events: Iterable[Event]) -> dict[str, Mapping[str, Any]]:
 
 
 def _children(events: Iterable[Event]) -> dict[str, dict[str, str]]:
-    """Return the ids of the child executions that a log contains, by name of their workflow and by id of the operation
-    that started them.
+    """Return the ids of the child executions in a log. They are grouped by name of their workflow; within a group, the
+    key is the id of the operation that started the child.
     """
     children: dict[str, dict[str, str]] = {}
     for data in (event.data for event in events):

@@ -58,7 +58,7 @@ _OUTSIDE = frozenset({ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL})
 
 
 class Kept(NamedTuple):
-    """Result of comparing a changed definition with a log: the last event that it reproduces, and the first
+    """Result of comparing a changed definition with a log: the last event that the definition reproduces, and the first
     difference.
     """
 

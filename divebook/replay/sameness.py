@@ -191,8 +191,8 @@ def has_older_wording(recorded: Payload, data: Payload) -> bool:
 
 
 def _without_error_class(value: Any, failure: str) -> Any:
-    """Return a copy of a value in the wording of an older version: texts that end with the older error text `failure`
-    are replaced by `failure`.
+    """Return a copy of a value in which error texts have the wording of an older version, so that it can be compared
+    with an old log. A text that ends with `failure`, the older error text, is replaced by `failure`.
 
     The class of the error beside such a text is removed: older versions did not record it.
     """

@@ -235,7 +235,7 @@ class Tape:
         return self._positions.state_at(sequence)
 
     def event(self, sequence: int) -> Event:
-        """Return the event with a number."""
+        """Return the recorded event with the given number."""
         return self._events[sequence - 1]
 
     @property
@@ -252,8 +252,8 @@ class Tape:
         return self.state_at(self.high if following is None else following - 1)
 
     def advance(self, path: str, sequence: int) -> None:
-        """Update the state that the code of a path sees: the other paths get their recorded state after event
-        `sequence`.
+        """Update the state that the code of a path sees, because the code has reached event `sequence`: the other paths
+        get their recorded state after this event.
         """
         state_of_path = self.state
         if state_of_path.last_sequence < sequence:
@@ -280,8 +280,8 @@ class Tape:
         return queue[0] if queue and queue[0] <= self.high else None
 
     def next_of(self, operation_id: str) -> tuple[str, int] | None:
-        """Return the kind and the number of the first event of an operation that has not been reproduced yet; None if
-        all have been.
+        """Return the next event of an operation that the code must reproduce, as its kind and its number; None if all
+        have been reproduced.
 
         The kinds are `BEGIN` (start), `UNKNOWN` (a question about an unknown outcome) and `END`.
         """
@@ -548,8 +548,8 @@ class TapeClock:
 
 
 class NoChance:
-    """Source of randomness in a verification, for code outside operations. It always returns 0, because no recorded
-    fact depends on it.
+    """Source of randomness in a verification, which always returns 0. Random values in operations are recorded and
+    replayed; no other recorded fact depends on chance.
     """
 
     def bits(self, count: int) -> int:
@@ -609,7 +609,7 @@ class TapeLog:
         """Return at once. A journal waits here until its events are stored; a recorded log is stored already."""
 
     async def event(self, sequence: int) -> Event:
-        """Return the event of the recorded log with a number."""
+        """Return the event with the given number from the recorded log."""
         return self._tape.event(sequence)
 
     def seconds_since(self, moment: int) -> float:
@@ -674,7 +674,9 @@ class TapeOperationLog(OperationLog):
 
     @staticmethod
     def only_settles(state: ExecutionState, place: Place) -> bool:
-        """Return False, because in a verification the log alone determines which operations have started."""
+        """Return False, because no call needs to be held back in a verification. While an execution is rolled back, a
+        driver lets a path make only those interrupted calls whose outcome is unknown.
+        """
         del state, place
         return False
 

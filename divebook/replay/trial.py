@@ -226,7 +226,7 @@ def alone(workflow: Workflow, step: str) -> Workflow:
 
 
 def with_only(workflow: Workflow, step: Step) -> Workflow:
-    """Return a copy of a workflow that has `step` as its only step, and no outputs and triggers."""
+    """Return a copy of a workflow that consists of the single step `step` and has no outputs and triggers."""
     data = {name: value for name, value in workflow.to_dict().items() if name not in ("outputs", "triggers")}
     return Workflow.from_dict({**data, "steps": [step.to_dict()], "source": workflow.source})
 

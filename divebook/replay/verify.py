@@ -72,8 +72,7 @@ class PathByPath(PathRunner):
         self._pending.append(path_id)
 
     def _stop(self) -> None:
-        """Do nothing. A driver stops the other paths here; in a verification, the log determines where those paths end.
-        """
+        """Do nothing. A driver stops the other paths here; in a verification, the log determines where paths end."""
 
     def _release_joins(self) -> None:
         """Do nothing. A driver lets paths continue here that wait at a join; in a verification, the log determines when
@@ -81,8 +80,8 @@ class PathByPath(PathRunner):
         """
 
     async def drive(self) -> None:
-        """Run all paths of one segment of the log again, and then the rollbacks. A segment ends at the next fork or
-        resumption.
+        """Run all paths of one segment of the log again, and then the rollbacks. A segment ends at the next resumption
+        or fork of the recorded execution.
         """
         state = self._tape.state_at(self._tape.low)
         if state.paths:

@@ -406,8 +406,8 @@ class UnreusedCall(NamedTuple):
 
 
 def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[UnreusedCall]:
-    """Yield the calls of a what-if that were not answered from the log of its source, but run or blocked, in the order
-    of their ends.
+    """Yield the calls of a what-if that were not answered from the log of its source, in the order of their ends. They
+    have run, or were blocked.
     """
     started: dict[str, str] = {}
     for event in events_of_fork:
@@ -488,7 +488,9 @@ def _counted(what_if: WhatIf) -> str:
 
 
 def _comparable(what_if: WhatIf) -> str:
-    """Return the text that states if the what-if is fully comparable with its source; if not, with the reasons."""
+    """Return a text that states whether the what-if is fully comparable with its source. If not, the text has the
+    reasons.
+    """
     reasons = ["it was blocked"] if what_if.blocked else []
     reasons += [] if what_if.execution.state.is_over else ["it has not ended"]
     return f"comparable: {what_if.comparable}" + (f", since {' and '.join(reasons)}" if reasons else "")

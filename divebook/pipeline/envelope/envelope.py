@@ -70,7 +70,8 @@ def random_id(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SlotNames:
-    """Names of those output slots that have a special role in retries, goal stages and responses.
+    """Names of the output slots (named outputs of an envelope) that have a special role in retries, goal stages and
+    responses.
 
     Envelopes do not depend on the names of stages: only these slot names connect the outputs of certain stages with
     rules.
@@ -394,15 +395,17 @@ class Envelope(StagedContents):
     # --- outputs and history
 
     def get_output(self, key: str) -> dict[str, Any] | None:
-        """Return the output in a slot (the object itself, not a copy), or None if the slot is empty."""
+        """Return the output that is stored under a name (its slot), as the object itself, not a copy. Return None if
+        there is none.
+        """
         return self.outputs.get(key)
 
     def set_output(self, key: str, output: Mapping[str, Any]) -> None:
-        """Set the output in a slot; an output that is there already is replaced."""
+        """Store an output under a name (its slot). An output that has this name already is replaced."""
         self.outputs[key] = output if isinstance(output, dict) else dict(output)
 
     def has_output(self, key: str) -> bool:
-        """Return True if a slot has an output, even an empty mapping."""
+        """Return True if an output is stored under a name (its slot), even an empty mapping."""
         return key in self.outputs
 
     def record_agent_start(self, agent: str, stage_order: int = 0) -> None:
@@ -570,7 +573,9 @@ class Envelope(StagedContents):
     # --- serialization and copies
 
     def get_final_response(self) -> str | None:
-        """Return the text to show to the user: the pending question, else the text in the response slot, else None."""
+        """Return the text to show to the user: the pending question, else the text of the output that is the response.
+        Return None if there is neither.
+        """
         return final_response(self)
 
     def to_result_dict(self) -> dict[str, Any]:
@@ -737,8 +742,8 @@ def _strangers(state: Mapping[Any, Any]) -> list[str]:
 
 
 def final_response(envelope: Contents) -> str | None:
-    """Return the text to show to the user at the end of a request: the pending question, else the text in the response
-    slot, else None.
+    """Return the text to show to the user at the end of a request: the pending question, else the text of the output
+    that is the response. Return None if there is neither.
     """
     pending = envelope.pending_interrupt
     if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:

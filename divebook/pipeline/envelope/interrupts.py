@@ -110,7 +110,7 @@ class LoopVerdict(Word):
 
 
 class ProcessingStatus(Word):
-    """Status of an agent's run in a stage. `read` keeps strings that are not members."""
+    """Status of an agent's run in a stage. The method `read` returns an unknown status as a plain string."""
 
     RUNNING = "running"
     SUCCESS = "success"

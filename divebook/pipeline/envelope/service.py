@@ -242,7 +242,9 @@ class InterruptService:
         return {"total": len(statuses)} | {str(status): statuses.count(status) for status in InterruptStatus}
 
     def _finish(self, record: InterruptRecord, status: InterruptStatus) -> bool:
-        """Set the final status of a pending question. Return False if another thread has settled the question first."""
+        """Set the final status of a pending question. Return False if another thread has answered or ended the question
+        first.
+        """
         if self._pending.pop(record.id, None) is None:
             return False
         record.status = status
