@@ -523,8 +523,8 @@ class FencedError(StoreError):
 
 
 class LeaseHeldError(StoreError):
-    """Raised if another process drives the execution; `until` is the time at which its lease ends unless that process
-    renews it.
+    """Raised if another process drives the execution; `until` is the time at which its lease (the right to drive) ends,
+    if it is not renewed.
     """
 
     def __init__(self, execution_id: str, *, host: str, pid: int, name: str, until: datetime) -> None:

@@ -50,15 +50,15 @@ STEP = "rows"
 
 
 def key_of(name: str, number: int) -> str:
-    """Return the start key of the map with a name. `number` is 1 for its first start, and one more for each start with
-    ``again=True``.
+    """Return the start key for the execution of a map, made from the map's name. `number` is 1 for the first start of
+    the map, and increases by one with each start with ``again=True``.
     """
     return f"map {name}" if number == 1 else f"map#{number} {name}"
 
 
 def inputs_of(workflow: Workflow, frame: Any, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the inputs of the execution that makes the calls of a map: the frame, the parameters and, unless a step
-    reads the frame itself, its rows as a list.
+    """Return the inputs of the execution that makes the calls of a map: the frame and the parameters. If no step reads
+    the frame itself, its rows are added as a list.
     """
     (step,) = workflow.steps
     if step.action:

@@ -609,8 +609,8 @@ class PackedPayloads:
         return len(self.types)
 
     def texts(self) -> Any:
-        """Return the payloads as an Arrow array of JSON texts. The text is the stored one, unless the payload has an
-        outdated format; then it is the decoded payload as JSON.
+        """Return the payloads as an Arrow array of JSON texts, as they are stored. A payload in an outdated format is
+        decoded and converted to JSON again.
         """
         places = pa.py_buffer(self.begins.astype(np.int64))
         content = self._content()

@@ -848,7 +848,8 @@ class Environment:
         return self.store.workers()
 
     def cancel(self, execution_id: str) -> Execution:
-        """Cancel an execution. It is stopped if this process drives it, and marked as cancelled in the store otherwise.
+        """Cancel an execution. If this process drives it, it is stopped; if not, it is marked as cancelled in the
+        store.
 
         A process that drives it finds at its next step that it may no longer write, and stops there. Its child
         executions are cancelled next, level by level: when `Execution.wait` returns, none of them runs or waits any

@@ -247,8 +247,8 @@ def opening_of(
 def forked_of(
     opening: catalog.ExecutionStarted, source: ExecutionState, opened: int, change: Change, options: StartOptions
 ) -> catalog.ExecutionForked:
-    """Return the event `ExecutionForked`, with which a fork begins. It contains only those start options that differ
-    from the options of the forked execution.
+    """Return the event `ExecutionForked`, with which a fork begins. It contains only those start options of the fork
+    that differ from the ones of its source.
 
     Parameters
     ----------

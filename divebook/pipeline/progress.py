@@ -139,12 +139,14 @@ def question_inside(state: ExecutionState, workflow: Workflow) -> Question | Non
 
 
 def slots_from(data: Mapping[str, Any] | None) -> SlotNames:
-    """Convert plain data to `SlotNames`; return the default slot names for None."""
+    """Convert plain data to `SlotNames` (names of an envelope's outputs with a special role). Return the default names
+    for None.
+    """
     return SlotNames() if not data else SlotNames(**data)
 
 
 def slots_to(names: SlotNames) -> dict[str, Any]:
-    """Convert `SlotNames` to plain data."""
+    """Convert `SlotNames` (names of an envelope's outputs with a special role) to plain data."""
     resets = {"retry_reset": sorted(names.retry_reset), "advance_reset": sorted(names.advance_reset)}
     return resets | {"archive": names.archive, "response": names.response, "response_key": names.response_key}
 
@@ -389,8 +391,8 @@ def _pass_edge(config: PipelineConfig, envelope: Envelope, source: str, target: 
 
 
 def _raise_question(envelope: Envelope, kind: str, details: Mapping[str, Any]) -> None:
-    """Set a question to a person in the envelope, with the texts in the output of a stage, unless the stage has already
-    asked one.
+    """Set a question to a person as the pending question of the envelope, with texts from the output of a stage. Do
+    nothing if the stage has already asked a question itself.
     """
     if envelope.has_pending_interrupt():
         return

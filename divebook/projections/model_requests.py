@@ -676,8 +676,8 @@ def call_of(span: Span) -> str:
 
 
 def _asked_for(view: RequestView) -> Iterator[ToolCallView]:
-    """Yield the tool calls that the response to a request asks for, except the call by which a model returns its
-    structured output.
+    """Yield the tool calls in the response to a request. The call of the special tool by which a model returns its
+    structured output is left out.
     """
     outputs = output_names(view)
     for block in answer_blocks(view):

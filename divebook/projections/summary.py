@@ -92,7 +92,7 @@ class RunLine:
 
     @property
     def is_counted(self) -> bool:
-        """True if the execution counts in totals over several runs, which is so unless it is a what-if or a trial."""
+        """True if the execution counts in totals over several runs. What-ifs and trials do not count."""
         return self.record.origin not in UNCOUNTED
 
     @property
@@ -424,7 +424,7 @@ class Overview:
         return entry is not None and entry[0] >= record.last_sequence
 
     def _recall(self, records: Sequence[ExecutionRecord]) -> None:
-        """Load summaries that the store has saved for some executions into the cache."""
+        """Load the saved summaries of some executions from the store into the cache."""
         for name, (sequence, data) in self.store.summaries([record.execution_id for record in records]).items():
             summary = Summary.from_data(data)
             if summary is not None:
@@ -432,7 +432,7 @@ class Overview:
 
     def _read(self, record: ExecutionRecord) -> bool:
         """Read the new events of an execution and update its summary in the cache. Return True if the summary should be
-        saved in the store, which is so unless the execution is running.
+        saved in the store; it is not saved while the execution is running.
         """
         name = record.execution_id
         summing = self._following.get(name) or Summing()

@@ -151,8 +151,8 @@ class RecordedAnswers:
         return PolicyAnswer(failed, {"blocked": self._blocked})
 
     def settled(self, question: Question) -> Settled | None:
-        """Return the recorded answer to a question with equal content, with the id of the new question; None if the
-        source has recorded none.
+        """Return the recorded answer to a question of the source with equal content. The answer gets the id of the new
+        question. Return None if the source has recorded none.
         """
         content = question.content
         request = question_content(

@@ -116,8 +116,8 @@ class ReplayDifference(NamedTuple):
 
 
 def key_of(path: str, data: Payload) -> Key:
-    """Return the key by which the recorded event for a fact is looked up: the id of its operation, item or question;
-    for other facts the path.
+    """Return the key by which the event that corresponds to a fact is found in the log. It contains the id of the
+    operation, item or question; for other facts, it contains the path.
 
     The key of a path stands for the next event of the path.
 

@@ -203,7 +203,9 @@ def entry_of(
 def _require_item(
     events: Sequence[Event], workflow: Workflow, start: Event, later: Sequence[Event], item: object
 ) -> None:
-    """Raise `SetupError` unless the visit to a step that starts with the event `start` has started an item."""
+    """Raise `SetupError` if a visit to a step has not started an item. The visit is the one that begins with the event
+    `start`.
+    """
     if workflow.step(start.step).each is None:
         raise SetupError(f"step {start.step!r} has no Each, so it has no item {item!r}; leave item out")
     end = next((event.sequence for event in later if event.path == start.path), len(events) + 1)

@@ -1109,8 +1109,8 @@ def _errors(state: ExecutionState) -> list[dict[str, Any] | None]:
 
 
 def _outputs(state: ExecutionState) -> dict[str, dict[str, Any]]:
-    """Return the output slots of an envelope: one for each completed step of an agent. The slot has the text of the
-    step if it is a JSON object, else ``{"text": ...}``.
+    """Return the outputs of an envelope by name (slot): one for each completed step of an agent. The output is the text
+    of the step if that is a JSON object, else ``{"text": ...}``.
     """
     outputs: dict[str, dict[str, Any]] = {}
     for _, hop in sorted(state.ledger.history.items()):

@@ -222,8 +222,8 @@ class InterruptService:
         )
 
     def cleanup(self, older_than: float | timedelta) -> int:
-        """Delete the records of settled questions that were asked more than `older_than` ago. Return the number of
-        deleted records.
+        """Delete the records of answered or ended questions that were asked more than `older_than` ago. Return the
+        number of deleted records.
 
         A number is an age in seconds.
         """
