@@ -627,7 +627,9 @@ class PackedPayloads:
         return content
 
     def opened(self) -> Callable[[int], Any]:
-        """Decompress the page, and return a function that decodes the payload at an index of the page."""
+        """Return a function that decodes the payload at an index of the page. The page is decompressed once, before the
+        function is returned.
+        """
         content = self._content()
         types = self.types.to_pylist()
 
