@@ -125,8 +125,8 @@ class Problem:
         return f"{where}: {note}{self.message}" + (f" ({self.hint})" if self.hint else "")
 
     def below(self, *place: str | int) -> Problem:
-        """Return a copy of the problem for an enclosing definition: the keys in `place` are put in front of the keys
-        that lead to the value.
+        """Return a copy of the problem, as seen from an enclosing definition: the keys in `place`, which lead to the
+        inner definition, are added before the keys of the problem.
         """
         return replace(self, place=(*place, *self.place), twin=(*place, *self.twin) if self.twin else ())
 
@@ -259,7 +259,7 @@ class AlreadyRegisteredError(DivebookError):
 
 
 class SetupError(DivebookError):
-    """Raised if settings or arguments are not valid, contradict each other or are incomplete.
+    """Raised if settings or arguments are not valid, are incomplete, or contradict each other.
 
     Parameters
     ----------
@@ -408,7 +408,7 @@ class TemplateError(DivebookError):
 
 
 class UnrelatedError(DivebookError):
-    """Raised if runs to compare are of different workflows and none was derived from the other.
+    """Raised if runs cannot be compared, because they ran different workflows and none was derived from the other.
 
     Parameters
     ----------
@@ -523,8 +523,8 @@ class FencedError(StoreError):
 
 
 class LeaseHeldError(StoreError):
-    """Raised if another process drives the execution; `until` is the time at which its lease ends unless that process
-    renews it.
+    """Raised if another process drives the execution; `until` is the time at which its lease (the right to drive) ends,
+    if it is not renewed.
     """
 
     def __init__(self, execution_id: str, *, host: str, pid: int, name: str, until: datetime) -> None:
@@ -541,7 +541,7 @@ class LeaseHeldError(StoreError):
 
 
 class StoreBusyError(StoreError):
-    """Raised if nothing can be written at the moment, because another process holds a lock or the disk is full.
+    """Raised if a store cannot write at the moment, because another process holds a lock or the disk is full.
 
     An execution waits until the store can be written again; see `Execution.held_up`.
     """
@@ -604,9 +604,7 @@ class WorkspaceError(DivebookError):
 
 
 class ProcessIdError(WorkspaceError, LookupError):
-    """Raised if a workspace has no process with the requested id, or if a new process would get the id of another
-    one.
-    """
+    """Raised if a workspace has no process with the requested id, or if the id for a new process is already used."""
 
 
 class ProcessInputError(WorkspaceError):
@@ -708,7 +706,9 @@ class EngineUnavailableError(WorkspaceError):
 
 
 class UnusableEngineError(EngineUnavailableError):
-    """Raised if ``DOCKER_HOST`` cannot be the address of an engine, so that another attempt is useless."""
+    """Raised if the value of ``DOCKER_HOST`` is not an address of a container engine, so that it is useless to try
+    again.
+    """
 
 
 class ExecutionError(DivebookError):
@@ -716,8 +716,8 @@ class ExecutionError(DivebookError):
 
 
 class CodeChangedError(ExecutionError):
-    """Raised if a notebook cell runs again after functions that its recorded run has called were edited. A person must
-    choose how to continue.
+    """Raised if a notebook cell runs again, but functions that its recorded run called have been edited since. A person
+    must choose how to continue.
 
     Parameters
     ----------
@@ -743,7 +743,7 @@ class CodeChangedError(ExecutionError):
 
 
 class StepError(ExecutionError):
-    """Raised if a step cannot be executed."""
+    """Raised if a step of a workflow cannot be executed."""
 
 
 class AgentError(StepError):
@@ -764,7 +764,7 @@ class AgentError(StepError):
 
 
 class ToolError(StepError):
-    """Raised if a tool raised an unexpected error, which ended the turn of its agent.
+    """Raised if the turn of an agent ended because one of its tools raised an unexpected error.
 
     Parameters
     ----------
@@ -836,7 +836,9 @@ class UnpicklableError(StepError):
 
 
 class ResumeError(ExecutionError):
-    """Raised if an envelope cannot continue in its pipeline, because it waits for nothing, or for another answer."""
+    """Raised if an envelope cannot continue in its pipeline, because it does not wait for an answer, or waits for a
+    different one.
+    """
 
 
 class OperationError(ExecutionError):
@@ -860,8 +862,8 @@ class OperationError(ExecutionError):
 
 
 class NeedsPersonError(ExecutionError):
-    """Raised if a person must decide about an execution: it was resumed automatically several times, and interrupted
-    each time without progress.
+    """Raised if a person must decide how an execution continues: it was resumed automatically several times, and each
+    time interrupted before it made progress.
     """
 
 
@@ -891,8 +893,8 @@ class InterruptError(ExecutionError):
 
 
 class AnswerKeptError(ExecutionError):
-    """Raised if an answer or signal was stored, but its execution cannot continue in this process; `cause` is the
-    reason.
+    """Raised if an answer or signal was stored, but the execution that receives it cannot continue in this process;
+    `cause` is the reason.
     """
 
     def __init__(self, execution_id: str, what: str, cause: Exception) -> None:
@@ -1077,7 +1079,9 @@ class CheckpointNotFoundError(DevEnvError):
 
 
 class EnvironmentDeniedError(DevEnvError):
-    """Raised if the caller may not use a development environment, or what the environment requests is forbidden."""
+    """Raised if the caller may not use a development environment, or if the environment requests something that is
+    forbidden.
+    """
 
     exit_code = 8
 

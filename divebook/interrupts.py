@@ -54,8 +54,8 @@ class DeferredInterrupts:
 
     @contextmanager
     def deferred(self) -> Iterator[bool]:
-        """Hold back (defer) keyboard interrupts, Ctrl-C, inside the block. Yield False if that is impossible: in other
-        threads than the main thread, or without a SIGINT handler.
+        """Hold back (defer) keyboard interrupts (Ctrl-C) inside a ``with`` block. Yield False if that is impossible: in
+        other threads than the main thread, or without a SIGINT handler.
 
         A pending interrupt is raised by `raise_pending` or when the block ends. If one was raised inside the
         block, later ones are dropped until its end, because the same person pressed the key again.
@@ -110,8 +110,8 @@ class DeferredInterrupts:
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
-        """Allow keyboard interrupts (Ctrl-C) at any moment inside the block, for example while it asks a person a
-        question.
+        """Allow keyboard interrupts (Ctrl-C) at any moment inside a ``with`` block, for example while its code asks a
+        person a question.
         """
         if not _is_main_thread() or signal.getsignal(signal.SIGINT) != self._on_signal:
             yield

@@ -50,15 +50,15 @@ STEP = "rows"
 
 
 def key_of(name: str, number: int) -> str:
-    """Return the start key of the map with a name. `number` is 1 for its first start, and one more for each start with
-    ``again=True``.
+    """Return the start key for the execution of a map, made from the map's name. `number` is 1 for the first start of
+    the map, and increases by one with each start with ``again=True``.
     """
     return f"map {name}" if number == 1 else f"map#{number} {name}"
 
 
 def inputs_of(workflow: Workflow, frame: Any, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the inputs of the execution that makes the calls of a map: the frame, the parameters and, unless a step
-    reads the frame itself, its rows as a list.
+    """Return the inputs of the execution that makes the calls of a map: the frame and the parameters. If no step reads
+    the frame itself, its rows are added as a list.
     """
     (step,) = workflow.steps
     if step.action:
@@ -71,7 +71,7 @@ def inputs_of(workflow: Workflow, frame: Any, parameters: Mapping[str, Any] | No
 
 
 def known_by(environment: Environment, key: str) -> Execution | None:
-    """Return the execution that has a start key; None if no execution has it."""
+    """Return the execution that was started with a start key; None if no execution was."""
     records = environment.store.records(key=key)
     return environment.execution(records[0].execution_id) if records else None
 
@@ -115,8 +115,8 @@ class MappedRows:
         return self._looked_at()
 
     def _looked_at(self) -> MappedRows:
-        """Raise the error of the map's execution, or warn if the execution waits for an answer; return this object.
-        Does not block.
+        """Raise the error of the map's execution if it has failed. Warn if the execution waits for an answer. Return
+        this object, without waiting.
         """
         if self.execution.checked().status == WAITING:
             warnings.warn(f"{self!r}. Answer that; wait() then goes on waiting", stacklevel=3)
@@ -236,8 +236,8 @@ class MappedRows:
         return opened(self._rounds()[0].state.inputs[FRAME])
 
     def _rounds(self) -> list[Execution]:
-        """Return the executions of this map, oldest first: the one of the first start, and one for each retry of failed
-        rows.
+        """Return the executions of this map, oldest first: the first one, and one for each later retry of the rows that
+        failed.
         """
         rounds: list[Execution] = []
         while (execution := known_by(self.environment, self._round_key(len(rounds)))) is not None:
@@ -263,8 +263,8 @@ def _spread_of(outcome: Any) -> tuple[Distribution, ...]:
 
 
 def _parts(execution: Execution) -> list[Any]:
-    """Return the results of rows that one execution has recorded, in parts: one part per recorded batch of function
-    calls, or a single part for all items of `Each`.
+    """Return the results that one execution has recorded for rows, in parts. Calls of a function are recorded in
+    batches, and each batch is one part; all items of `Each` are a single part.
     """
     facts = [event.data for event in execution.history()]
     ended: dict[int, RowResult] = {}
@@ -283,7 +283,7 @@ class _ItemsPart(NamedTuple):
     ended: list[RowResult]
 
     def open(self) -> Any:
-        """Return the results of these rows as a DataFrame."""
+        """Convert the recorded results of these rows to a DataFrame."""
         from divebook.events.arrow.rows import frame_of
 
         return frame_of(self.ended)
@@ -409,8 +409,8 @@ def _workflow_step(
 
 
 def _asked(environment: Environment, definition: Agent | Workflow) -> str:
-    """Return a hash of the definition of an agent or workflow, including the code of its functions, so that later
-    changes are noticed.
+    """Return a hash of the definition of the agent or workflow that a map calls, and of the code of its functions. A
+    different hash shows later that the definition has changed.
     """
     if isinstance(definition, Workflow):
         return short_hash([definition.fingerprint, environment.code_of(definition)])
@@ -418,8 +418,8 @@ def _asked(environment: Environment, definition: Agent | Workflow) -> str:
 
 
 def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
-    """Raise `SetupError` if an execution that has not ended still needs the registered agent or workflow of this name,
-    which is about to be replaced.
+    """Raise `SetupError` if the registered agent or workflow of this name may not be replaced, because an execution
+    that has not ended still needs it.
     """
     for run in (environment.execution(record.execution_id) for record in environment.store.unended()):
         if run.was_driven and names(run.workflow, kind, name, environment.workflows):
@@ -430,8 +430,8 @@ def _require_unneeded(environment: Environment, kind: str, name: str) -> None:
 
 
 def _references(parameters: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return an expression for each parameter of a map that reads its value from the inputs. Without it, a text with
-    ``${...}`` would be rendered as a template.
+    """Return expressions that read the parameters of a map from the inputs of its execution, by name of the parameter.
+    If a step contained the values themselves, a text with ``${...}`` would be rendered as a template.
     """
     return {name: f"$(inputs.{GIVEN}[{name!r}])" for name in parameters or {}}
 

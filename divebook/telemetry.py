@@ -115,8 +115,8 @@ class Telemetry:
 
     @contextmanager
     def surround(self, execution_id: str, sequence: int) -> Iterator[None]:
-        """Make the spans that other libraries create inside the block children of the span of a call. `sequence` is the
-        number of the event that started the call.
+        """Make a call the parent of all OpenTelemetry spans that other libraries create inside the ``with`` block.
+        `sequence` is the number of the event that started the call.
         """
         call = _context(trace_id(execution_id), span_id(execution_id, place_of_call(sequence)))
         token = context.attach(set_span_in_context(NonRecordingSpan(call)))
@@ -139,11 +139,11 @@ class Telemetry:
         run_in_time("to send what was told", closers)
 
     def runs(self, teller: ReportingThread) -> None:
-        """Register a reporting thread of this object, so that it is closed when the process ends."""
+        """Register a reporting thread that works for this object. It is closed when the process ends."""
         self._tellers.add(teller)
 
     def _leave(self) -> None:
-        """Report and send everything that remains, because the process ends."""
+        """Report and send everything that remains. Called when the process ends."""
         for teller in list(self._tellers):
             teller.close()
         self.close()
@@ -315,15 +315,15 @@ class TracedLog:
 
 
 def place_of(number: int, again: int = 0) -> str:
-    """Return the text that identifies a span in its log, from which the OpenTelemetry id is derived. `again` is how
-    often the span has ended before.
+    """Return a text that identifies a span within its log. Its OpenTelemetry id is derived from this text. `again` is
+    how often the span has ended before.
     """
     return f"{number}/{again}"
 
 
 def place_of_call(sequence: int) -> str:
-    """Return the text that identifies a call in its log, from the number of the event that started it. The
-    OpenTelemetry id is derived from it.
+    """Return a text that identifies a call within its log, made from the number of the event that started the call. The
+    OpenTelemetry id of the call is derived from this text.
     """
     return f"event {sequence}"
 
@@ -444,7 +444,7 @@ class ReportingThread:
         self._has_begun = self._is_given_up = False
 
     def do(self, thing: Callable[[], object]) -> None:
-        """Add a job to the queue of the thread. The job must not raise."""
+        """Add a job (a function) to the queue of the thread. The function must not raise an exception."""
         self._jobs.put(thing)
         with self._lock:
             if not self._has_begun:
@@ -476,8 +476,8 @@ class ReportingThread:
 
 
 def run_in_time(what: str, things: Sequence[Callable[[], object]]) -> None:
-    """Run functions concurrently, and wait at most `SENDING_SECONDS` for all of them. A function that fails or is too
-    slow is logged.
+    """Run functions concurrently, and wait at most `SENDING_SECONDS` for all of them. If a function fails or takes
+    longer, this is logged.
     """
     until = time.monotonic() + SENDING_SECONDS
     threads = [threading.Thread(target=_run_logged, args=(what, thing), daemon=True) for thing in things]

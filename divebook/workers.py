@@ -181,7 +181,7 @@ class Worker:
 
     @property
     def driving(self) -> list[str]:
-        """Ids of the executions that the worker is driving, including child executions."""
+        """Ids of the executions that the worker drives at the moment, including child executions."""
         return [driver.id for driver in self._live()]
 
     @property
@@ -191,7 +191,7 @@ class Worker:
         return has_begun and not self._has_ended and not self._drains.is_set()
 
     def wait_until_idle(self, timeout: float | None = None) -> bool:
-        """Wait until the worker drives no execution, and its queues contain none that it can run.
+        """Wait until the worker drives no execution and its queues contain no execution that it can run.
 
         `timeout` is in seconds. Return False after it, or if the worker takes no more executions. Raises ValueError for
         a timeout that is not a number.
@@ -267,7 +267,7 @@ class Worker:
                 self._checked.notify_all()
 
     def _warn(self, trouble: str) -> None:
-        """Log the reason why the queues cannot be read. An equal reason is logged again only after `RETRY_SECONDS`."""
+        """Log the reason why the queues cannot be read. The same reason is logged again only after `RETRY_SECONDS`."""
         now = time.monotonic()
         last_trouble, since = self._trouble
         if trouble != last_trouble or now - since >= RETRY_SECONDS:
@@ -318,7 +318,9 @@ class Worker:
         return [driver for driver in self._control.live() if driver.worker is self]
 
     def _heads(self) -> list[Driver]:
-        """Return the executions that the worker drives, without those whose parent it also drives."""
+        """Return the executions that the worker drives. A child execution is left out if the worker also drives its
+        parent.
+        """
         live = self._live()
         ids = {driver.id for driver in live}
         return [driver for driver in live if driver.state.parent not in ids]

@@ -33,7 +33,9 @@ _WHERE: Columns = {
 
 
 def _of_span(columns: Columns) -> Columns:
-    """Convert column definitions made for spans, so that they fit rows that have their span in the attribute `span`."""
+    """Return column definitions for rows that have a span as attribute `span`, made from definitions for rows that are
+    spans themselves.
+    """
 
     def value(name: str, column: Column) -> Callable[[Any], Any]:
         if callable(column.value):
@@ -103,8 +105,8 @@ class _UsageRow(NamedTuple):
 
 
 def _of_request(column: Column) -> Column:
-    """Convert the definition of a tokens or cost column, so that it fits rows that are model requests. A request
-    answered from a cache counts as free.
+    """Return the definition of a tokens or cost column for rows that are model requests, made from a definition for
+    rows that are spans. A request answered from a cache counts as free.
     """
     value_of = cast("Callable[[Any], Any]", column.value)
     return column._replace(
@@ -142,8 +144,8 @@ def model_calls_frame(events: Iterable[Event]) -> pd.DataFrame:
 
 
 def _of_call(columns: Columns) -> Columns:
-    """Convert column definitions made for spans, so that they fit rows that are tool calls. For a tool call that never
-    started, the values are missing.
+    """Return column definitions for rows that are tool calls, made from definitions for rows that are spans. For a tool
+    call that never started, the values are missing.
     """
 
     def value(column: Column) -> Callable[[Any], Any]:

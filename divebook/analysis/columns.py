@@ -269,8 +269,8 @@ def none(length: int) -> Numbers:
 
 
 def latest(groups: Numbers, flags: Numbers) -> Numbers:
-    """Return, for each row, the number of the last row up to it that is in the same group and has a true flag; `NONE`
-    if there is none.
+    """Return an array of row numbers. For each row, it has the number of the nearest row in the same group that has a
+    true flag: the row itself or an earlier one. It has `NONE` if no such row exists.
     """
     if not flags.any():
         return none(len(groups))
@@ -284,8 +284,8 @@ def latest(groups: Numbers, flags: Numbers) -> Numbers:
 
 
 def running_count(groups: Numbers, flags: Numbers) -> Numbers:
-    """Return, for each row, the number of rows up to and including it that are in the same group and have a true
-    flag.
+    """Return an array of counts. For each row, it has the number of rows in the same group that have a true flag, from
+    the first row up to this row.
     """
     order = np.argsort(groups, kind="stable")
     counts = np.empty(len(order), dtype=np.int64)
@@ -297,8 +297,8 @@ def running_count(groups: Numbers, flags: Numbers) -> Numbers:
 
 
 def since(groups: Numbers, flags: Numbers, starts: Numbers) -> Numbers:
-    """Return, for each row, the number of rows of its group with a true flag that come after the row number in
-    `starts`, up to and including the row; 0 where `starts` is `NONE`.
+    """Return an array of counts. For each row, it has the number of rows in the same group that have a true flag, after
+    row number `starts` of this row and up to this row. It has 0 where `starts` is `NONE` (no row).
     """
     if not flags.any():
         return np.zeros(len(groups), dtype=np.int64)
@@ -307,9 +307,7 @@ def since(groups: Numbers, flags: Numbers, starts: Numbers) -> Numbers:
 
 
 def _begins(groups: Numbers) -> Numbers:
-    """Return a boolean array that is True at each row whose group differs from the group of the row before. The rows
-    must be sorted by group.
-    """
+    """Return a boolean array that is True at the first row of each group. The rows must be sorted by group."""
     return np.concatenate([np.ones(min(len(groups), 1), dtype=bool), groups[1:] != groups[:-1]])
 
 
@@ -330,7 +328,8 @@ def coded(parts: list[Any]) -> Any:
 
 
 def chunked(parts: list[Any], kind: Any, length: int) -> Any:
-    """Join the parts of an Arrow column. A part given as an integer stands for that many missing values.
+    """Join parts of an Arrow column to one column. A part is an Arrow array, or an integer, which stands for that many
+    missing values.
 
     A column without any value needs no memory.
     """
@@ -340,8 +339,8 @@ def chunked(parts: list[Any], kind: Any, length: int) -> Any:
 
 
 def known_numbers(numbers: Any) -> tuple[Numbers, Numbers]:
-    """Convert an Arrow array of integers to a NumPy array with 0 for missing values, and a boolean array that is True
-    for the present values.
+    """Convert an Arrow array of integers to two NumPy arrays: the numbers, with 0 for missing values, and booleans that
+    are True for values that are not missing.
     """
     if numbers.null_count == len(numbers):
         return np.broadcast_to(np.int64(0), len(numbers)), np.broadcast_to(np.False_, len(numbers))
@@ -372,14 +371,14 @@ def or_missing(coded: Any) -> Any:
 
 
 def taken_rows(coded: Any, rows: Numbers) -> Any:
-    """Return, for each number in `rows`, the string in that row of an Arrow dictionary array; missing where the row
-    number is `NONE`.
+    """Return the strings in some rows of an Arrow dictionary array, in the order of the row numbers `rows`. The result
+    is missing where the row number is `NONE`.
     """
     return coded.take(pa.array(rows, mask=rows == NONE))
 
 
 def whole(numbers: Numbers, present: Numbers) -> Any:
-    """Convert a NumPy array of integers to a pandas integer array that can lack values; `present` is True for the
-    values that are not missing.
+    """Convert a NumPy array of integers to a pandas array, in which values can be missing. `present` is True for each
+    value that is not missing.
     """
     return pd.arrays.IntegerArray(numbers.astype(np.int64, copy=False), ~present)

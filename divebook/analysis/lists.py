@@ -494,7 +494,7 @@ def frame_of(kind: str, parts: Any) -> pd.DataFrame:
 
 
 class Display(Protocol):
-    """Interface of objects that show a DataFrame in a notebook in another form than a table."""
+    """Interface of objects that replace the table by which a notebook shows a DataFrame, for example by a widget."""
 
     def in_cell(self) -> bool:
         """Show the DataFrame in the current IPython cell. Return False if that is not possible, so that a table is

@@ -118,13 +118,13 @@ class EventTable:
 
     @cached_property
     def _nothing(self) -> Any:
-        """Array of only missing strings, as long as the table. All text columns without values share it to save
-        memory.
+        """String array in which every value is missing, as long as the table. All text columns without values use this
+        one array, to save memory.
         """
         return pa.nulls(len(self), pa.large_string())
 
     def _are(self, *kinds: str) -> Numbers:
-        """Return a boolean array that is True for each event whose type is one of `kinds`."""
+        """Return a boolean array with one element per event: True if the type of the event is one of `kinds`."""
         matches: Numbers = np.array([kind in kinds for kind in self._kinds], dtype=bool)[self._kind]
         return matches
 
@@ -132,8 +132,8 @@ class EventTable:
 
     @cached_property
     def _operation(self) -> Numbers:
-        """Integer for the operation of each event. Events of the same operation have equal integers; `NONE` for an
-        event without an operation.
+        """Integers, one for each event, that stand for operations: events of the same operation have equal integers.
+        The value is `NONE` for an event without an operation.
         """
         if self._texts["operation_id"].null_count == len(self):
             return none(len(self))
@@ -145,8 +145,8 @@ class EventTable:
 
     @cached_property
     def _call(self) -> Numbers:
-        """Number of the row in which the operation of each event first started; `NONE` for an event that comes before
-        that start or has no operation.
+        """Row numbers, one for each event: the row in which the operation of the event first started. The value is
+        `NONE` for an event without an operation, or before that start.
         """
         starts = np.flatnonzero(self._are("operation_started"))[::-1]
         first = np.full(self._operation.max(initial=NONE) + 2, len(self), dtype=ROW)  # the last stands for NONE
@@ -157,16 +157,16 @@ class EventTable:
 
     @cached_property
     def _step(self) -> Numbers:
-        """Number of the row in which the current step of each event's path started; `NONE` if the path has no step by
-        then.
+        """Row numbers, one for each event: the row in which the current step of the event's path started. The value is
+        `NONE` if the path has not started a step by then.
         """
         row = latest(self._path, self._are("step_started", "step_caught"))
         return np.where((row >= 0) & self._are("step_started")[row], row, NONE)
 
     @cached_property
     def _item_key(self) -> Numbers:
-        """Integer for the pair of path and item index of each event. Equal pairs have equal integers; `NONE` for an
-        event without an item index.
+        """Integers, one for each event, that stand for items: events with the same path and item index have equal
+        integers. The value is `NONE` for an event without an item index.
         """
         index, has_index = self._numbers["iteration_index"]
         if not has_index.any():
@@ -178,16 +178,16 @@ class EventTable:
 
     @cached_property
     def _item_start(self) -> Numbers:
-        """Number of the row with the latest start of the item to which each event belongs. An item is identified by its
-        path and index.
+        """Row numbers, one for each event: the row in which the item of the event started last. An item is identified
+        by its path and index.
         """
         row = latest(self._item_key, self._are("iteration_started"))
         return np.where(self._item_key == NONE, NONE, row) if self._has_items else row
 
     @cached_property
     def _item_times(self) -> tuple[Numbers, Numbers]:
-        """Two numbers for each event that starts an item of `Each`: the row in which the same item first started, and
-        how often the item has started so far.
+        """Two arrays, with one number for each event that starts an item of `Each`. The first one has the row in which
+        the same item first started. The second one has how often the item has started so far.
 
         The starts are sorted by item key. Consecutive starts belong to the same item if key, step and visit are equal.
         """
@@ -209,8 +209,8 @@ class EventTable:
         return first, time
 
     def _item_of(self, rows: Numbers) -> Numbers:
-        """Return, for each of some row numbers, the row in which the item that is current there first started; `NONE`
-        without such an item.
+        """Return an array of row numbers, one for each row in `rows`: the row in which the item of that row first
+        started. The value is `NONE` for a row without an item.
         """
         if not self._has_items:
             return none(len(rows))
@@ -225,15 +225,15 @@ class EventTable:
 
     @cached_property
     def _item(self) -> Numbers:
-        """Number of the row in which the item of each event first started; `NONE` for events that are not about an
-        item.
+        """Row numbers, one for each event: the row in which the item of the event first started. The value is `NONE`
+        for an event that is not about an item.
         """
         return self._item_of(np.where(self._is_of_item, self._rows, NONE))
 
     @cached_property
     def _visit(self) -> Numbers:
-        """Number of the row in which the step of each event started; `NONE` for events that are about an operation or
-        an item.
+        """Row numbers, one for each event: the row in which the step of the event started. The value is `NONE` for an
+        event that is about an operation or an item.
         """
         has_step = coded_are(self._steps, lambda name: name != "")
         return np.where((self._call == NONE) & ~self._is_of_item & has_step, self._step, NONE)
@@ -257,8 +257,8 @@ class EventTable:
         return self._text_column(self._texts[name] if name in self._texts else self._names[name])
 
     def parameter_texts(self, name: str) -> Any:
-        """Return one parameter of operations as a column: for each event, the value that its operation started with;
-        missing for other events.
+        """Return a column with one parameter of operations. An event that belongs to an operation has the value with
+        which the operation started; other events have a missing value.
         """
         return self._text_column(taken_rows(self._names[name], self._call))
 
@@ -303,7 +303,8 @@ class EventTable:
         return whole(np.select(subjects, [of_calls, of_items, of_steps], 0), np.logical_or.reduce(subjects))
 
     def _retries_before_calls(self, starts: Numbers, retried: Numbers) -> Numbers:
-        """Return, for each event that starts an operation, how many attempts at this operation have failed before it.
+        """Return an array of counts. For each event that starts an operation, it has the number of earlier attempts at
+        this operation that failed.
 
         Only paths with retries are read event by event. `open_` counts the failed attempts in the current step of each
         path by item, or by key of the call.
@@ -331,8 +332,8 @@ class EventTable:
         return failed
 
     def _resumptions(self) -> Numbers:
-        """Return, for each event, how often a resumption of the execution has restarted the step in which the path of
-        the event is.
+        """Return an array of counts. For each event, it has how often the current step of the event's path was
+        restarted by a resumption of the execution.
 
         Only the events that start, end or resume steps are read. `current` has the state of the current step of each
         path. If a resumption restarts a step, the count increases for all later rows of that step.
@@ -383,7 +384,9 @@ class EventTable:
 
     @cached_property
     def _usages(self) -> Mapping[int, Mapping[str, Any]]:
-        """Consumption (tokens and cost) of operations, by the row number of the event that records it."""
+        """Consumption (tokens and cost) of operations. The keys are the numbers of the rows with the events that record
+        the consumption.
+        """
         completed = latest(self._operation, self._are("operation_completed"))
         usages: dict[int, Mapping[str, Any]] = {}
         ends = self._are("operation_completed", "operation_failed") & self._spent & (self._call != NONE)
@@ -398,7 +401,8 @@ class EventTable:
     @cached_property
     def _consumed(self) -> tuple[Numbers, Numbers]:
         """Two arrays about consumption (tokens and cost). The first one is True for each event that ends an operation
-        whose consumption is known. The second one has the row number of the event that records this consumption.
+        whose consumption is known. The second one has, for each event, the number of the row that records this
+        consumption.
         """
         has_usage = np.zeros(len(self), dtype=bool)
         has_usage[list(self._usages)] = True
@@ -482,8 +486,8 @@ def _as_column(values: Any, kind: Any) -> Any:
 
 
 def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Parse the fields of all event payloads in a page at once with Arrow's JSON reader. Return None if that is not
-    possible because a payload has an outdated format or an unexpected type.
+    """Parse the fields of all event payloads in a page with one call of Arrow's JSON reader. Return None if this is
+    impossible, because a payload has an outdated format or an unexpected type.
     """
     lines = page.lines()
     parse = json.ParseOptions(
@@ -508,8 +512,8 @@ def _read(page: EventPage, kinds: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _declared(page: EventPage, name: str, values: Any) -> Any:
-    """Clear the values of a payload field for events whose type does not declare the field. For the other events, fill
-    in the default of the event type where a value is missing.
+    """Remove the values of a payload field from events whose type does not declare the field. For other events without
+    a value, insert the default of the event type.
 
     Values of events whose type does not declare the field are removed, because they have another meaning there.
     Defaults are filled in for each type separately.
@@ -530,7 +534,7 @@ def _declared(page: EventPage, name: str, values: Any) -> Any:
 
 
 def _first(lists: Any) -> Any:
-    """Return the first element of each list in an Arrow array of lists, as an array; null for an empty list."""
+    """Return an array with the first element of each list in an Arrow array of lists; null for an empty list."""
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     if not lengths.any():
         return pa.nulls(len(lists), pa.string())
@@ -605,8 +609,8 @@ class PackedPayloads:
         return len(self.types)
 
     def texts(self) -> Any:
-        """Return the payloads as an Arrow array of JSON texts. The text is the stored one, unless the payload has an
-        outdated format; then it is the decoded payload as JSON.
+        """Return the payloads as an Arrow array of JSON texts, as they are stored. A payload in an outdated format is
+        decoded and converted to JSON again.
         """
         places = pa.py_buffer(self.begins.astype(np.int64))
         content = self._content()
@@ -623,7 +627,9 @@ class PackedPayloads:
         return content
 
     def opened(self) -> Callable[[int], Any]:
-        """Return a function that decodes the payload at an index. The page is decompressed once, by this call."""
+        """Return a function that decodes the payload at an index of the page. The page is decompressed once, before the
+        function is returned.
+        """
         content = self._content()
         types = self.types.to_pylist()
 
@@ -636,7 +642,9 @@ class PackedPayloads:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """Values that a user has assigned to a DataFrame column of event payloads, in place of recorded payloads."""
+    """Event payloads that a user has assigned to cells of a payload column. They replace the recorded payloads in that
+    DataFrame, not in the log.
+    """
 
     values: Sequence[Any]
 
@@ -649,7 +657,9 @@ class _Values:
 
 
 class PayloadSource:
-    """Storage of the values in a column of event payloads. Columns that were sliced from the same column share it."""
+    """Storage for the event payloads of a DataFrame column. If a part of the column is copied to a new column, both use
+    the same storage.
+    """
 
     def __init__(self, parts: Sequence[PackedPayloads | _Values]) -> None:
         self.parts = tuple(parts)
@@ -821,7 +831,7 @@ class _Step:
     has_output: bool = False
 
     def take(self, kind: str) -> None:
-        """Update the status of the step for an event of the type `kind` on the same path."""
+        """Update the status of the step after a later event of the same path; `kind` is the type of that event."""
         if kind == "step_completed":
             self.status = _DONE
             self.has_output = True
@@ -829,8 +839,8 @@ class _Step:
             self.status = _STOPPED
 
     def resume(self) -> bool:
-        """Update the status of the step for a resumption of the execution. Return True if the resumption restarts the
-        step, which is so if it had stopped without output.
+        """Update the status of the step after the execution was resumed. Return True if the step starts again, because
+        it had stopped without output.
         """
         again = self.status == _STOPPED and not self.has_output
         if self.status == _STOPPED:
@@ -1034,7 +1044,7 @@ ID = pa.field("execution_id", TYPES[TEXT])
 
 
 def schema_of(columns: Columns) -> Any:
-    """Return the Arrow schema of a DataFrame with the given columns."""
+    """Return the Arrow schema (names and types of columns) for a DataFrame that has the given columns."""
     return pa.schema([(name, TYPES[column.dtype]) for name, column in columns.items()])
 
 
@@ -1057,7 +1067,9 @@ def events_table(columns: Columns, table: EventTable, schema: Any) -> Any:
 
 
 def with_execution_id(execution_id: str, table: Any) -> Any:
-    """Return an Arrow table with `execution_id` as additional first column."""
+    """Return a copy of an Arrow table with an additional first column `execution_id`, which has the same id in all
+    rows.
+    """
     ids = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), len(table)), pa.array([execution_id]))
     return table.add_column(0, ID, ids.cast(ID.type))
 

@@ -208,8 +208,8 @@ class Frames(Framed):
                 yield Logged(self.store, record)
 
     def _read(self, logged: Logged, make: Callable[[Logged], Any]) -> Any:
-        """Call `make` for the log of one execution and return its result. If the log cannot be read, return None and
-        store the reason in `damaged`.
+        """Call the function `make` with one execution and its log, and return the result. If the log cannot be read,
+        return None and store the reason in `damaged`.
         """
         try:
             return make(logged)
@@ -518,7 +518,7 @@ BATCH = 65_536
 
 @dataclass(frozen=True)
 class Logged:
-    """One execution of a store, given to the functions that make DataFrames from its log."""
+    """One execution of a store and its events. The functions that make DataFrames of a log get this object."""
 
     store: EventStore
     record: ExecutionRecord

@@ -103,8 +103,8 @@ def layout(
 
 
 def _without_doubles(spans: Sequence[Span]) -> list[Span]:
-    """Remove the spans of those items of `Each` that consist of one operation, because the operation has its own bar.
-    Return the other spans.
+    """Return the spans without those items of `Each` that consist of one operation only. The operation has a bar of its
+    own, which would look the same.
     """
     operations: dict[tuple[str, str, int, int | None], int] = {}
     for span in spans:
@@ -122,8 +122,8 @@ _LaneKey: TypeAlias = str | int
 
 
 def _lane_of(spans: Iterable[Span]) -> Callable[[Span], _LaneKey]:
-    """Return a function from a span to the key of the lane that contains its bar: a path, or a delegated turn of an
-    agent.
+    """Return a function that takes a span and returns the key of the lane for its bar. The key stands for a path, or
+    for a turn of an agent to which work was delegated.
     """
     delegated_turns = {span.index for span in spans if _is_delegated(span)}
 
@@ -310,8 +310,8 @@ def tick_label(moment: int, distance: int, extent: int) -> str:
 
 
 def _tops(lanes: Sequence[Lane]) -> tuple[list[int], int]:
-    """Return the vertical positions in the picture: the upper edge of each lane, and the lower edge of the last
-    lane.
+    """Return vertical positions in the picture: the upper edge of each lane from top to bottom, and at last the lower
+    edge of the lowest lane.
     """
     tops = []
     y = TOP

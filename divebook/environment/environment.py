@@ -279,8 +279,8 @@ class Environment:
             self.add_workspace(workspace)
 
     def _apply(self, settings: Settings) -> None:
-        """Replace the settings of this environment: end the subscriptions of the old listeners to the store, and
-        subscribe the new listeners.
+        """Replace the settings of this environment. The old listeners no longer receive the events of the store, and
+        the new listeners do.
         """
         self._settings = settings
         for unsubscribe in self._unsubscribers:
@@ -303,8 +303,8 @@ class Environment:
         self._registry.set_built_ins({**actions, **WORKSPACE_ACTIONS}, handlers)
 
     def _services(self, control: Control) -> Services:
-        """Return the services (workspaces, executors, step handlers, ...) that an execution control needs to run steps.
-        The control may drive executions of another store.
+        """Return the services (workspaces, executors, step handlers, ...) that drivers need to run the steps of
+        executions. `control` is the object that manages these drivers.
         """
         workspaces = EnvironmentWorkspaces(self._registry, control.store)
         self.on_close(workspaces.close)
@@ -372,7 +372,9 @@ class Environment:
     # --- closing ---------------------------------------------------------------------------------------------------
 
     def on_close(self, closer: Callable[[], object]) -> None:
-        """Register a function that `close` calls. Functions are called in reverse order of registration."""
+        """Register a function to be called when this environment is closed. The function that was registered last is
+        called first.
+        """
         self._closers.append(closer)
 
     def close(self) -> None:
@@ -595,8 +597,8 @@ class Environment:
         return self._registry.tools_for(definition)
 
     def subordinates_for(self, definition: AgentDefinition) -> list[Agent]:
-        """Return the agents to which an agent may delegate: the agents that its definition names, or all others if it
-        names none and is the only supervisor.
+        """Return the agents to which an agent may delegate work. These are the agents that its definition names. If it
+        names none and the agent is the only supervisor, all other agents are returned.
 
         Raises
         ------
@@ -606,8 +608,8 @@ class Environment:
         return self._registry.subordinates_for(definition)
 
     def servers_for(self, definition: AgentDefinition) -> list[Server]:
-        """Return the MCP servers whose tools an agent may call: the servers that its definition names, or all servers
-        if it names a tool that any server could provide.
+        """Return the MCP servers whose tools an agent may call. These are the servers that its definition names. If the
+        definition names a tool that any server could provide, all servers are returned.
 
         Raises
         ------
@@ -623,8 +625,8 @@ class Environment:
         return self._registry.limited(tool)
 
     def approvals_for(self, agent: str) -> Approvals:
-        """Return the approval rules and modes for tool calls of an agent: the rules for all agents and those of the
-        agent. The name '' stands for calls outside an agent.
+        """Return the approval rules and modes for the tool calls of an agent: the rules for all agents and those of
+        this agent. The name '' (empty) stands for calls outside an agent.
 
         Rules from YAML texts can only make decisions stricter, unless the policy allows more.
         """
@@ -648,7 +650,7 @@ class Environment:
         self._registry.check_workspace(name)
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
-        """Set the document repository that the tools of agents can access, and the policy that limits their access."""
+        """Set the document repository that the tools of agents use, and the policy that limits the tools."""
         self._registry.reach(documents, policy)
         self.documents = documents
         self.policy = policy
@@ -781,8 +783,8 @@ class Environment:
             return self._existing(conflict, execution, options.get("on_conflict", WARN))
 
     def _existing(self, conflict: StartKeyTakenError, execution: Execution, on_conflict: str) -> Execution:
-        """Return the execution that already has the start key of `execution`. The store refused to start `execution`
-        because of this conflict.
+        """Return the execution that already uses the start key of `execution`. The store refused to start `execution`,
+        because a start key belongs to one execution only.
         """
         opening = execution._driver.opening  # noqa: SLF001 - it is ours
         inputs = None if opening is None else opening.inputs
@@ -846,7 +848,8 @@ class Environment:
         return self.store.workers()
 
     def cancel(self, execution_id: str) -> Execution:
-        """Cancel an execution. It is stopped if this process drives it, and marked as cancelled in the store otherwise.
+        """Cancel an execution. If this process drives it, it is stopped; if not, it is marked as cancelled in the
+        store.
 
         A process that drives it finds at its next step that it may no longer write, and stops there. Its child
         executions are cancelled next, level by level: when `Execution.wait` returns, none of them runs or waits any
@@ -934,7 +937,8 @@ class Environment:
         return self._handle(self._control.resume(execution_id, None if bounds is None else as_bounds(bounds)))
 
     def recover(self, execution_id: str) -> Execution:
-        """Resume an execution whose process died. Attempts are counted; see `divebook.runtime.queueing`.
+        """Resume an execution whose process died. Each recovery is counted, to stop after several that made no
+        progress; see `divebook.runtime.queueing`.
 
         An execution whose parent has ended is cancelled instead, with its child executions: none of its calls is made.
         An execution that has ended is returned unchanged.

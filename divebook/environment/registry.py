@@ -122,7 +122,7 @@ class Registry:
         """Step types that were added to this environment, without the built-in ones."""
 
     def reach(self, documents: DocumentRepository, policy: Policy) -> None:
-        """Set the document repository that the tools of agents can access, and the policy that limits their access."""
+        """Set the document repository that the tools of agents use, and the policy that limits the tools."""
         self.documents = documents
         self.policy = policy
         documents.include(SCHEME, ServedDocuments(self.servers))
@@ -393,8 +393,8 @@ class Registry:
         return [tool for tool in tools.values() if tool is not None]
 
     def _tool_for(self, name: str, definition: AgentDefinition) -> ToolFunction | None:
-        """Return the function of a tool that an agent definition names. Return None if the turn or an MCP server
-        provides the tool itself.
+        """Return the function of a tool that an agent definition names. Return None for a tool without such a function:
+        one that each turn of an agent creates, or one of an MCP server.
 
         The name is looked up in this order:
 
@@ -531,8 +531,8 @@ class Registry:
         return self.policy.of_code() if is_code else self.policy
 
     def _has_headers_of_text(self, name: _DefinitionName) -> bool:
-        """Return whether a definition is an agent whose provider settings, such as request headers, come from a YAML
-        text.
+        """Return whether a definition is an agent with settings for its model provider, such as request headers, that
+        were written in a YAML text.
         """
         text_providers = self.origins.text_config.providers
         kind, agent_name = name
@@ -642,8 +642,8 @@ class Registry:
             require_image(workspace.image)
 
     def check_models(self, workflow: Workflow, model: str | None) -> None:
-        """Raise an error unless the model of a run exists. If the run has no model of its own, the models of the
-        workflow's agents must exist.
+        """Raise an error if the model of a run does not exist. If no model was selected for the run, check the models
+        of the workflow's agents.
         """
         if model is not None:
             check_model(model, f"workflow {workflow.name}", self._store)
@@ -720,8 +720,8 @@ class DefinitionOrigins:
         """Merged settings of texts, and of Python code."""
 
     def record(self, definitions: Definitions) -> None:
-        """Record whether some new definitions come from Python code or from a text. This replaces the recorded origins
-        of older definitions of the same names.
+        """Store the origin of new definitions: Python code or a text such as a YAML file. The origins of older
+        definitions with the same names are replaced.
         """
         names = _names_of(definitions.agents, definitions.workspaces, definitions.tools)
         self._trusted_workspaces -= {workspace.name for workspace in definitions.workspaces}

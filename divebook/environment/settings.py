@@ -92,8 +92,8 @@ def _subscribe_telemetry(
     store: EventStore,
     calls: CallTracing,
 ) -> list[Callable[[], object]]:
-    """Export the events of a store and the recorded calls to OpenTelemetry. Return functions that end the two
-    subscriptions, to be called in their order; an empty list if telemetry is off.
+    """Start to export the events of a store and the recorded calls to OpenTelemetry. Return two functions that end
+    this, to be called in their order; an empty list if telemetry is off.
     """
     if not setting:
         return []
@@ -168,8 +168,8 @@ class EnvironmentWorkspaces:
         return self._registry.workspace(name)
 
     def may_go_unasked(self, name: str, fingerprint: str) -> bool:
-        """Return whether a workflow may copy changed files from a workspace back into the original folder without
-        asking a person.
+        """Return whether a workflow may copy changed files from a workspace back into the original folder, without a
+        question to a person.
         """
         return self._registry.may_apply_unasked(self.definition(name), fingerprint)
 
@@ -180,8 +180,8 @@ class EnvironmentWorkspaces:
         return folder
 
     def is_of_another(self, folder: Path, execution_id: str) -> bool:
-        """Return whether a folder belongs to another execution than this one. This is checked because the folder is
-        read from a log, which could contain any path.
+        """Return whether a folder belongs to a different execution than the given one. The path of the folder was read
+        from a log, so that it could be any path.
         """
         real = folder.resolve()
         base = self._base().resolve()

@@ -159,8 +159,8 @@ class Starter:
         return driver.id
 
     def begin_log(self, key: str) -> str:
-        """Start the execution whose log stores the messages of a `DurableLog`, and return its id. If the log's key
-        already has an execution, return the id of that one.
+        """Start an execution that runs no steps and stores the messages of a `DurableLog`; return its id. If an
+        execution was started before for the key of this log, return that id.
         """
         opening = opening_of(BOOK_WORKFLOW, {}, {}, {"key": key}, origin=catalog.BOOK)
         driver = self._control.create(BOOK_WORKFLOW, opening, self._durability(None))
@@ -185,8 +185,8 @@ class Starter:
     def _opening(
         self, child: Child, workflow: Workflow, *, origin: str | None = None, key: str | None = None
     ) -> tuple[Workflow, catalog.ExecutionStarted, Durability | None]:
-        """Return the workflow, the first event and the durability with which a child execution or a successor
-        starts.
+        """Return three values for starting a child execution or a successor: the workflow, the first event, and the
+        durability (how soon events reach the disk).
         """
         self._registry.check(workflow)
         self._registry.check_models(workflow, child.model)
@@ -247,8 +247,8 @@ def opening_of(
 def forked_of(
     opening: catalog.ExecutionStarted, source: ExecutionState, opened: int, change: Change, options: StartOptions
 ) -> catalog.ExecutionForked:
-    """Return the event `ExecutionForked`, with which a fork begins. It contains only those start options that differ
-    from the options of the forked execution.
+    """Return the event `ExecutionForked`, with which a fork begins. It contains only those start options of the fork
+    that differ from the ones of its source.
 
     Parameters
     ----------
@@ -349,8 +349,8 @@ def existing_execution(
 def _difference_of_start(
     execution_id: str, store: EventStore, inputs: Mapping[str, Any] | None, change: Mapping[str, Any] | None
 ) -> str:
-    """Describe how a recorded execution differs from a second start with the same key, which has `inputs` or, for a
-    fork, `change`; an empty string if they are equal.
+    """Describe how a recorded execution differs from a second start with the same start key. The second start has the
+    inputs `inputs` or, for a fork, the change `change`. The result is empty if they are equal.
     """
     if change is None:
         if inputs is None:
@@ -392,8 +392,8 @@ def as_bounds(bounds: Bounds | Mapping[str, Any]) -> Bounds:
 
 
 def require_options(options: Iterable[str], allowed: Collection[str], refusal: str) -> None:
-    """Raise `SetupError` if the name of an option is not in `allowed`. The error text begins with `refusal`, such as "a
-    what-if has no option".
+    """Raise `SetupError` if an option has a name that is not in `allowed`. The error text begins with the text
+    `refusal`, such as "a what-if has no option".
     """
     for name in options:
         if name not in allowed:

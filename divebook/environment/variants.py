@@ -210,7 +210,9 @@ class Variants:
         return self._start_fork(prefix, forked, workflow, options)
 
     def fork_without_failed_steps(self, execution_id: str) -> Execution:
-        """Start a fork in which each failed step counts as completed; see ``skip_failed`` in `Environment.retry`."""
+        """Start a fork that continues as if the failed steps had completed. See ``skip_failed`` in `Environment.retry`;
+        the forked execution must have stopped.
+        """
         source = self._execution(execution_id)
         self._require_stopped(source)
         options = options_of(recorded_opening(source.id, source.store), source.workflow)
@@ -230,8 +232,8 @@ class Variants:
         return self._registry.workflows.get(source.workflow.name, source.workflow), source.inputs, options
 
     def _fitted(self, change: Change, prefix: Prefix, *, coerce_text: bool = False) -> tuple[Change, Workflow]:
-        """Convert a change to fit the state of the source execution at the point of the fork. Return the converted
-        change and the changed workflow.
+        """Make the change of a fork fit the state that the source execution had where the fork begins. Return the
+        fitted change and the changed workflow.
 
         Raises
         ------
@@ -248,8 +250,8 @@ class Variants:
     def _forked(
         self, prefix: Prefix, workflow: Workflow, change: Change, options: StartOptions, origin: str
     ) -> catalog.ExecutionForked:
-        """Return the event `ExecutionForked`, with which a new execution begins after the events that it shares with
-        its source (the prefix).
+        """Return the event `ExecutionForked` of a new execution. It follows the events that the new execution shares
+        with its source (the prefix).
         """
         code = self._registry.code_of(workflow)
         opening = opening_of(workflow, prefix.state.inputs, code, options, origin=origin)
@@ -334,8 +336,8 @@ class Variants:
         return replace(forked, seed=prefix.state.seed, tools=tools)
 
     def forked_child(self, child: Child) -> tuple[Workflow, catalog.ExecutionForked]:
-        """Return the workflow and the first event of a child execution, if the parent takes its results from the log of
-        an earlier execution.
+        """Return the workflow and the first event of a child execution that reuses results of a recorded child
+        execution. Its parent reuses the results of the recorded parent in the same way.
 
         In a what-if, the child is a what-if of the recorded child with other inputs. If the parent continues with a
         changed definition, the child reuses the results of the recorded child, and has its own current definition.
@@ -480,8 +482,8 @@ class Variants:
         return _Continuation(source, workflow, reusable, prefix, replace(forked, tools=reuse))
 
     def _kept_before_edits(self, source: Execution, reusable: Kept) -> Kept:
-        """Return the part of a log that a continuation shares, cut off before the first call of a function that was
-        edited since. If no such function was called, return it unchanged.
+        """Return the events that a continuation shares with its source, up to the first call of a function that was
+        edited after the call. If no such function was called, return all of these events.
         """
         events = source.history()
         first = first_reached(events, edited_labels(self._registry, source.state.workflow_name, events))
@@ -568,13 +570,15 @@ class Variants:
 
 
 def edited_operations(registry: Registry, workflow: str, events: Sequence[Event]) -> Collection[str]:
-    """Return the ids of the recorded operations that called a Python function whose code was edited since."""
+    """Return the ids of the recorded operations that called a Python function whose code has been edited after the
+    call.
+    """
     return {operation for _, operation in reached(events, edited_labels(registry, workflow, events))}
 
 
 def edited_labels(registry: Registry, workflow: str, events: Sequence[Event]) -> Callable[[Epoch], Collection[str]]:
-    """Return a function from an epoch to the labels of the functions that were edited since. An epoch is a part of a
-    log that was recorded with the same code.
+    """Return a function that takes an epoch of a log and returns the labels of the Python functions that were edited
+    after this epoch. An epoch is the part of a log between two starts or resumptions.
 
     A function also counts as edited if a function that it uses was.
     """

@@ -343,14 +343,14 @@ class Pipeline:
             self._leave(execution)
 
     def _leave(self, execution: Execution) -> None:
-        """Cancel an execution whose caller has stopped waiting for it, if it exists in memory only, because no other
-        code could find it.
+        """Cancel an execution because its caller has stopped waiting for it. This is done only if the execution exists
+        in memory only, so that no other code could find it.
         """
         if not self._is_kept and execution.is_live and not execution.is_blocked:
             execution.cancel("its caller no longer waits for it")
 
     def _carried(self, envelope: Envelope, execution: Execution) -> Envelope:
-        """Update an envelope to the state of its execution, and return it. An execution that exists in memory only is
+        """Update an envelope from the state of its execution, and return it. An execution that exists in memory only is
         deleted if it has ended.
         """
         reflect(envelope, execution.state, execution.workflow)
@@ -444,7 +444,7 @@ class Pipeline:
 
 
 class EngineClock:
-    """Clock of the engine that returns the time of the clock function that envelopes use."""
+    """Clock for the engine, which gets its time from the function that envelopes use as their clock."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
@@ -459,8 +459,8 @@ class EngineClock:
 
 
 def _parts_of_response(response: Response) -> Any:
-    """Convert an `InterruptResponse` to a dict of its parts, without the time of receipt. Return other answers
-    unchanged.
+    """Convert an `InterruptResponse` to a dict with its text, approval, decision and data. Return an answer of another
+    type unchanged.
     """
     if not isinstance(response, InterruptResponse):
         return response
@@ -480,8 +480,8 @@ def _checked(question: FlowInterrupt, response: Response) -> dict[str, Any]:
 
 
 def _remaining_bounds(envelope: Envelope, config: PipelineConfig) -> dict[str, Any] | None:
-    """Return the part of an envelope's budget that is left for model calls, as bounds of the execution that continues
-    the envelope; None if it is unlimited.
+    """Return the bounds of the execution that continues an envelope: the part of the envelope's budget that is left for
+    model calls. Return None if the budget is unlimited.
 
     The engine reserves the cost of each model call in advance, so that parallel stages do not exceed the budget
     together. If a person may be asked to raise the bound, model calls are counted only between stages.

@@ -55,8 +55,8 @@ def envelope_of(state: ExecutionState, workflow: Workflow | None) -> Envelope:
 
 
 def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> None:
-    """Set all fields of an envelope to those of the envelope that the state of its execution contains, including
-    failures and questions.
+    """Copy the envelope that the state of an execution contains into another envelope, with the failure or the question
+    of the execution.
     """
     envelope.take_over(state_of(state))
     _reflect_failure(envelope, state, workflow)
@@ -67,7 +67,7 @@ def reflect(envelope: Envelope, state: ExecutionState, workflow: Workflow) -> No
 
 
 def failure_of(stage: str) -> str:
-    """Return the prefix of an execution's error message that names the stage that failed."""
+    """Return the text that begins the error message of an execution if this stage has failed."""
     return f"stage {stage!r} failed: "
 
 
@@ -107,7 +107,7 @@ def _reflect_failure(envelope: Envelope, state: ExecutionState, workflow: Workfl
 
 
 def stage_error(stage: str, message: str, moment: datetime) -> dict[str, Any]:
-    """Return the entry that `Envelope.errors` gets for a failed stage."""
+    """Return the entry about a failed stage that is added to `Envelope.errors`."""
     return {"agent": stage, "error": message, "error_type": PROCESSING_ERROR, "timestamp": to_text(moment)}
 
 
@@ -139,12 +139,14 @@ def question_inside(state: ExecutionState, workflow: Workflow) -> Question | Non
 
 
 def slots_from(data: Mapping[str, Any] | None) -> SlotNames:
-    """Convert plain data to `SlotNames`; return the default slot names for None."""
+    """Convert plain data to `SlotNames` (names of an envelope's outputs with a special role). Return the default names
+    for None.
+    """
     return SlotNames() if not data else SlotNames(**data)
 
 
 def slots_to(names: SlotNames) -> dict[str, Any]:
-    """Convert `SlotNames` to plain data."""
+    """Convert `SlotNames` (names of an envelope's outputs with a special role) to plain data."""
     resets = {"retry_reset": sorted(names.retry_reset), "advance_reset": sorted(names.advance_reset)}
     return resets | {"archive": names.archive, "response": names.response, "response_key": names.response_key}
 
@@ -212,7 +214,7 @@ def _is_dead(
 
 
 def _hands_over(config: PipelineConfig, source: str, stage: AgentStage) -> bool:
-    """Return True if `stage` handles the failures of the stage named `source`, that is, if it is its `error_next`."""
+    """Return True if `stage` is the stage that runs when the stage named `source` fails (its `error_next`)."""
     source_stage = config.stage(source)
     return source_stage is not None and source_stage.error_next == stage.name
 
@@ -256,8 +258,8 @@ def apply_settings(config: PipelineConfig, envelope: Envelope) -> None:
 
 
 def finish_at_end(envelope: Envelope) -> None:
-    """Set the terminal reason of an envelope to completed if it is behind the last stage, has no pending question and
-    no other terminal reason.
+    """Mark an envelope as completed if it has passed the last stage, has no pending question and has not been
+    terminated for another reason.
     """
     if envelope.current_stage != END or envelope.terminated or envelope.interrupt_pending:
         return
@@ -324,7 +326,7 @@ def _may_enter(config: PipelineConfig, envelope: Envelope) -> bool:
 
 
 def ready(config: PipelineConfig, envelope: Envelope) -> list[str]:
-    """Return the names of those stages of an envelope in parallel mode that may start now."""
+    """Return the names of the stages that may start now for an envelope in parallel mode."""
     completed = {name for name, done in envelope.completed_stage_set.items() if done}
     return ready_stages(config, completed, envelope.failed_stages.keys())
 
@@ -389,8 +391,8 @@ def _pass_edge(config: PipelineConfig, envelope: Envelope, source: str, target: 
 
 
 def _raise_question(envelope: Envelope, kind: str, details: Mapping[str, Any]) -> None:
-    """Set a question to a person in the envelope, with the texts in the output of a stage, unless the stage has already
-    asked one.
+    """Set a question to a person as the pending question of the envelope, with texts from the output of a stage. Do
+    nothing if the stage has already asked a question itself.
     """
     if envelope.has_pending_interrupt():
         return
@@ -403,8 +405,8 @@ def _raise_question(envelope: Envelope, kind: str, details: Mapping[str, Any]) -
 
 
 def question_id(envelope: Envelope, about: str = "") -> str:
-    """Compute the id of a question of an envelope from the point at which it is asked, so that a replay gives it the
-    same id.
+    """Compute the id of an envelope's question from the stage and the attempt that ask it. A replay therefore gives the
+    question the same id.
     """
     text = f"{envelope.envelope_id}/{envelope.current_stage}/{envelope.agent_hop_count}/{envelope.iteration}/{about}"
     return f"int_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -428,8 +430,8 @@ def ask_about_bound(envelope: Envelope) -> bool:
 
 
 def settle(config: PipelineConfig, envelope: Envelope) -> None:
-    """Apply the answer to the question of an envelope: end the request after a denial, raise the bound, or move to
-    another stage.
+    """Apply the answer to the question of an envelope. A denial ends the request; other answers raise the bound, or
+    move the envelope to another stage.
     """
     interrupt = envelope.interrupt
     if interrupt is None or interrupt.response is None:

@@ -102,7 +102,8 @@ _FAILURES = (
 
 
 class StageStep:
-    """Handler for steps of the type to which pipelines are compiled. It runs the stages that the steps stand for.
+    """Handler for the steps of a compiled pipeline. Each of these steps stands for a part of the pipeline, such as a
+    stage, which the handler runs.
 
     Parameters
     ----------
@@ -379,8 +380,8 @@ class _Run:
                 envelope.terminate(branch["error"], branch["reason"])
 
     def _look_ahead(self, envelope: Envelope) -> None:
-        """Set the current stage of an envelope in parallel mode to the next stage that is ready, so that a waiting
-        envelope shows where it will continue.
+        """Set the current stage of an envelope in parallel mode to the next stage that can start. People then see where
+        an envelope that waits will continue.
         """
         ready = progress.ready(self._config, envelope)
         envelope.current_stage = ready[0] if ready else END
@@ -518,7 +519,9 @@ class Visit:
         return f"{self._stage.name}-attempts"
 
     def _adopt(self, trial: Trial) -> None:
-        """Replace the envelope of the visit by the envelope of the attempt that succeeded, or failed last."""
+        """Replace the envelope of the visit by the envelope of one of its attempts: the one that succeeded, or the last
+        failed one.
+        """
         self.envelope = trial.envelope
         question = self.envelope.interrupt
         if trial.has_asked and question is not None and not question.id:
@@ -574,8 +577,8 @@ class Visit:
         return trial
 
     async def _consumption(self, number: int, trial: Trial | None = None) -> Mapping[str, Any]:
-        """Return the model calls, tokens and cost that a failed attempt consumed. They are recorded as an operation,
-        because a resumption does not repeat the attempt.
+        """Return the model calls, tokens and cost that a failed attempt consumed. They are recorded in the log, because
+        a resumed execution does not repeat the attempt and could not count them again.
         """
 
         async def consumption() -> dict[str, Any]:
@@ -595,8 +598,8 @@ class Visit:
         return recorded
 
     async def _count_failed(self, failures: int) -> None:
-        """Add the model calls, tokens and cost of earlier failed attempts to the envelope, also of attempts in a
-        process that died.
+        """Add the model calls, tokens and cost of the failed attempts at this stage to the envelope. This includes
+        attempts that ran in a process that died.
         """
         while self._counted < failures:
             recorded = await self._consumption(self._counted)
@@ -624,7 +627,8 @@ class Visit:
 
 
 def is_of_call(error: BaseException) -> bool:
-    """Return True if an error comes from a failed operation, which runs again if the execution is resumed.
+    """Return True if an error was raised by a failed operation. Such an operation runs again if the execution is
+    resumed.
 
     A failed turn of an agent alone does not count: if no operation in it failed, a resumption would read the same
     results from the log and fail again.
@@ -702,7 +706,8 @@ class Trial(StepContext):
         return self.reported_calls + self._requests.total()
 
     def leave_to_resumption(self, key: str, error: str) -> None:
-        """Record that this attempt has failed, and that the next attempt starts only when the execution is resumed.
+        """Record that this attempt has failed and that no other attempt follows now. The next attempt starts when the
+        execution is resumed.
 
         The next attempt makes its own operations; it does not reuse the recorded results of this attempt.
 
@@ -769,8 +774,8 @@ class Trial(StepContext):
         raise StageTimeoutError(self.stage.name, self._seconds) from cause
 
     def _count_failures(self, key: str | int, attempts: int) -> None:
-        """Add the tokens and cost of the first `attempts` failed attempts at an operation to the envelope, also of
-        attempts in another process.
+        """Add the tokens and cost of the first `attempts` failed attempts at an operation to the envelope. This
+        includes attempts that ran in a process that died.
         """
         for attempt in range(self._counted[key], attempts):
             record = self.record_of(key, self._number + attempt)
@@ -1071,13 +1076,13 @@ class StageFunction(UserFunction):
 
     @property
     def takes(self) -> Takes:
-        """Description of the parameters that callers must fill: no context and no other extra argument is passed,
-        however the parameters are named.
+        """Description of the arguments that a call of the function must pass. A stage's function gets no extra
+        arguments, such as the context, even if its parameters have the names that request them in other functions.
         """
         return Takes(inspect.iscoroutinefunction(self.function))
 
     def bound(self, arguments: Mapping[str, Any]) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Convert arguments by name to positional arguments for the stage's function, so that users can name its
-        parameters as they like.
+        """Convert named arguments to positional arguments for the stage's function, because users may choose any names
+        for its parameters.
         """
         return tuple(arguments.values()), {}

@@ -91,7 +91,7 @@ class _Visit:
 
 
 class _Open:
-    """Ids of the operations, or questions, that have started and not ended yet, by path."""
+    """Ids of the operations, or of the questions, that have started and not ended yet, grouped by path."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, set[str]] = {}
@@ -165,8 +165,8 @@ class Activity:
         return self._halted == STOPPED
 
     def before(self, doing: Doing) -> int:
-        """Return the total time in microseconds that the run spent on an activity before its current phase, which began
-        at `since_us`.
+        """Return the total time in microseconds that the run has spent on an activity in earlier phases. The current
+        phase, which began at `since_us`, is not included.
         """
         if doing != WORKED:
             return self._idle.get(doing, 0)
@@ -304,8 +304,8 @@ class Activity:
             visit.progress.failed -= 1
 
     def _begun(self, event: Event, visit: _Visit | None) -> _Visit:
-        """Return the visit to which an event about an item belongs, and mark it as running: a new visit, or a visit
-        that was resumed.
+        """Return the visit to a step to which an event about an item belongs, and mark it as running. Create the visit
+        if it does not exist yet.
         """
         if visit is None:
             progress = self._steps.setdefault(event.step, ItemProgress(event.step))
@@ -508,7 +508,9 @@ class Spreads:
         """Computed distributions by step. An entry is removed when more results are counted."""
 
     def take(self, event: Event) -> None:
-        """Apply the next event of the log. A result in the event is only put in a queue; `count` counts its values."""
+        """Apply the next event of the log. If the event has a result, the result is only queued; the method `count`
+        counts its values.
+        """
         data = event.data
         if isinstance(data, catalog.RowsCompleted):
             self._waiting.append((self._columns(event), event.step, data.result, max(1, data.rows)))

@@ -58,8 +58,8 @@ IS_COMPUTED = frozenset({SCRIPT_EXECUTION, TIME_ACCESS, RANDOM_GENERATION, VERDI
 
 
 def way_of(data: Any) -> str:
-    """Return the way in which an operation or a question got its result (such as replayed or executed), from the event
-    that ends it.
+    """Return the source of the result of an operation or a question, such as replayed or executed. It is read from the
+    event that ends the operation or question.
 
     ``served``: replayed from the log of another execution. ``blocked``: not executed. ``skipped``: a sleep.
     ``computed``: a script, or a reading of clock or chance. ``live``: executed. ``other``: an operation that only
@@ -135,8 +135,8 @@ class OperationTree:
 
     @property
     def tells(self) -> Any:
-        """Value by which nodes of the same kind are matched if their keys differ because items or calls were inserted:
-        the value of an item, the request of a call.
+        """Value that identifies a node when its key differs between the runs because items or calls were inserted: the
+        value of an item, or the request of a call.
         """
         match self.kind:
             case "item":
@@ -265,8 +265,8 @@ class _Placing:
     # --- what takes none -------------------------------------------------------------------------------------------
 
     def _add(self, kind: Kind, name: str, event: Event, request: Any, answered: Any) -> OperationTree:
-        """Add a node that stands for a single event (an input, a variable, ...) to the current step of the event's
-        path, or to the run.
+        """Add a node for a single event (an input, a variable, ...) to the tree: below the current step of the event's
+        path, or below the run.
         """
         around = self._steps.get(event.path, self.root) if event.path else self.root
         self._counts[id(around), kind, name] += 1
@@ -313,7 +313,9 @@ class _Placing:
                 self._variables[change.key] = _variable(event, change.key, change.value)
 
     def _forked(self, event: Event, data: catalog.ExecutionForked) -> None:
-        """Apply the changes of a fork to the tree. Remove open questions, because the fork asks them again."""
+        """Update the tree for a fork. The values that the fork changes are set, and open questions are removed, because
+        the fork asks them again.
+        """
         change = data.change or {}
         self._is_answered = data.tools is not None
         for name, value in change.get("variables", {}).items():
@@ -419,8 +421,8 @@ def _asked(span: Span) -> Any:
 
 
 def _answered(span: Span) -> Any:
-    """Return the result of an operation in the form that is compared between runs; None for a reading of the clock,
-    because it differs in every run.
+    """Return the result of an operation in a form that can be compared between runs. Return None for a reading of the
+    clock, because it differs in every run.
     """
     if span.type == TIME_ACCESS:
         return None
@@ -520,7 +522,7 @@ class Divergence(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of two compared runs: its facts, and its tree of places."""
+    """One of two compared runs: its workflow, status and times, and its tree of places (steps, items, calls, ...)."""
 
     id: str
     workflow: str
@@ -596,8 +598,8 @@ class Pair:
 
     @cached_property
     def telling(self) -> list[Row]:
-        """Rows that differ, except for steps, items and turns whose result differs only because a place inside them
-        differs.
+        """Rows that differ, without those steps, items and turns whose result differs only because something inside
+        them differs.
         """
         rows: list[Row] = []
         for row in reversed(self.differences):
@@ -701,8 +703,8 @@ def _facet(a: OperationTree, b: OperationTree) -> Facet | None:
 
 
 def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> dict[int, OperationTree]:
-    """Match the children of a node in one run (`ours`) with those in the other run (`theirs`). Return the child from
-    `ours` by the ``id()`` of its partner in `theirs`.
+    """Match the nodes inside a node of one run (`ours`) with the nodes inside the matched node of the other run
+    (`theirs`). Return a mapping from the ``id()`` of a node in `theirs` to its partner in `ours`.
 
     Equal lists are paired one by one. Else each kind of child is matched separately, with several criteria
     (`_criteria`). Each criterion pairs children that remained from the ones before.
@@ -724,8 +726,8 @@ def _partners(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) ->
 
 
 def _are_settled(ours: Sequence[OperationTree], theirs: Sequence[OperationTree]) -> bool:
-    """Return whether two lists of nodes with the same keys match one by one: their kinds are equal, and so are the
-    values of items.
+    """Return whether the nodes of two lists, which have the same keys, can be paired in order without a further search.
+    All kinds must be equal, and items must also have equal values.
     """
     pairs = zip(ours, theirs, strict=True)
     return all(a.kind == b.kind and (a.kind != "item" or alike(a.asked, b.asked)) for a, b in pairs)
@@ -734,8 +736,8 @@ def _are_settled(ours: Sequence[OperationTree], theirs: Sequence[OperationTree])
 def _criteria(
     kind: str, ours: Sequence[OperationTree], theirs: Sequence[OperationTree]
 ) -> tuple[Callable[[OperationTree], Hashable], ...]:
-    """Return functions by which children of a kind are matched, the most specific first. Two children match if a
-    function returns equal values for both.
+    """Return functions that decide which nodes of two runs are paired: two nodes are paired if a function returns equal
+    values for both. The most specific function is first. `kind` is the kind of all nodes.
     """
     if kind == "step":
         return _by_key, _by_telling

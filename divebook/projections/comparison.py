@@ -295,8 +295,8 @@ def _table(pair: Pair) -> str:
 
 
 def _folded(rows: Iterable[Row]) -> Iterator[tuple[Difference, int, Row | None]]:
-    """Yield the entries of the table of differences: one for each difference, with the number of comparison rows that
-    it covers, and one for each sequence of equal rows.
+    """Yield the entries of the table of differences, in order. Each difference is an entry, with the number of
+    comparison rows that it covers. Consecutive equal rows are one entry together.
 
     If one run lacks a place as a whole, the places inside it are counted and not yielded. Consecutive equal rows
     become one entry ``("same", count, None)``. For the rows same, same, added a, added a / b, same the function yields
@@ -340,8 +340,8 @@ def _line(row: Row) -> str:
 
 
 def _beside(row: Row) -> str:
-    """Format how many more tokens, and how much more cost and time, a call needed in the second run than in the first;
-    an empty string for other places.
+    """Format the difference in tokens, cost and time of a call between two runs: how much more the second run needed.
+    Return an empty string for a row that is not a call.
     """
     if row.a is None or row.b is None or row.a.kind != "operation":
         return ""
@@ -365,8 +365,8 @@ def _signed(number: int, text: str) -> str:
 
 
 def _texts(row: Row, *, whole: bool) -> tuple[str, str]:
-    """Return two HTML texts about a difference, for the first and the second run. Without `whole`, long text that both
-    have in common is shortened.
+    """Return both sides of a difference as HTML, for the first and the second run. If `whole` is False, long text that
+    both sides have in common is shortened.
 
     If one run lacks the place, the other lane shows the result. If no part differs, both lanes show the status. Else
     each lane shows its side of the first `MOST_PARTS` differing parts.
@@ -423,8 +423,8 @@ def _marked(before: object, after: object, *, whole: bool) -> tuple[str, str]:
 
 
 def _short(text: str, place: int, count: int) -> str:
-    """Return a piece of text that two compared texts have in common, with its middle cut out. At the beginning or end
-    of the text, only the side next to a difference is kept.
+    """Return a shortened piece of text, which two compared texts have in common, with its middle cut out. At the
+    beginning or end of a text, only the side next to a difference is kept.
     """
     head = text[:CONTEXT] if place else ""
     tail = text[-CONTEXT:] if place < count - 1 else ""

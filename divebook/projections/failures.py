@@ -143,7 +143,7 @@ OPENINGS = (catalog.ExecutionStarted, catalog.ExecutionForked)
 
 
 class ItemNames(NamedTuple):
-    """Functions and names for labelling the items of steps, as the definition of the workflow names them."""
+    """Labels for the items of steps with ``Each``, taken from the definition of the workflow."""
 
     place_of: PlaceOf
     variables: Mapping[str, str]
@@ -151,7 +151,7 @@ class ItemNames(NamedTuple):
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> ItemNames:
-        """Return the item labels according to the newest definition that a log contains. If it contains none, items are
+        """Return the item labels from the newest definition that a log contains. If it contains none, items are
         labelled with the names of their spans.
         """
         for event in reversed(events):
@@ -237,8 +237,8 @@ def _indented(text: str) -> str:
 
 
 def kept_in(spans: Iterable[Span]) -> str:
-    """Return in words how many completed items and calls a resumed run reuses; an empty string after a rollback, which
-    undid them.
+    """Describe in words how many completed items and calls a resumed run reuses. Return an empty string after a
+    rollback, because it has undone them.
     """
     spans = list(spans)
     if any(map(is_undoing, spans)):
@@ -249,7 +249,7 @@ def kept_in(spans: Iterable[Span]) -> str:
 
 
 def is_undoing(span: Span) -> bool:
-    """Return whether a span (a step, item or call in the log) is part of a rollback."""
+    """Return whether a span (a step, item or call in the log) ran as part of a rollback, which undoes earlier calls."""
     return span.path.startswith(catalog.ROLLBACK_PATH)
 
 

@@ -83,7 +83,7 @@ class Framed(ABC):
 
 @runtime_checkable
 class ReadAtOnce(Protocol):
-    """Protocol of logs in a store that can return all their events in one read."""
+    """Protocol (interface) of logs that can read all their events from the store at once."""
 
     def at_once(self) -> list[Event]:
         """Return all events of the log, oldest first, without event ids, in one read of the store."""

@@ -290,8 +290,8 @@ def requests_of(events: Iterable[Event]) -> list[RequestView]:
 
 
 def requests_in(spans: Iterable[Span]) -> list[RequestView]:
-    """Return the model requests among the spans of a log. If a request was repeated after a failure, only the last
-    attempt is returned.
+    """Return the model requests among the spans of a log. If a request failed and was made again, only the last attempt
+    is returned.
     """
     turns: dict[str, _Turn] = {}
     views: dict[tuple[int, int], RequestView] = {}
@@ -314,8 +314,8 @@ def requests_in(spans: Iterable[Span]) -> list[RequestView]:
 
 
 def _base_of(turn: str, turns: Mapping[str, _Turn]) -> list[Mapping[str, Any]]:
-    """Return the messages of the conversation before a turn. A turn that was started again has the messages before its
-    original turn.
+    """Return the messages that a conversation had before a turn. If the turn was started again, these are the messages
+    before its original turn.
     """
     first = turns.get(_ANEW.sub("", turn)) if _ANEW.search(turn) else None
     return [] if first is None else first.base
@@ -360,7 +360,7 @@ class _Turn:
             self._calls[match[1]] = span
 
     def view(self, span: Span, number: int) -> RequestView:
-        """Rebuild the request with a number from the request before it and the recorded changes."""
+        """Rebuild one request of this turn, given by its number, from the previous request and the recorded changes."""
         parameters = span.parameters or {}
         before = self._sent.get(number - 1, self.base)
         kept_count = parameters.get("kept") if "new" in parameters else len(before)
@@ -388,8 +388,8 @@ class _Turn:
         )
 
     def _usual(self, number: int) -> list[Mapping[str, Any]]:
-        """Return the value of the recorded field ``new`` if it is missing: the messages that normally follow the
-        previous request, namely its response and the results of the tool calls in it.
+        """Return the messages that normally follow a request: its response, and the results of the tool calls in the
+        response. They are used if the next request has no recorded field ``new``.
         """
         answer = self._message({"response": number - 1})
         calls = (part for part in mappings_in(answer.get("parts")) if part.get("part_kind") == "tool-call")
@@ -460,8 +460,8 @@ def placed(span: Span) -> tuple[str, str]:
 
 
 def _place(span: Span) -> tuple[str, str]:
-    """Return a text that all operations of an agent's turn have in common and that identifies the turn, and the name of
-    the operation within the turn.
+    """Return two texts for an operation of an agent's turn. The first identifies the turn and is equal for all its
+    operations. The second is the name of the operation within the turn.
     """
     prefix, name = placed(span)
     holder = span.operation_id if name == "turn" and span.type == AGENT_TURN else span.within
@@ -594,7 +594,7 @@ class ToolCallView:
 
     @property
     def changed(self) -> int:
-        """Number of the latest event that concerns the call."""
+        """Number of the latest event that is about the tool call."""
         return max(span.sequences[-1] for span in (self.view.span, self.span, self.turn) if span is not None)
 
     @property
@@ -654,8 +654,8 @@ def tool_calls_in(spans: Iterable[Span]) -> list[ToolCallView]:
 
 
 def _by_place(operations: Iterable[Span]) -> tuple[dict[tuple[int, str], Span], dict[tuple[int, str], Span]]:
-    """Return two mappings by the place of a tool call (index of the span of its turn, and key of the call). The first
-    one contains the operation of the call, the second one the turn that the call started.
+    """Return two mappings whose keys identify tool calls: the index of the span of the turn, and the key of the call.
+    The first one contains the operation of the call, the second one the turn that the call started.
     """
     operations_by_place: dict[tuple[int, str], Span] = {}
     turns: dict[tuple[int, str], Span] = {}
@@ -668,16 +668,16 @@ def _by_place(operations: Iterable[Span]) -> tuple[dict[tuple[int, str], Span], 
 
 
 def call_of(span: Span) -> str:
-    """Return the key that identifies a tool call within its turn, from the span of its operation or of the turn that it
-    started. Suffixes for repetitions are removed.
+    """Return the key that identifies a tool call within its turn. The argument is the span of the call's operation, or
+    of the turn that the call started. Suffixes for repetitions are removed.
     """
     key = str(span.key).partition("@")[0]
     return key.removesuffix("/turn").partition("/anew-")[0] if span.type == AGENT_TURN else key.partition("#")[0]
 
 
 def _asked_for(view: RequestView) -> Iterator[ToolCallView]:
-    """Yield the tool calls that the response to a request asks for, except the call by which a model returns its
-    structured output.
+    """Yield the tool calls in the response to a request. The call of the special tool by which a model returns its
+    structured output is left out.
     """
     outputs = output_names(view)
     for block in answer_blocks(view):
@@ -714,8 +714,8 @@ def _replies(views: Sequence[RequestView]) -> dict[tuple[str, str], dict[str, An
 
 
 def _spend(operations: Iterable[Span], calls_by_turn: Mapping[int, ToolCallView]) -> None:
-    """Add the token counts of each model request to every tool call that contains the request, directly or through a
-    delegated turn.
+    """Add the token counts of each model request to the tool calls during which it was made, directly or in a delegated
+    turn.
     """
     holders = {span.index: span.holder for span in operations if span.type == AGENT_TURN}
     for span in operations:

@@ -178,8 +178,8 @@ class Spans:
             self._end(span, event, catalog.CANCELLED, reason if span.kind == "step" else None)
 
     def _fail_items(self, event: Event) -> None:
-        """Mark those items as failed whose failed call made a step fail. This is needed only for old logs, in which no
-        event records failed items.
+        """Mark an item as failed if a failed call of the item made its step fail. Only old logs need this, because
+        their events do not record failed items.
         """
         for span in list(self._open.get(event.path, {}).values()):
             failed = self._failed_calls.get((event.path, span.iteration)) if span.kind == "item" else None
@@ -212,7 +212,9 @@ class Spans:
         self._stop_open(event, event.path)
 
     def _behind(self, event: Event, data: catalog.StepFailed) -> Span | None:
-        """Return the span of the innermost call that caused a step to fail; None if no call caused it."""
+        """Return the span of the call that caused a step to fail, the innermost one if calls contain each other. Return
+        None if no call caused the failure.
+        """
         calls = [self._operations[name] for name in data.operations or () if name in self._operations]
         return max(calls, key=lambda span: span.index, default=self._failed_calls.get((event.path, None)))
 
@@ -220,8 +222,8 @@ class Spans:
     def _blame(
         span: Span, failed: Span | None, data: catalog.StepFailed | catalog.IterationFailed | None = None
     ) -> None:
-        """Set the error fields of a failed span, from the call that caused the failure (`failed`), or from the event
-        that recorded the failure (`data`).
+        """Set the error fields of a failed span. They are copied from the call that caused the failure (`failed`), or
+        from the event that recorded the failure (`data`).
         """
         if data is not None and (data.place or data.trace or (failed is None and data.error_names)):
             failed = None
@@ -593,8 +595,8 @@ COST = "cost_nanodollars"
 
 
 def spans_of(events: Iterable[Event], *, for_people: bool = False) -> list[Span]:
-    """Return the spans (visits to steps, items, operations) of a log, in the order in which they started. `Spans`
-    documents `for_people`.
+    """Return the spans (visits to steps, items, operations) of a log, in the order in which they started. See `Spans`
+    about the option `for_people`.
     """
     spans = Spans(for_people=for_people)
     for event in events:
@@ -670,8 +672,8 @@ def item_name(span: Span, place_of: PlaceOf) -> str:
 
 
 def _is_short(number: object) -> bool:
-    """Return whether a value is a number with few digits, which is usable as a label of an item. Some long integers
-    cannot even be formatted.
+    """Return whether a value is a number with few digits, so that it can label an item. Some long integers cannot even
+    be formatted.
     """
     return isinstance(number, int | float) and abs(number) < MOST_NUMBER
 

@@ -92,7 +92,7 @@ class RunLine:
 
     @property
     def is_counted(self) -> bool:
-        """True if the execution counts in totals over several runs, which is so unless it is a what-if or a trial."""
+        """True if the execution counts in totals over several runs. What-ifs and trials do not count."""
         return self.record.origin not in UNCOUNTED
 
     @property
@@ -124,8 +124,8 @@ class RunLine:
 
     @property
     def stand(self) -> str:
-        """Progress of the run in words: failed items, open questions, completed items, the current step, or the person
-        who cancelled it. Empty if there is nothing to report.
+        """Progress of the run in words, such as failed items, open questions, completed items or the current step. For
+        a cancelled run, it names the person who cancelled it. Empty if there is nothing to report.
         """
         summary = self.summary
         if summary is not None and self.record.status == COMPLETED and summary.failed:
@@ -146,7 +146,7 @@ class RunLine:
 
     @property
     def way_on(self) -> str:
-        """Point at which the run would continue if resumed: ``picks up at step a (2 of 4 items kept)``."""
+        """Text about the point at which a stopped run would continue: ``picks up at step a (2 of 4 items kept)``."""
         summary = self.summary
         if summary is None or not summary.step:
             return "picks up where it was left"
@@ -390,8 +390,8 @@ class Overview:
         return self._lines(records, {name: summary for name, (_, summary) in self._known.items()})
 
     def moving(self) -> tuple[list[tuple[str, str]], set[str]]:
-        """Return the open questions of all executions, and the ids of those executions that count as running although
-        no process drives them any more.
+        """Return the open questions of all executions, and the ids of the executions that are recorded as running
+        although their process has ended.
         """
         orphans = {record.execution_id for record in self.store.orphans() if record.status == RUNNING}
         return self.store.asking(), orphans
@@ -424,7 +424,7 @@ class Overview:
         return entry is not None and entry[0] >= record.last_sequence
 
     def _recall(self, records: Sequence[ExecutionRecord]) -> None:
-        """Load summaries that the store has saved for some executions into the cache."""
+        """Load the saved summaries of some executions from the store into the cache."""
         for name, (sequence, data) in self.store.summaries([record.execution_id for record in records]).items():
             summary = Summary.from_data(data)
             if summary is not None:
@@ -432,7 +432,7 @@ class Overview:
 
     def _read(self, record: ExecutionRecord) -> bool:
         """Read the new events of an execution and update its summary in the cache. Return True if the summary should be
-        saved in the store, which is so unless the execution is running.
+        saved in the store; it is not saved while the execution is running.
         """
         name = record.execution_id
         summing = self._following.get(name) or Summing()
@@ -650,7 +650,9 @@ def _follow(paths: dict[str, _PathOfRun], event: Event) -> None:
 
 
 def _question_parts(log: ReadLog) -> Iterator[PathPart]:
-    """Yield a part for each question in a log, from the time it was asked until its answer or expiry."""
+    """Yield one part of the critical path for each question in a log: the time from the question until its answer or
+    expiry.
+    """
     open_questions: dict[str, tuple[Event, catalog.InterruptRaised]] = {}
     for event in log:
         if isinstance(event.data, catalog.InterruptRaised):
@@ -712,8 +714,8 @@ def _backwards(paths: dict[str, _PathOfRun], began: int, ended: int) -> Iterator
 
 
 def _waited_for(parts: Sequence[PathPart], remaining: int, now: int, latest: PathPart | None) -> int | None:
-    """Return the index of the call or question on a path that ended last before `now`; None if there is none. One of
-    the same item as `latest` is preferred.
+    """Return the index of the call or question of a path that was the last to end before `now`; None if there is none.
+    A call of the same item as `latest` is preferred.
     """
     place = min(remaining, bisect_right(parts, now, key=lambda part: part.ended_us)) - 1
     if place < 0:
@@ -751,8 +753,8 @@ def _with_gaps(backwards: Iterable[PathPart], began: int, ended: int) -> list[Pa
 
 
 def _interrupted(log: ReadLog, parts: Iterable[PathPart]) -> Iterator[PathPart]:
-    """Yield the parts of the critical path, after cutting out the times when the run was paused or stopped. These times
-    become parts of their own.
+    """Yield the parts of the critical path without the times when the run was paused or stopped. These times are
+    yielded as separate parts.
 
     A part 10-20 with a pause 12-15 becomes the part 10-12, the pause 12-15 and the part 15-20.
     """

@@ -362,8 +362,8 @@ class ChangedFiles:
         return f'<div class="{AS_TEXT}" style="margin:4px 0">{head}{parts}{missing}</div>'
 
     def within(self, characters: int) -> ChangedFiles:
-        """Return a copy in which the patches of all files have at most `characters` characters in total, so that it can
-        be saved.
+        """Return a copy of these differences that is small enough to be saved: the patches of all files together are
+        cut to `characters` characters.
 
         A patch that would exceed the limit is replaced by a hint.
         """
@@ -387,7 +387,7 @@ def _line(diff: FileDiff) -> str:
 
 
 def _part(diff: FileDiff, *, is_open: bool) -> str:
-    """Return the HTML of the differences in one file, as a section that can be unfolded."""
+    """Return the HTML of the differences in one file, as a section that can be expanded."""
     lines = _lines(diff)
     was = f" ← {diff.was}" if diff.was is not None else ""
     head = f"<b>{SIGNS[diff.kind]}</b> <code>{safe(diff.path + was)}</code> {styled(FAINT, safe(lines))}"

@@ -43,8 +43,8 @@ def _failure(data: catalog.StepRetried) -> tuple[int, str, float]:
 
 
 class Inspected(FramedLog):
-    """Log of a run, with its critical path, the time per kind of activity (model calls, waiting, ...), and the attempts
-    that were retried.
+    """Log of a run and the results of its inspection: the critical path, the time per kind of activity (model calls,
+    waiting, ...), and the failed attempts that were retried.
     """
 
     def __init__(self, log: Sequence[Event]) -> None:

@@ -299,8 +299,8 @@ class Origins:
             visit.values_read[origin.number] = None
 
     def _keep_unchanged(self, event: Event, visit: StepVisit) -> None:
-        """Add origins of the kind ``kept`` for those variables that a script could have changed and did not. The values
-        that the script read are their causes.
+        """Add origins of the kind ``kept`` for variables that a script could have changed and left unchanged. Their
+        causes are the values that the script read.
         """
         names = self.choices.changed_by(visit.step)
         set_by_script = {origin.name for origin in visit.unclaimed}
@@ -351,8 +351,8 @@ class Origins:
         self._decide(self._line(event), [])
 
     def _decide(self, line: PathOrigins, targets: list[str]) -> None:
-        """Add the origin of the choice after a step, when the log shows the steps that follow it. Do nothing if no
-        choice is unfinished.
+        """Add the origin of the choice of the next steps (`targets`), when the log shows them. Do nothing if the path
+        has no unfinished choice.
         """
         after = line.after
         line.after = None
@@ -387,8 +387,8 @@ class Origins:
             self._keep(choice, step, targets)
 
     def _keep(self, choice: ValueOrigin, step: Step, targets: list[str]) -> None:
-        """Add origins of the kind ``kept`` for the variables that the steps on edges not followed could have set. These
-        variables depend on the choice, because it left them unchanged.
+        """Add origins of the kind ``kept`` for variables that a choice of the next steps left unchanged: another choice
+        would have led to steps that could have set them. These variables therefore depend on the choice.
         """
         # `names` is None if the ways not followed may set any variable. A variable that was set since the choice has an
         # origin of its own already.
@@ -556,16 +556,16 @@ class Choices:
         return step is not None and (bool(step.catch) or any(edge.condition for edge in step.edges))
 
     def merge(self, name: str) -> str | None:
-        """Return the first step that every route after a given step passes exactly once, so that it does not depend on
-        the choice; None if no step qualifies.
+        """Return the first step where all routes that start at a given step join again. Each route passes it exactly
+        once, so that it does not depend on the choice of the route. Return None without such a step.
         """
         if name not in self._merges:
             self._merges[name] = next((step for step in self._candidates(name) if self._merges_at(name, step)), None)
         return self._merges[name]
 
     def may_set(self, name: str, targets: Iterable[str]) -> frozenset[str] | None:
-        """Return the names of the variables that may be set on the routes from a step through some of its targets; None
-        if it may be any variable.
+        """Return the names of the variables that later steps may set if a path continues from a step to some of its
+        targets. Return None if it may be any variable.
         """
         names: frozenset[str] = frozenset()
         for target in targets:
@@ -576,8 +576,9 @@ class Choices:
         return names
 
     def still_holding(self, control: tuple[int, ...], step: str, origins: Sequence[ValueOrigin]) -> tuple[int, ...]:
-        """Return the choices in `control` on which a step still depends, without those whose routes join again at this
-        step. Choices are indexes in `origins`.
+        """Return those choices in `control` that still determine whether a step runs. A choice no longer does so if all
+        of its routes join again at this step; the choices that it depends on are then examined instead. Choices are
+        indexes in `origins`.
         """
         if all(self.merge(origins[number].step) != step for number in control):
             return control
@@ -610,7 +611,7 @@ class Choices:
         return self._settable[key]
 
     def _candidates(self, name: str) -> Iterator[str]:
-        """Yield, in order, the steps on a shortest route from a step to an end of the workflow."""
+        """Yield the steps on a shortest route from a step to an end of the workflow, in the order of the route."""
         previous: dict[str, str] = {}
         waiting = deque([name])
         while waiting:
@@ -635,7 +636,7 @@ class Choices:
         return self._steps[merge].join or all(_is_one_way(self._steps[step]) for step in (*between, name))
 
     def _reached(self, begin: Iterable[str], stop: str | None) -> list[str]:
-        """Return the steps that a path can reach from some steps without passing the step `stop`."""
+        """Return the steps that a path starting at the steps in `begin` can reach without passing the step `stop`."""
         reached = dict.fromkeys(step for step in begin if step != stop)
         waiting = [*reached]
         while waiting:
@@ -650,8 +651,8 @@ class Choices:
         return () if step is None else tuple(target for target in step.targets if target in self._steps)
 
     def _may_end(self, name: str) -> bool:
-        """Return True if a path can end after a step: the step has no edges, or possibly none of their conditions
-        holds.
+        """Return True if a path can end after a step: either the step has no edges, or it is possible that none of the
+        conditions on its edges holds.
         """
         edges = self._steps[name].edges
         return not edges or (all(edge.condition for edge in edges) and not _are_contrary(self._steps[name]))
@@ -751,8 +752,8 @@ class StepVisit:
 
 @dataclass(slots=True)
 class Choosing:
-    """Choice of the steps that follow a step, while the log is read and not all conditions on the edges have been
-    evaluated yet.
+    """Choice of the next steps after a step, as far as it is known from the events read so far. Conditions on edges may
+    still be unevaluated.
     """
 
     visit: StepVisit
@@ -764,8 +765,8 @@ class Choosing:
 
 @dataclass(slots=True)
 class PathOrigins:
-    """Data of one path while the index is built: its current visit to a step, its unfinished choice, and the choices on
-    which the path depends.
+    """Data about one path while its log is read: its current visit to a step, its unfinished choice of the next steps,
+    and the earlier choices on which the path depends.
     """
 
     control: tuple[int, ...] = ()

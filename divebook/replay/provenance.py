@@ -51,7 +51,9 @@ class ProvenanceText:
         self.types = {step["name"]: step.get("type", "") for step in (workflow or {}).get("steps", ())}
 
     def head(self, origin: ValueOrigin) -> str:
-        """Return the first line of text about a value or a choice, which describes it."""
+        """Return one line that describes the origin of a value or a choice. In the formatted provenance, lines about
+        its causes follow it.
+        """
         return {"choice": self._choice, "caught": self._caught}.get(origin.kind, self._value)(origin)
 
     def _value(self, origin: ValueOrigin) -> str:
@@ -298,15 +300,15 @@ class ProvenanceTree:
         return None
 
     def event(self, sequence: int) -> Event:
-        """Return the event with a number. Events are read only once, and then cached."""
+        """Return the event with the given number. Events are read only once, and then cached."""
         if sequence not in self._events:
             self._events[sequence] = _event(self._log, sequence)
         return self._events[sequence]
 
 
 def _event(log: Sequence[Event], sequence: int) -> Event:
-    """Return the event with a number. If the log is in a store, only this event is read, and not the whole page that
-    contains it.
+    """Return the event with the given number. If the log is in a store, only this event is read, and not the whole page
+    that contains it.
     """
     if isinstance(log, History):
         return log.store.read(log.execution_id, sequence - 1, 1)[0]
@@ -321,8 +323,8 @@ def _event(log: Sequence[Event], sequence: int) -> Event:
 
 
 def cell_of(tree: ProvenanceTree, origins: Sequence[ValueOrigin], row: int, column: str | None) -> list[ValueOrigin]:
-    """Return the origin of one row or cell of a list or table that items of `Each` produced, preceded by causes that
-    `origins` lacks.
+    """Return the origin of one row or cell of a list or table whose rows the items of `Each` produced. Those of its
+    causes that are not in `origins` come before it in the result.
 
     The last entry is the requested origin; entries before it are causes that are not in `origins` yet.
 
@@ -363,8 +365,8 @@ def _made_of_items(tree: ProvenanceTree, length: int) -> Iterator[ValueOrigin]:
 def _of_item(
     tree: ProvenanceTree, origins: Sequence[ValueOrigin], item_origin: ValueOrigin, row: int, column: str | None
 ) -> ValueOrigin:
-    """Return the origin of one row or cell in the result of a step with `Each`, where each item has produced one
-    row.
+    """Return the origin of one row or cell in the result of a step with `Each`, in which each row was produced by one
+    item.
     """
     if not 0 <= row < len(item_origin.items):
         raise NotFoundError(
@@ -488,8 +490,8 @@ def html_of(why: ProvenanceTree) -> str:
 
 
 def _part(entries: Sequence[tuple[int, str]], depth: int, unfolded: int) -> str:
-    """Return the lines with a depth as HTML. The deeper lines below each of them become a section that can be
-    unfolded.
+    """Return the lines with a certain indentation as HTML. Lines with a deeper indentation are nested in sections that
+    can be expanded.
     """
     places = [place for place, (deep, _) in enumerate(entries) if deep == depth]
     parts = []

@@ -1,5 +1,5 @@
-"""Policies that answer the operations of a what-if, or of an execution with a changed definition, from the log of the
-execution from which it was forked (the source).
+"""Policies for a what-if, or an execution with a changed definition, that forked from another execution (the source).
+They answer its operations with results from the log of the source.
 
 The source is the execution from which the what-if was forked. An operation that is not in the log of the what-if is
 answered in this order:
@@ -64,8 +64,8 @@ from divebook.runtime.operations import (
 
 
 class RecordedAnswers:
-    """Policy of a what-if for operations without a result in its own log. It answers them from the log of the execution
-    that was forked (the source).
+    """Policy of a what-if. It answers operations from the log of the execution that was forked (the source), if the
+    what-if's own log has no result for them.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ class RecordedAnswers:
     # --- answering -------------------------------------------------------------------------------------------------
 
     def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
-        """Return the recorded answer for an operation, or an error if the operation is blocked in a what-if. Return a
-        `NoAnswer` if it has to run, or stops the code in a rehearsal.
+        """Return the recorded answer for an operation. If there is none, return an error (the operation is blocked in a
+        what-if) or a `NoAnswer` (the operation has to run; in a rehearsal, the code stops).
         """
         kind = request.operation_type
         if kind in COMPUTED:
@@ -151,8 +151,8 @@ class RecordedAnswers:
         return PolicyAnswer(failed, {"blocked": self._blocked})
 
     def settled(self, question: Question) -> Settled | None:
-        """Return the recorded answer to a question with equal content, with the id of the new question; None if the
-        source has recorded none.
+        """Return the recorded answer to a question of the source with equal content. The answer gets the id of the new
+        question. Return None if the source has recorded none.
         """
         content = question.content
         request = question_content(
@@ -171,8 +171,7 @@ class RecordedAnswers:
         return self._files.opened.get(workspace)
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:
-        """Return the recorded child execution that a new child execution of this what-if takes as its source, that is,
-        whose results it reuses.
+        """Return the recorded child execution whose results a new child execution of this what-if reuses.
 
         The child at the same place is preferred to the first child of the same workflow. None if there is neither.
 
@@ -250,8 +249,8 @@ class RecordedAnswers:
         return end
 
     def _call(self, request: OperationRequest, options: CallOptions) -> RecordedEnd | None:
-        """Return the recorded end of a call with equal content; None if there is none. One from the turn of the source
-        that answers the present turn is preferred.
+        """Return the recorded end (result or error) of a call with equal content; None if there is none. An end from
+        the recorded turn that already answers the agent's present turn is preferred.
 
         A call that works in a workspace is equal only if the recorded call ran with the same files.
         """
@@ -266,7 +265,7 @@ class RecordedAnswers:
         return end
 
     def _note(self, turn: str, end: RecordedEnd | None) -> None:
-        """Remember which recorded turn of the source an agent's turn in this what-if gets its answers from.
+        """Remember from which recorded turn of the source an agent's turn in this what-if gets its answers.
 
         If its operations come from different turns, the turn has no source any more, and its later requests go to the
         model.
@@ -275,8 +274,8 @@ class RecordedAnswers:
         self._turns[turn] = source_turn if self._turns.get(turn, source_turn) == source_turn else None
 
     def _continued(self, request: OperationRequest) -> PolicyAnswer:
-        """Return a time or random value for an operation: the value that was recorded at its place, else one that is
-        derived from the recorded values.
+        """Return a time or random value for an operation. If the source recorded a value at the same place, it is that
+        value, else a value derived from the recorded ones.
         """
         end = self.recorded_at(request)
         if end is not None:
@@ -407,8 +406,8 @@ class RecordedEnd(NamedTuple):
 
     @property
     def was_asked_for(self) -> bool:
-        """True if a step of the source waited for this end. False for a signal that arrived and that no step has
-        received.
+        """True if an operation or question of the source ended with this result. False for a signal that has arrived
+        and that no step has received.
         """
         return not self.place.startswith(_SIGNAL)
 
@@ -440,8 +439,8 @@ class RecordedEnds:
     def take(
         self, place: str, request: Content, within: int | None = None, fits: Callable[[RecordedEnd], bool] | None = None
     ) -> RecordedEnd | None:
-        """Remove the recorded end of an operation with equal content from the pool, and return it; return None if the
-        pool has none.
+        """Remove from the pool the recorded end (result or error) of an operation with equal content, and return it.
+        Return None if the pool has none.
 
         A call at the same place is preferred.
 
@@ -459,15 +458,15 @@ class RecordedEnds:
         return None if end is None else self._remove(end)
 
     def take_at(self, place: str, request: Content) -> RecordedEnd | None:
-        """Remove the recorded end of an operation with equal content at the same place from the pool, and return it;
-        return None if the pool has none.
+        """Remove from the pool the recorded end (result or error) of the operation at the same place, and return it.
+        Return None if the pool has none, or its operation has other content.
         """
         end = self._by_place.get(place)
         return self._remove(end) if end is not None and end.content == request else None
 
     def use(self, sequence: int) -> RecordedEnd | None:
-        """Remove the end that the event with a number recorded from the pool, and return it; return None if it was used
-        before.
+        """Remove one recorded end from the pool, and return it. It is given by the number of its event. Return None if
+        it was used before.
         """
         end = self._by_sequence.get(sequence)
         return None if end is None else self._remove(end)
@@ -516,16 +515,16 @@ def _ends(events: Iterable[Event], after: int) -> Iterator[RecordedEnd]:
 
 
 def _signal(data: catalog.SignalReceived, sequence: int) -> RecordedEnd:
-    """Convert a signal that an execution received to the end of a wait for this signal, so that it can answer such a
-    wait.
+    """Convert a signal that an execution received to the recorded end of a wait for this signal. As such, it can answer
+    a new wait.
     """
     end = catalog.OperationCompleted("signal", SIGNAL_WAIT, result=data.payload)
     return RecordedEnd(f"{_SIGNAL}{sequence}", content_of(SIGNAL_WAIT, {"signal": data.signal_type}), sequence, end)
 
 
 def _take_signal(signals: Mapping[str, deque[RecordedEnd]], request: Content, data: Any) -> None:
-    """Remove a signal from the queues because an operation has received it: the oldest one with the content `request`.
-    Do nothing if the operation was not a completed wait for a signal.
+    """Remove the oldest signal with the content `request` from the queues, because an operation of the log has received
+    it. Do nothing if the operation was not a completed wait for a signal.
     """
     if request[0] == SIGNAL_WAIT and isinstance(data, catalog.OperationCompleted):
         queue = next((queue for queue in signals.values() if queue and queue[0].content == request), None)
@@ -580,8 +579,8 @@ class RecordedFiles:
                         self._recorded_end[latest] = running_calls.pop(data.operation_id, {})
 
     def fitting(self, inside: WorkspaceRef) -> Callable[[RecordedEnd], bool]:
-        """Return a function that returns True for the recorded end of a call if that call ran with the files that a
-        workspace has now.
+        """Return a function that tests the recorded end of a call. It returns True if the call ran with the same files
+        as the workspace `inside` has now.
         """
         name = inside.name
         tree = inside.tree()
@@ -618,8 +617,8 @@ def _settings(events: Iterable[Event]) -> dict[str, Mapping[str, Any]]:
 
 
 def _children(events: Iterable[Event]) -> dict[str, dict[str, str]]:
-    """Return the ids of the child executions that a log contains, by name of their workflow and by id of the operation
-    that started them.
+    """Return the ids of the child executions in a log. They are grouped by name of their workflow; within a group, the
+    key is the id of the operation that started the child.
     """
     children: dict[str, dict[str, str]] = {}
     for data in (event.data for event in events):
@@ -643,7 +642,7 @@ EditedCalls = Callable[[str, Sequence[Event]], Collection[str]]
 
 
 class ReuseInputs(NamedTuple):
-    """Objects of the environment that the policies in this module need."""
+    """Functions and the clock of an environment, which the policies in this module need."""
 
     reads_only: ReadsOnly
     clock: Clock
@@ -686,8 +685,8 @@ class ReusedAnswers(RecordedAnswers):
         return not self._stops_at_calls
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:
-        """Return the recorded child execution at the place of a request as the source whose results a new child
-        execution reuses; None if there is none.
+        """Return the recorded child execution that was started at the place of a request. A new child execution at this
+        place reuses its results. Return None if there is none.
 
         The new child reuses the results of the old child (`tests/replay/test_gone_on.py`).
         """

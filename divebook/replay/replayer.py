@@ -110,7 +110,8 @@ class Positions:
         return self._total()
 
     def state_at(self, sequence: int) -> ExecutionState:
-        """Return the state of the execution after the event with a number; for 0, the state before the first event.
+        """Return the state of the execution after the event with the given number; for 0, the state before the first
+        event.
 
         Raises
         ------
@@ -131,7 +132,7 @@ class Positions:
             return states[place]
 
     def event_at(self, sequence: int) -> Event:
-        """Return the event with a number. Raise `IndexError` if the log does not have it."""
+        """Return the event with the given number. Raise `IndexError` if the log does not have it."""
         if not 1 <= sequence <= self.total:
             raise IndexError(f"there is no event {sequence}: the log has {self.total} events; take one from 1 on")
         number, place = divmod(sequence - 1, self._every)
@@ -167,7 +168,8 @@ class Positions:
             size = READ_ON
 
     def _block(self, number: int, events: int) -> _Block:
-        """Return the block of events with a number. It has at least `events` events, if the log has them.
+        """Return one of the blocks into which the log is divided, by its number. If the log is long enough, the block
+        has at least `events` events.
 
         Its list of states begins with the kept state before the block, if that was computed.
         """
@@ -188,8 +190,8 @@ class Positions:
                 self._fold(self._read(last, min(READ_ON, sequence - last)))
 
     def _fold(self, events: Sequence[Event]) -> None:
-        """Apply events to the newest computed state, as far as they follow it directly. The state at each border
-        between two blocks is kept.
+        """Compute the states after some events from the newest computed state, as far as the events directly follow it.
+        The state at each border between two blocks of events is kept.
         """
         begins = self._front.last_sequence - (events[0].sequence - 1 if events else 0)
         while 0 <= begins < len(events):

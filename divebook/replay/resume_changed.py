@@ -58,7 +58,7 @@ _OUTSIDE = frozenset({ACTION_EXECUTION, STEP_EXECUTION, TOOL_CALL})
 
 
 class Kept(NamedTuple):
-    """Result of comparing a changed definition with a log: the last event that it reproduces, and the first
+    """Result of comparing a changed definition with a log: the last event that the definition reproduces, and the first
     difference.
     """
 
@@ -170,7 +170,7 @@ def kept_by(execution: Execution, control: Control, workflow: Workflow) -> Kept:
 
 
 def _require_no_changes_after(events: Sequence[Event], at: int) -> None:
-    """Raise `SetupError` if the log contains, after event `at`, a fork that made a change.
+    """Raise `SetupError` if a fork with a change follows event `at` in the log, where the resumption would continue.
 
     The resumption would lose such a change, because no definition contains it.
     """
@@ -229,8 +229,8 @@ def planned_to_go_on(
 
 
 def _children(rehearsal: Rehearsal) -> Iterator[str]:
-    """Yield the ids of the child executions of the source that did not complete, and whose results the new child
-    executions would reuse.
+    """Yield the ids of the source's child executions that did not complete. New child executions would reuse their
+    results.
     """
     for request in rehearsal.unanswered:
         like = rehearsal.answers.child_like(request) if request.operation_type == CHILD_WORKFLOW else None

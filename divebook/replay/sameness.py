@@ -161,8 +161,8 @@ def _hashes(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _uncovered(before: Any, now: Any) -> Any:
-    """Replace the secrets in a recorded value that an export has hidden by the corresponding parts of the new value, so
-    that the values can be compared.
+    """Return a recorded value in which the hidden secrets are replaced by the corresponding parts of a new value. An
+    export hides secrets; without this, the two values could not be compared.
     """
     if isinstance(before, str) and isinstance(now, str) and HIDDEN in before:
         around = ".*".join(re.escape(part) for part in before.split(HIDDEN))
@@ -191,8 +191,8 @@ def has_older_wording(recorded: Payload, data: Payload) -> bool:
 
 
 def _without_error_class(value: Any, failure: str) -> Any:
-    """Return a value in which each text that ends with `failure`, the error text of an older version, is replaced by
-    it.
+    """Return a copy of a value in which error texts have the wording of an older version, so that it can be compared
+    with an old log. A text that ends with `failure`, the older error text, is replaced by `failure`.
 
     The class of the error beside such a text is removed: older versions did not record it.
     """

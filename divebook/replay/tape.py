@@ -101,8 +101,8 @@ class Diverged(Suspended):
 
 
 class ReplayDifference(NamedTuple):
-    """Difference between the facts (event payloads) that the code of a path records when it runs again and the events
-    in the log.
+    """Difference between a log and the code of a path that runs again: the code records another fact (event payload)
+    than the log contains.
     """
 
     sequence: int
@@ -116,8 +116,8 @@ class ReplayDifference(NamedTuple):
 
 
 def key_of(path: str, data: Payload) -> Key:
-    """Return the key by which the recorded event for a fact is looked up: the id of its operation, item or question;
-    for other facts the path.
+    """Return the key by which the event that corresponds to a fact is found in the log. It contains the id of the
+    operation, item or question; for other facts, it contains the path.
 
     The key of a path stands for the next event of the path.
 
@@ -147,8 +147,8 @@ def key_of(path: str, data: Payload) -> Key:
 
 
 class Tape:
-    """Recorded log of one execution, with the states after its events. It knows which events have been reproduced
-    (claimed) by the code that runs again.
+    """Recorded log of one execution, which is compared with the code of its workflow while the code runs again. It
+    marks each event that the code has reproduced (claimed).
 
     Parameters
     ----------
@@ -208,8 +208,8 @@ class Tape:
             self._unclaimed[event.path].append(number)
 
     def _follows_from_others(self, event: Event) -> bool:
-        """Return True if an event is a question about a bound (budget) inside a step. Its position among the events of
-        its path is not fixed.
+        """Return True for a question about a bound (budget) inside a step. Such a question has no fixed position among
+        the events of its path.
 
         Such a question depends on the consumption of all paths, so that its place in its own path is not fixed.
         """
@@ -222,8 +222,8 @@ class Tape:
     # --- segment and states ----------------------------------------------------------------------------------------
 
     def begin(self, low: int, high: int) -> None:
-        """Start a segment of the log, which consists of the events `low` to `high`. The code of all paths starts again
-        at event `low`.
+        """Start the replay of one segment of the log, the events `low` to `high`. A segment begins where the recorded
+        execution was started, forked or resumed, so that the code of all paths starts again.
         """
         self.low = low
         self.high = high
@@ -235,7 +235,7 @@ class Tape:
         return self._positions.state_at(sequence)
 
     def event(self, sequence: int) -> Event:
-        """Return the event with a number."""
+        """Return the recorded event with the given number."""
         return self._events[sequence - 1]
 
     @property
@@ -252,16 +252,16 @@ class Tape:
         return self.state_at(self.high if following is None else following - 1)
 
     def advance(self, path: str, sequence: int) -> None:
-        """Update the state that the code of a path sees: the other paths get their recorded state after event
-        `sequence`.
+        """Update the state that the code of a path sees, because the code has reached event `sequence`: the other paths
+        get their recorded state after this event.
         """
         state_of_path = self.state
         if state_of_path.last_sequence < sequence:
             self._states[path] = _with_path(self.state_at(sequence), state_of_path, path)
 
     def next_of_path(self, path: str) -> int | None:
-        """Return the number of the first event of a path in the current segment that has not been reproduced yet; None
-        if all have been.
+        """Return the number of the first event of a path that has not been reproduced yet. Only the events before the
+        next fork or resumption in the log count. Return None if all of these have been reproduced.
         """
         remaining = self._unclaimed[path]
         while remaining and remaining[0] in self._claimed:
@@ -271,8 +271,8 @@ class Tape:
     # --- look-ups --------------------------------------------------------------------------------------------------
 
     def peek(self, key: Key) -> int | None:
-        """Return the number of the first event with a key in the current segment that has not been reproduced yet; None
-        if all have been.
+        """Return the number of the first event with a key (see `key_of`) that has not been reproduced yet. Only the
+        events before the next fork or resumption in the log count. Return None if all of these have been reproduced.
         """
         queue = self._queues.get(key)
         while queue and (queue[0] in self._claimed or queue[0] < self.low):
@@ -280,8 +280,8 @@ class Tape:
         return queue[0] if queue and queue[0] <= self.high else None
 
     def next_of(self, operation_id: str) -> tuple[str, int] | None:
-        """Return the kind and the number of the first event of an operation that has not been reproduced yet; None if
-        all have been.
+        """Return the next event of an operation that the code must reproduce, as its kind and its number; None if all
+        have been reproduced.
 
         The kinds are `BEGIN` (start), `UNKNOWN` (a question about an unknown outcome) and `END`.
         """
@@ -289,16 +289,16 @@ class Tape:
         return next(((kind, number) for number, kind in sorted((n, k) for n, k in events if n is not None)), None)
 
     def ahead(self, path: str, operation_id: str) -> OperationRecord | None:
-        """Return the record of an operation as it will be after its next recorded end or start; None if neither event
-        remains to be reproduced.
+        """Return the data about an operation that the log contains ahead of the running code: after the end of the
+        operation or, if it did not end, after its start. Return None if the code has reproduced both events.
         """
         last = self.peek((END, operation_id)) or self.peek((BEGIN, operation_id))
         open_step = None if last is None else self.state_at(last).paths[path].open
         return None if open_step is None else open_step.operations.get(operation_id)
 
     def settled_at(self, interrupt_id: str) -> int | None:
-        """Return the number of the event that answers or ends a question, in the current segment or an earlier one;
-        None without such an event.
+        """Return the number of the event that answers or ends a question; None if the log has no such event before its
+        next fork or resumption.
         """
         sequence = self._settled.get(interrupt_id)
         return sequence if sequence is not None and sequence <= self.high else None
@@ -308,7 +308,9 @@ class Tape:
         return self._questions.get(interrupt_id)
 
     def has_unclaimed(self, path: str) -> bool:
-        """Return True if a path has events in the current segment of the log that have not been reproduced yet."""
+        """Return True if a path has events before the next fork or resumption in the log that have not been reproduced
+        yet.
+        """
         return self.next_of_path(path) is not None
 
     async def in_turn(self, path: str, sequence: int) -> None:
@@ -328,15 +330,15 @@ class Tape:
     # --- claiming ----------------------------------------------------------------------------------------------------
 
     def require_agreement(self, path: str) -> None:
-        """Raise `Diverged` if a path has differed from the log before, since its code could have caught that
+        """Raise `Diverged` again if a path has already differed from the log. The code could have caught the first
         exception.
         """
         if path in self._differing:
             raise Diverged
 
     def claim(self, data: Payload, path: str, step: str) -> None:
-        """Compare a fact with the recorded event in its place, and mark the event as reproduced. Raise `Diverged` if
-        they differ.
+        """Compare a fact that the code records with the corresponding event of the log, and mark the event as
+        reproduced. Raise `Diverged` if they differ.
         """
         self.require_agreement(path)
         sequence = self._find(data, path)
@@ -368,8 +370,8 @@ class Tape:
         return is_same(recorded, data, self._failures.get(path, ""))
 
     def _find(self, data: Payload, path: str) -> int | None:
-        """Return the number of the recorded event with which a fact must be compared; None if the log has no such
-        event.
+        """Return the number of the event in the log that corresponds to a fact of the running code; None if the log has
+        no such event.
 
         An event with an id is found by its key. Of the other events of a path, the next event of the same type is
         returned. Concurrent calls record some facts in any order (`_SHARED`). For such a fact, an equal event is
@@ -427,8 +429,8 @@ class Tape:
     # --- items that start twice --------------------------------------------------------------------------------------
 
     def _begin_item(self, event: Event, data: catalog.IterationStarted) -> None:
-        """Mark the repeated starts of an item of `Each` as reproduced. The item was started again after it had waited
-        for an answer.
+        """Handle the start of an item of `Each`. If the log has more starts of the same item, because it was started
+        again after waiting for an answer, mark them as reproduced too.
         """
         path = event.path
         index = data.iteration_index
@@ -456,8 +458,8 @@ class Tape:
         return next((data for data in facts if isinstance(data, catalog.StateMutated)), None)
 
     def _is_of_parked_item(self, data: Payload, path: str) -> bool:
-        """Return True if a fact belongs to an item of `Each` whose code was kept in memory while it waited for a
-        person. Its event is then in an earlier segment.
+        """Return True if a fact belongs to an item of `Each` whose code waited in memory for the answer of a person.
+        The recorded events of such an item are before the point in the log from which the code runs again.
 
         Code is parked while it waits for a person (`ParkedRuns`). After the answer it continues in memory, but a replay
         starts the item again.
@@ -490,8 +492,8 @@ class Tape:
         return Diverged()
 
     def close(self, path: str) -> None:
-        """Add a difference if the code of a path has ended without reproducing all events of the path in the current
-        segment.
+        """Add a difference if the code of a path has ended before it reproduced all events of the path up to the next
+        fork or resumption in the log.
         """
         following = self.next_of_path(path)
         if following is None or path in self._differing:
@@ -546,8 +548,8 @@ class TapeClock:
 
 
 class NoChance:
-    """Source of randomness in a verification, for code outside operations. It always returns 0, because no recorded
-    fact depends on it.
+    """Source of randomness in a verification, which always returns 0. Random values in operations are recorded and
+    replayed; no other recorded fact depends on chance.
     """
 
     def bits(self, count: int) -> int:
@@ -569,7 +571,9 @@ class TapeLog:
 
     @property
     def recorded(self) -> int:
-        """Number of the event that was reproduced last. The journal has the number of the last recorded event here."""
+        """Number of the event that was reproduced last. It takes the part of the number of the last recorded event in a
+        journal.
+        """
         return self._tape.latest.sequence
 
     @property
@@ -588,22 +592,24 @@ class TapeLog:
         return self._tape.latest.recorded_at
 
     def record(self, data: Payload, path: str = "", step: str = "", *, may_wait: bool = False) -> None:
-        """Compare a fact with the recorded event in its place. Raise `Diverged` if they differ."""
+        """Take the part of the journal in a verification: compare a fact with the corresponding event of the log,
+        instead of recording it. Raise `Diverged` if they differ.
+        """
         del may_wait
         self._tape.claim(data, path, step)
 
     def record_all(self, facts: Sequence[Fact]) -> None:
-        """Compare several facts with the recorded events in their places, one after the other. Raise `Diverged` if one
-        differs.
+        """Take the part of the journal in a verification: compare several facts, one after the other, with the
+        corresponding events of the log. Raise `Diverged` if one differs.
         """
         for fact in facts:
             self.record(fact.data, fact.path, fact.step)
 
     async def durable(self) -> None:
-        """Return at once. The journal waits here until events are stored, but a recorded log is stored already."""
+        """Return at once. A journal waits here until its events are stored; a recorded log is stored already."""
 
     async def event(self, sequence: int) -> Event:
-        """Return the event of the recorded log with a number."""
+        """Return the event with the given number from the recorded log."""
         return self._tape.event(sequence)
 
     def seconds_since(self, moment: int) -> float:
@@ -613,7 +619,7 @@ class TapeLog:
 
 
 class RunMisses:
-    """Policy of a verification for operations without a recorded result: they do not run, and nothing is written."""
+    """Policy of a verification for operations without a recorded result. They do not run, and nothing is written."""
 
     def __init__(self, tape: Tape) -> None:
         self._tape = tape
@@ -668,7 +674,9 @@ class TapeOperationLog(OperationLog):
 
     @staticmethod
     def only_settles(state: ExecutionState, place: Place) -> bool:
-        """Return False, because in a verification the log alone determines which operations have started."""
+        """Return False, because no call needs to be held back in a verification. While an execution is rolled back, a
+        driver lets a path make only those interrupted calls whose outcome is unknown.
+        """
         del state, place
         return False
 
@@ -757,8 +765,8 @@ class TapeOperationLog(OperationLog):
         return data.result
 
     async def _never(self, place: Place) -> NoReturn:
-        """Wait until the segment of the log ends, like a call that never returned in the recorded run. Another call may
-        end the wait earlier.
+        """Wait like a call that never returned in the recorded run, until the other code has reproduced the log up to
+        its next fork or resumption. Another call may end the wait earlier.
         """
         await self._waits.until(place.path, lambda: False)
         raise Suspended
@@ -771,8 +779,8 @@ class TapeOperationLog(OperationLog):
     # --- look-ups --------------------------------------------------------------------------------------------------
 
     def known_at(self, place: Place) -> OperationRecord | None:
-        """Return the record of the operation at a place, also if its events have not been reproduced yet; None if the
-        log does not contain it.
+        """Return the recorded data of the operation at a place, even if the code has not reached its events yet. Return
+        None if the log does not contain the operation.
 
         The code of the operation therefore behaves as after a restart: approval policies are not applied again.
         """
@@ -784,7 +792,9 @@ class TapeOperationLog(OperationLog):
         return record if ahead is None else ahead._replace(setting_hash=None)
 
     def question_at(self, place: Place) -> Question | None:
-        """Return the question at a place, also if its event has not been reproduced yet; None without a question."""
+        """Return the recorded question at a place, even if the code has not reached its event yet. Return None without
+        a question.
+        """
         sequence = self.tape.peek((ASK, self.question_id(place)))
         if sequence is None:
             return super().question_at(place)
@@ -795,11 +805,11 @@ class TapeOperationLog(OperationLog):
         return self.tape.has_unclaimed(place.path) or super().has_history_ahead(place)
 
     def is_known(self, request: OperationRequest) -> bool:
-        """Return True if the log contains the operation of a request, in the current segment or an earlier one."""
+        """Return True if the log contains the operation of a request before its next fork or resumption."""
         return self.known_at(request.place) is not None
 
     def _refuse(self, place: Place, error: DivergenceError) -> NoReturn:
-        """Add a difference and raise it, because the code makes another operation or question at a place than the
+        """Raise a difference from the log, because the code makes another operation or question at a place than the
         recorded one.
         """
         record = self.record_of(place, place.operation_id)
@@ -819,7 +829,9 @@ class TapeWaits(Waits):
         """Number of questions answered from the log."""
 
     async def answer(self, path: str, interrupt_id: str) -> Question:
-        """Return a question with its recorded answer. If the log has no answer, wait until its current segment ends."""
+        """Return a question with its recorded answer. If the log has no answer, wait until the other code has
+        reproduced the log up to its next fork or resumption.
+        """
         settled = self._tape.settled_at(interrupt_id)
         if settled is not None:
             self.answer_count += settled >= self._tape.low
@@ -860,8 +872,8 @@ class TapeRecorder(Recorder):
                 await tape.in_turn(request.place.path, end)
 
     async def _decided(self, call: Call) -> Any:
-        """Return the version for a version decision (a point at which changed code selects the old or new behaviour)
-        that the log does not contain.
+        """Return the version that a version decision selects, if the log does not contain the decision. A version
+        decision is a point where changed code uses the old or the new behaviour.
 
         The log passed the place before the definition had the version decision, so the code computes the version
         itself.
@@ -869,8 +881,8 @@ class TapeRecorder(Recorder):
         return await call.make()
 
     async def _within_bounds(self, request: OperationRequest, call: Call) -> Any:
-        """Check the bounds (budget) for a call that the log does not contain, since in the recorded run a bound may
-        have refused it.
+        """Check the bounds (budget) for a call that the log does not contain. A bound may have refused the call in the
+        recorded run.
         """
         assert call.reserved is not None  # noqa: S101 - that is what was asked
         await self.asking.within_bounds(request.place, call.reserved)

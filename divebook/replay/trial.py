@@ -131,7 +131,7 @@ class StepTrial:
 
 
 class StepEntry(NamedTuple):
-    """Place in a run at which a trial starts: a visit to a step, or one item of the visit."""
+    """Start of a trial in a run: a visit to a step, or one item of the visit."""
 
     step: str
     path: str
@@ -145,8 +145,8 @@ class StepEntry(NamedTuple):
 
     @property
     def only(self) -> dict[str, Any]:
-        """Fields (step, path, visit, item) that the first event of the trial records about its place, without those
-        that are None.
+        """Values of `step`, `path`, `visit` and `item` for the first event of the trial. Those that are None are left
+        out.
         """
         fields: dict[str, Any] = {"step": self.step, "path": self.path, "visit": self.visit, "item": self.item}
         return {name: value for name, value in fields.items() if value is not None}
@@ -163,7 +163,7 @@ class StepEntry(NamedTuple):
 def entry_of(
     events: Sequence[Event], workflow: Workflow, step: str, visit: int | None = None, item: int | None = None
 ) -> StepEntry:
-    """Find the visit to a step, or one item of the visit, in the log of a run, as the place at which a trial starts.
+    """Find the visit to a step, or the item of the visit, in the log of a run that a trial runs again.
 
     Parameters
     ----------
@@ -203,7 +203,9 @@ def entry_of(
 def _require_item(
     events: Sequence[Event], workflow: Workflow, start: Event, later: Sequence[Event], item: object
 ) -> None:
-    """Raise `SetupError` unless the visit to a step that starts with the event `start` has started an item."""
+    """Raise `SetupError` if a visit to a step has not started an item. The visit is the one that begins with the event
+    `start`.
+    """
     if workflow.step(start.step).each is None:
         raise SetupError(f"step {start.step!r} has no Each, so it has no item {item!r}; leave item out")
     end = next((event.sequence for event in later if event.path == start.path), len(events) + 1)
@@ -226,7 +228,7 @@ def alone(workflow: Workflow, step: str) -> Workflow:
 
 
 def with_only(workflow: Workflow, step: Step) -> Workflow:
-    """Return a copy of a workflow that has `step` as its only step, and no outputs and triggers."""
+    """Return a copy of a workflow that consists of the single step `step` and has no outputs and triggers."""
     data = {name: value for name, value in workflow.to_dict().items() if name not in ("outputs", "triggers")}
     return Workflow.from_dict({**data, "steps": [step.to_dict()], "source": workflow.source})
 
@@ -254,7 +256,9 @@ _ASKS = frozenset({AGENT_TURN, AGENT_RESPONSE, CACHED_RESPONSE})
 
 
 class CallOfAgent(NamedTuple):
-    """Call of an agent by a workflow function, as the workflow with a single step that a trial runs."""
+    """Recorded call of an agent by a workflow function, converted to a workflow with a single step. A trial runs this
+    workflow.
+    """
 
     entry: StepEntry
     workflow: Workflow
@@ -263,8 +267,8 @@ class CallOfAgent(NamedTuple):
 
 
 def is_call(workflow: Workflow, name: str) -> bool:
-    """Return True if `name`, which a user passed as the name of a step, must be the name of an agent that a workflow
-    function calls.
+    """Return True if a trial of the step `name` is a trial of an agent's call. In a workflow function, each name other
+    than that of its only step stands for an agent that the function calls.
 
     The workflow is a Python function then, and its only step has another name.
     """
@@ -272,8 +276,8 @@ def is_call(workflow: Workflow, name: str) -> bool:
 
 
 def call_of(log: ReadLog, workflow: Workflow, agent: str, number: int | None = None) -> CallOfAgent:
-    """Find the recorded call of an agent by a workflow function, and return it as a workflow with one step, which a
-    trial runs.
+    """Find the recorded call of an agent by a workflow function. Return it as a workflow with one step, which a trial
+    can run.
 
     Parameters
     ----------
@@ -393,8 +397,8 @@ def tried_in(log: Sequence[Event], entry: StepEntry, number: int, execution: Exe
 
 
 def _spans(log: ReadLog, entry: StepEntry) -> tuple[list[Span], Span | None]:
-    """Return the spans that belong to the visit of a step or to one item (`entry`), and the span of that visit or item;
-    None in place of the latter if it never started.
+    """Return the spans inside a visit to a step or inside one item (`entry`), and the span of the visit or item itself.
+    The latter is None if the visit or item never started.
     """
     spans = [span for span in log.spans if (span.path, span.step, span.visit) == (entry.path, entry.step, entry.visit)]
     if entry.item is not None:
@@ -560,8 +564,8 @@ def _has_other_prompt(recorded: TrialResult, result: TrialResult) -> bool:
 
 
 def _prompts(recorded: TrialResult, tries: Sequence[TrialResult]) -> Iterator[tuple[str, str]]:
-    """Yield each prompt of a new try that differs from the recorded prompt, with the numbers of the tries that
-    used it.
+    """Yield the prompts of new tries that differ from the recorded prompt, each with the numbers of the tries that sent
+    it.
     """
     titles: dict[str, list[str]] = {}
     for result in tries:

@@ -58,7 +58,7 @@ _ENDS = (catalog.ExecutionCompleted, catalog.ExecutionFailed)
 
 
 class PathByPath(PathRunner):
-    """Runs the paths of one segment of a log again, one path after the other.
+    """Runs the paths of an execution again, one path after the other, for one segment of its log.
 
     A segment is the part of the log from a start, fork or resumption to the next one.
     """
@@ -72,17 +72,17 @@ class PathByPath(PathRunner):
         self._pending.append(path_id)
 
     def _stop(self) -> None:
-        """Do nothing, where a driver stops the other paths. In a verification, the log determines how far those paths
-        came.
-        """
+        """Do nothing. A driver stops the other paths here; in a verification, the log determines where paths end."""
 
     def _release_joins(self) -> None:
-        """Do nothing, where a driver releases paths that wait at a join. In a verification, the log determines when a
-        path continues.
+        """Do nothing. A driver lets paths continue here that wait at a join; in a verification, the log determines when
+        they continue.
         """
 
     async def drive(self) -> None:
-        """Run all paths of the segment of the log again, and then its rollbacks."""
+        """Run all paths of one segment of the log again, and then the rollbacks. A segment ends at the next resumption
+        or fork of the recorded execution.
+        """
         state = self._tape.state_at(self._tape.low)
         if state.paths:
             self._pending.extend(path.id for path in state.active_paths())
@@ -105,7 +105,7 @@ class PathByPath(PathRunner):
             self._tape.close(start.path)
 
     def _next_undoing(self, number: int) -> Fact:
-        """Return the fact that starts a rollback path, as the engine decides it for the recorded state before an
+        """Return the fact that starts the next rollback path. The engine decides it for the recorded state before an
         event.
         """
         event = self._tape.event(number)
@@ -133,7 +133,9 @@ class PathByPath(PathRunner):
             await asyncio.sleep(0)  # others use this loop as well
 
     async def _pursue(self, path: str) -> None:
-        """Run a path until it has reproduced its last event in the segment of the log, or cannot continue."""
+        """Run a path until it cannot continue, or has reproduced its last event before the log's next fork or
+        resumption.
+        """
         while True:
             claims = self._tape.claims
             await self._follow(path)
@@ -197,8 +199,8 @@ async def drive(tape: Tape, total: int, services: Services, workflow_at: Callabl
 
 
 def _compare_end(tape: Tape, workflow: Workflow) -> None:
-    """Compare the end of the execution that a segment of the log records with the end that the engine decides for the
-    recorded state.
+    """Compare the recorded end of the execution, if this part of the log has one, with the end that the engine decides
+    for the recorded state.
     """
     for number in range(tape.low, tape.high + 1):
         data = tape.event(number).data
@@ -363,7 +365,7 @@ def _sound(execution: Execution) -> tuple[Sequence[Event], tuple[str, ...]]:
 
 
 def _openings(events: Sequence[Event], number: int) -> Sequence[Event]:
-    """Return the events up to an event number that contain the definition: the first event, and all forks."""
+    """Return the events that contain a definition, up to an event number: the first event of the log, and all forks."""
     forks = (event for event in events[1:number] if isinstance(event.data, catalog.ExecutionForked))
     return [events[0], *forks]
 

@@ -166,7 +166,7 @@ class Rehearsal(NamedTuple):
         return self.answers.unanswered
 
     def steps_after(self, workflow: Workflow) -> tuple[str, ...]:
-        """Return the names of the steps that follow those steps at which the rehearsal has stopped."""
+        """Return the names of the steps that directly follow the steps at which the rehearsal has stopped."""
         asking = {path.current_step for path in self.state.active_paths() if path.asking}
         stopped_steps = asking.union(request.place.step for request in self.unanswered)
         if self.state.is_over or not stopped_steps:
@@ -209,7 +209,8 @@ def rehearsed(host: RehearsalHost, events: Sequence[Event], forked: catalog.Exec
 async def answers_for(
     store: EventStore, reuse_inputs: ReuseInputs, state: ExecutionState, calls: StoreCalls
 ) -> RecordedAnswers:
-    """Return the policy by which a forked execution gets answers from the log of its source, when it starts or resumes.
+    """Return the policy by which a forked execution gets answers from the log of its source. It is created when the
+    fork starts or is resumed.
 
     Raise `SourceGoneError` if a what-if's source was deleted.
     """
@@ -232,8 +233,8 @@ async def answers_for(
 
 
 def forked_by(events: Sequence[Event]) -> Event:
-    """Return the event in a log that forked the execution from its source; if the log has several forks, the last
-    one.
+    """Return the event `ExecutionForked` with which a fork begins after the events of its source. If the log has
+    several such events, return the last one.
     """
     return next(event for event in reversed(events) if isinstance(event.data, catalog.ExecutionForked))
 
@@ -253,7 +254,7 @@ class Planned(NamedTuple):
 
 
 def planned_call(request: OperationRequest) -> Planned:
-    """Convert the request of an operation to a planned call, which has its type, its name and its step."""
+    """Return a summary of an operation that a rehearsal has requested and that did not run: its type, name and step."""
     kind = request.operation_type
     return Planned(kind, operation_name(kind, request.parameters) or "", request.place.step)
 
@@ -405,8 +406,8 @@ class UnreusedCall(NamedTuple):
 
 
 def not_served(events_of_fork: Iterable[Event], forked: Event) -> Iterator[UnreusedCall]:
-    """Yield the calls of a what-if that were not answered from the log of its source, but run or blocked, in the order
-    of their ends.
+    """Yield the calls of a what-if that were not answered from the log of its source, in the order of their ends. They
+    have run, or were blocked.
     """
     started: dict[str, str] = {}
     for event in events_of_fork:
@@ -487,7 +488,9 @@ def _counted(what_if: WhatIf) -> str:
 
 
 def _comparable(what_if: WhatIf) -> str:
-    """Return the text that states if the what-if is fully comparable with its source; if not, with the reasons."""
+    """Return a text that states whether the what-if is fully comparable with its source. If not, the text has the
+    reasons.
+    """
     reasons = ["it was blocked"] if what_if.blocked else []
     reasons += [] if what_if.execution.state.is_over else ["it has not ended"]
     return f"comparable: {what_if.comparable}" + (f", since {' and '.join(reasons)}" if reasons else "")
@@ -580,8 +583,8 @@ class Proposal(NamedTuple):
 
 
 def bounds_beside(bounds: Bounds, before: ExecutionState) -> Bounds:
-    """Return the bounds of a what-if, increased by the amounts that its source had consumed before the fork, so that
-    these do not count against the what-if.
+    """Return the bounds (budget) of a what-if, increased by the amounts that its source consumed before the fork. The
+    log of the what-if contains these amounts, and they must not count.
     """
     usage = before.usage
     return replace(
@@ -627,8 +630,8 @@ def result_of(execution: Execution, proposal: Proposal, unchecked: Sequence[str]
 def _counts_and_calls(
     store: EventStore, source: Sequence[Event], events_of_fork: Sequence[Event]
 ) -> tuple[Tally, tuple[UnreusedCall, ...]]:
-    """Return, for a what-if and its child executions together, the numbers of operations by the source of their
-    results, and the calls not answered from a log.
+    """Count the operations of a what-if and its child executions by the source of their results. Return the numbers,
+    and the calls that were not answered from a log.
     """
     forked = forked_by(events_of_fork)
     counts = tally(source, events_of_fork, forked)

@@ -70,7 +70,8 @@ def random_id(prefix: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SlotNames:
-    """Names of those output slots that have a special role in retries, goal stages and responses.
+    """Names of the output slots (named outputs of an envelope) that have a special role in retries, goal stages and
+    responses.
 
     Envelopes do not depend on the names of stages: only these slot names connect the outputs of certain stages with
     rules.
@@ -394,15 +395,17 @@ class Envelope(StagedContents):
     # --- outputs and history
 
     def get_output(self, key: str) -> dict[str, Any] | None:
-        """Return the output in a slot (the object itself, not a copy), or None if the slot is empty."""
+        """Return the output that is stored under a name (its slot), as the object itself, not a copy. Return None if
+        there is none.
+        """
         return self.outputs.get(key)
 
     def set_output(self, key: str, output: Mapping[str, Any]) -> None:
-        """Set the output in a slot; an output that is there already is replaced."""
+        """Store an output under a name (its slot). An output that has this name already is replaced."""
         self.outputs[key] = output if isinstance(output, dict) else dict(output)
 
     def has_output(self, key: str) -> bool:
-        """Return True if a slot has an output, even an empty mapping."""
+        """Return True if an output is stored under a name (its slot), even an empty mapping."""
         return key in self.outputs
 
     def record_agent_start(self, agent: str, stage_order: int = 0) -> None:
@@ -570,7 +573,9 @@ class Envelope(StagedContents):
     # --- serialization and copies
 
     def get_final_response(self) -> str | None:
-        """Return the text to show to the user: the pending question, else the text in the response slot, else None."""
+        """Return the text to show to the user: the pending question, else the text of the output that is the response.
+        Return None if there is neither.
+        """
         return final_response(self)
 
     def to_result_dict(self) -> dict[str, Any]:
@@ -722,8 +727,8 @@ def read_state(contents: Contents, state: Any) -> list[str]:
 
 
 def _strangers(state: Mapping[Any, Any]) -> list[str]:
-    """Return the problems of a saved state that do not concern a known field: a wrong schema version, and unknown
-    keys.
+    """Return those problems of a saved state that are not about the value of a field: a wrong schema version, and
+    unknown keys.
     """
     version = state.get("schema_version", "missing")
     problems = [] if version == SCHEMA_VERSION else [f"schema_version: {SCHEMA_VERSION} wanted, not {version!r:.60}"]
@@ -737,8 +742,8 @@ def _strangers(state: Mapping[Any, Any]) -> list[str]:
 
 
 def final_response(envelope: Contents) -> str | None:
-    """Return the text to show to the user at the end of a request: the pending question, else the text in the response
-    slot, else None.
+    """Return the text to show to the user at the end of a request: the pending question, else the text of the output
+    that is the response. Return None if there is neither.
     """
     pending = envelope.pending_interrupt
     if pending and pending.kind == InterruptKind.CLARIFICATION and pending.question:
@@ -969,7 +974,8 @@ def _queue_question(envelope: Envelope, before: Envelope, branch: Envelope) -> N
 
 
 def _merged(current: Mapping[str, Any], before: Mapping[str, Any], branch: Mapping[str, Any], depth: int | None) -> Any:
-    """Return the mapping `current`, with those changes applied by which `branch` differs from `before`.
+    """Return a copy of the mapping `current` after a parallel branch. Entries that differ between `before` and `branch`
+    get their values from `branch`.
 
     Mappings are merged recursively up to `depth` levels and replaced below; None merges all levels.
 
@@ -1053,7 +1059,9 @@ def _identity_of_execution(state: ExecutionState) -> dict[str, Any]:
 
 
 def _termination(state: ExecutionState) -> dict[str, Any]:
-    """Return the envelope's fields about how the execution ended, or about the bound at which it waits for a person."""
+    """Return the envelope's fields about its termination: how the execution ended, or at which bound it waits for a
+    person.
+    """
     if not state.is_over:
         details = (question.data or {} for question in state.pending_interrupts())
         reason = next((data["reason"] for data in details if "bound" in data and data.get("reason")), None)
@@ -1069,8 +1077,8 @@ def _termination(state: ExecutionState) -> dict[str, Any]:
 
 
 def _interruption(state: ExecutionState) -> dict[str, Any]:
-    """Return the envelope's fields about questions: the oldest open question and the queue of the others. If no
-    question is open, return the question that was settled last.
+    """Return the envelope's fields about questions: the oldest open question, and the queue of the other open
+    questions. If no question is open, the fields contain the question that was answered or ended last.
     """
     pending = [FlowInterrupt.of(interrupt) for interrupt in state.pending_interrupts()]
     if pending and not state.is_over:
@@ -1101,8 +1109,8 @@ def _errors(state: ExecutionState) -> list[dict[str, Any] | None]:
 
 
 def _outputs(state: ExecutionState) -> dict[str, dict[str, Any]]:
-    """Return the output slots of an envelope: one for each completed step of an agent. The slot has the text of the
-    step if it is a JSON object, else ``{"text": ...}``.
+    """Return the outputs of an envelope by name (slot): one for each completed step of an agent. The output is the text
+    of the step if that is a JSON object, else ``{"text": ...}``.
     """
     outputs: dict[str, dict[str, Any]] = {}
     for _, hop in sorted(state.ledger.history.items()):

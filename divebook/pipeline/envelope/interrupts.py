@@ -84,7 +84,7 @@ class RiskApproval(Word):
 
 
 class RiskLevel(Word):
-    """Level of harm that a tool call can do."""
+    """Level of the harm that a tool call could cause."""
 
     READ_ONLY = "read_only"
     WRITE = "write"
@@ -96,7 +96,7 @@ class RiskLevel(Word):
 
     @property
     def requires_confirmation(self) -> bool:
-        """True if a person must confirm a tool call of this level before the call runs."""
+        """True for those risk levels at which a person must confirm a tool call before it runs."""
         return self in (RiskLevel.DESTRUCTIVE, RiskLevel.HIGH, RiskLevel.CRITICAL)
 
 
@@ -110,7 +110,7 @@ class LoopVerdict(Word):
 
 
 class ProcessingStatus(Word):
-    """Status of an agent's run in a stage. `read` keeps strings that are not members."""
+    """Status of an agent's run in a stage. The method `read` returns an unknown status as a plain string."""
 
     RUNNING = "running"
     SUCCESS = "success"

@@ -141,8 +141,8 @@ def plain(value: Any, path: str) -> Any:
 
 
 def _is_json(value: Any, depth: int = 0) -> bool:
-    """Return True if a value has JSON types only and no dict in it could be mistaken for a tagged value, by which the
-    event log represents other objects.
+    """Return True if a value can be stored as it is: it has JSON types only, and no dict in it looks like a tagged
+    value. Tagged values are dicts by which the event log represents objects of other types.
     """
     match value:
         case None | bool() | str() | int():
@@ -174,8 +174,8 @@ def _is_left_out(each: Field[Any], value: Any) -> bool:
 
 
 def _untagged(value: Any) -> Any:
-    """Convert the tagged values in plain data (dicts by which the event log represents objects that JSON lacks) back to
-    the original objects.
+    """Convert tagged values in plain data back to the original objects. Tagged values are dicts by which the event log
+    represents objects of types that JSON lacks.
 
     A dict that only looks like a tagged value stays unchanged.
     """
@@ -216,14 +216,16 @@ class PlainReading:
     problems: list[str] = field(default_factory=list)
 
     def refuse(self, path: str, value: Any, expected: str) -> Any:
-        """Add the problem that a value has the wrong type. Return `UNREADABLE`."""
+        """Add a problem to the list of this reader: a value has the wrong type. Return `UNREADABLE`, which stands for a
+        value that cannot be read.
+        """
         shown = repr(value[:_SHOWN]) if isinstance(value, str) else type(value).__name__
         self.problems.append(f"{path}: {expected} wanted, not {shown}")
         return UNREADABLE
 
     def read(self, kind: Any, value: Any, path: str) -> Any:
-        """Convert a plain value to the type of an envelope's field. If that fails, add a problem and return
-        `UNREADABLE`.
+        """Convert a plain value to the type of an envelope's field. If that fails, add a problem to the list of this
+        reader, and return `UNREADABLE`.
 
         For a union, the value is read as the first type of the union, or as None if the union allows None.
         """
@@ -250,7 +252,9 @@ class PlainReading:
         return value if isinstance(value, bool) else self.refuse(path, value, "true or false")
 
     def _count(self, value: Any, path: str) -> Any:
-        """Convert a plain value to an integer. A fraction is cut off and added as a problem."""
+        """Convert a plain value to an integer. If it is a fraction, cut off the decimals and add a problem to the list
+        of this reader.
+        """
         if isinstance(value, int) and not isinstance(value, bool):
             return value
         if not isinstance(value, float) or not math.isfinite(value):
@@ -294,7 +298,9 @@ class PlainReading:
         return True
 
     def _mapping(self, kind: Any, value: Any, path: str) -> Any:
-        """Convert the entries of a mapping, and return those that can be read."""
+        """Convert the values in a mapping of plain data to the type `kind`. Entries that cannot be converted are
+        dropped and noted as problems.
+        """
         if not isinstance(value, Mapping):
             return self.refuse(path, value, "a mapping")
         result = {}
@@ -306,7 +312,8 @@ class PlainReading:
         return result
 
     def _list(self, kind: Any, value: Any, path: str) -> Any:
-        """Convert the entries of a list, and return those that can be read.
+        """Convert the entries of a list of plain data to the type `kind`. Entries that cannot be converted are noted as
+        problems.
 
         Strings that cannot be read are replaced by empty strings, and optional entries by None. All other unreadable
         entries are dropped.
@@ -330,8 +337,8 @@ class PlainReading:
         return kind(**{each.name: self._field(each, types[each.name], value, path) for each in fields(kind)})
 
     def _field(self, each: Field[Any], kind: Any, mapping: Mapping[str, Any], path: str) -> Any:
-        """Return the value of one field of an `EnvelopePart` from its plain data. A missing field is added as a
-        problem, unless the field may be left out.
+        """Return the value of one field of an `EnvelopePart` (such as a question) from plain data. A field that is
+        missing is noted as a problem, unless it is optional.
         """
         # Reading continues after a problem, so that all problems are reported at once. Until then a default stands for
         # the value.

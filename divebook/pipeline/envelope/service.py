@@ -222,8 +222,8 @@ class InterruptService:
         )
 
     def cleanup(self, older_than: float | timedelta) -> int:
-        """Delete the records of settled questions that were asked more than `older_than` ago. Return the number of
-        deleted records.
+        """Delete the records of answered or ended questions that were asked more than `older_than` ago. Return the
+        number of deleted records.
 
         A number is an age in seconds.
         """
@@ -242,7 +242,9 @@ class InterruptService:
         return {"total": len(statuses)} | {str(status): statuses.count(status) for status in InterruptStatus}
 
     def _finish(self, record: InterruptRecord, status: InterruptStatus) -> bool:
-        """Set the final status of a pending question. Return False if another thread has settled the question first."""
+        """Set the final status of a pending question. Return False if another thread has answered or ended the question
+        first.
+        """
         if self._pending.pop(record.id, None) is None:
             return False
         record.status = status
