@@ -246,7 +246,7 @@ class Cassette:
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Skip a new response: all responses come from the earlier run, which is not changed."""
+        """Return without storing the response: all responses come from the earlier run, which is not changed."""
 
 
 def _request_messages(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -142,8 +142,8 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         return Backend()
 
     def get_wrapper_model(self, model: Model) -> Model | None:
-        """Return a wrapper of the model that streams responses if a view listens to the text, None if no view listens.
-        The recorded operation is the same in both cases.
+        """Return a wrapper of the model that streams responses, if some view shows the text while it arrives. Otherwise
+        return None. The recorded operation is the same in both cases.
         """
         return None if WRITE.get() is None else StreamedModel(model)
 
@@ -263,8 +263,8 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
     def config_for_tool(
         self, operation: DurableOperation[Any, Any, Any], *, tool: object | None, tool_name: str
     ) -> Mapping[str, Any] | Literal[False]:
-        """Return the divebook options in a tool's metadata, an empty mapping without options. Return False for a tool
-        whose call itself is not recorded, only the requests and calls inside it.
+        """Return the divebook options in a tool's metadata; an empty mapping if it has none. Return False if the tool
+        call itself must not be recorded, because the requests and calls inside it are recorded instead.
         """
         del operation, tool_name
         metadata = (tool.tool_def.metadata or {}) if isinstance(tool, ToolsetTool) else {}
@@ -554,7 +554,7 @@ async def _recorded_call(
 
 @contextmanager
 def _timeouts_for_model(tool: ToolFunction) -> Iterator[None]:
-    """Convert the timeout of a tool call inside the block to an error message for the model, so that the turn
+    """Convert the timeout of a tool call inside the ``with`` block to an error message for the model, so that the turn
     continues. Other errors stay unchanged.
 
     A call that may have taken effect is resolved with a person before its error gets here.
@@ -568,7 +568,7 @@ def _timeouts_for_model(tool: ToolFunction) -> Iterator[None]:
 
 
 def returned(value: Any) -> dict[str, Any]:
-    """Return the result of a tool call, which a person has supplied, in the form in which the log has such results."""
+    """Return a dict with a tool result that a person has supplied. Recorded tool results have this form."""
     return {"result": value}
 
 
@@ -592,8 +592,8 @@ class BoundStep(_BoundOperation):
         return self._operation.result_codec.load(opened(recorded))
 
     def _described(self, params: Any) -> tuple[str, str, dict[str, Any]]:
-        """Return the type, name and parameters under which this operation is recorded. An operation of a class that
-        divebook does not know is recorded under the name of its class.
+        """Return the type, name and parameters with which this operation is recorded. For an unknown class of
+        operations, the name of the class is recorded.
         """
         match self._operation.operation_id:
             case ToolsetGetToolsId(toolset_id=toolset) | ToolsetGetInstructionsId(toolset_id=toolset) as discovery:
@@ -614,7 +614,9 @@ class BoundStep(_BoundOperation):
 
 
 def _without_content(call: Any) -> dict[str, Any]:
-    """Return the arguments of a call to a workspace for the log. The content of a file is replaced by its hash."""
+    """Return the arguments of an operation on a workspace, to be recorded. The content of a file is replaced by its
+    hash.
+    """
     arguments = {name: value for name, value in vars(call).items() if value}
     return arguments | ({"data": hashlib.sha256(call.data).hexdigest()} if call.data else {})
 
@@ -639,8 +641,8 @@ class StreamedModel(WrapperModel):
 
 
 def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestParams:
-    """Return a copy of a model request in which references to secrets in the settings, such as ``env://KEY``, are
-    replaced by their values.
+    """Return a copy of a model request whose settings contain the values of secrets in place of references such as
+    ``env://KEY``.
     """
     return ModelRequestParams(
         params.model_id,
@@ -765,7 +767,8 @@ async def _approved(
 
 
 def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
-    """Return the function schema of a tool whose only parameter is a pydantic model; return None for any other tool.
+    """Return the function schema of a tool whose only parameter is a pydantic model, because such tools get their
+    arguments in another form. Return None for any other tool.
 
     pydantic-ai presents the fields of that parameter as the arguments of the tool, and calls the function with the
     parameter by its name. People see that form too (test_arguments_that_are_shown_can_be_given_back).

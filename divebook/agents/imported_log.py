@@ -149,14 +149,14 @@ class _Writer:
         return number
 
     def used(self) -> dict[str, int]:
-        """Return the tokens and cost of all imported requests together, by name."""
+        """Return the total tokens and cost of all imported requests, as a dict such as ``{"input_tokens": 10}``."""
         names = {name for usage in self.usages for name in usage}
         return {name: sum(usage.get(name, 0) for usage in self.usages) for name in sorted(names)}
 
 
 class _RequestForm:
-    """Converter of imported model requests to the form in which requests of a live turn are recorded, so that the
-    execution can be forked inside the turn.
+    """Converter of imported model requests to the form in which live requests are recorded. An execution with requests
+    in this form can be forked inside the turn.
 
     Messages that pydantic-ai cannot parse are recorded unchanged. Such a turn can be shown, and forked at its beginning
     only.
@@ -187,8 +187,8 @@ class _RequestForm:
             self._parsed_messages[message_id] = parsed[response_ids.get(_key(message), message_id)]
 
     def describe(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:
-        """Return the recorded parameters of the turn's next model request, and remember its response and tool results
-        for the requests that follow.
+        """Convert the turn's next model request to its recorded parameters and return them. Remember its response and
+        tool results, to which the parameters of later requests refer.
         """
         if not self._parsed_messages:
             return self._unchanged(number, request)

@@ -275,7 +275,7 @@ def _price(
 
 
 class _Priced(NamedTuple):
-    """Price of a model at a provider, with the rates per token if they are constant."""
+    """Price of a model at a provider. The price per token is stored as a number if it is constant."""
 
     seller: Provider
     model: ModelInfo
@@ -300,8 +300,8 @@ class _Priced(NamedTuple):
         return calculation.total_price * NANODOLLARS
 
     def rated(self) -> _Priced:
-        """Return a copy with constant prices per token, for fast computation. Return this object unchanged if the price
-        depends on time or length, or if a request has a fixed price.
+        """Return a copy with the prices per token as numbers, so that costs are computed fast. Return this object
+        unchanged if the price depends on the time or the length, or if each request has a fixed price.
         """
         from genai_prices.types import ModelPrice
 
@@ -346,8 +346,8 @@ MISSING = re.compile(r"`([A-Z][A-Z0-9_]+)`")
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Result of checking a model: the missing library, the missing key and the known price. A text is empty if nothing
-    is missing.
+    """Result of checking whether a model can be used: the missing library, the missing key, and whether the price is
+    known. A string attribute is empty if nothing is missing.
     """
 
     model: str

@@ -197,7 +197,9 @@ class ScriptedModel:
         return current.failures[min(failed, len(current.failures) - 1)]
 
     def _single(self) -> list[Round]:
-        """Return the scripted replies for requests outside of turns, in order, with one entry per request."""
+        """Return the scripted replies for requests that are made without the agent loop, one entry per request. If the
+        script has several turns, these are the first replies of each turn.
+        """
         return [rounds[0] for rounds in self._rounds if rounds] if self.turns else self._rounds[0]
 
 

@@ -90,8 +90,8 @@ class ScriptedFunction(FunctionModel):
         model_request_parameters: ModelRequestParameters,
         write: Write,
     ) -> ModelResponse:
-        """Return the script's reply to a request. Its words are passed to `write` one at a time before, as if they were
-        streamed.
+        """Return the script's reply to a request. Before that, pass its words to `write` one at a time, like a streamed
+        response.
         """
         response = await self.request(messages, model_settings, model_request_parameters)
         for index, (word, part) in enumerate(_pieces(response)):

@@ -100,8 +100,8 @@ def _filling(schema: Mapping[str, Any]) -> Any:
 
 
 def _shape(wrapper: Any) -> Hashable:
-    """Return a hashable value that is equal for functions with the same JSON schema, to cache the schema. Return None
-    if a part of the function cannot be hashed, such as a default value.
+    """Return a key for caching the JSON schema of a function: functions with the same schema have equal keys. Return
+    None if a part of the function cannot be hashed, such as a default value.
 
     A string annotation may refer to another class after a notebook cell has run again, so the resolved type is part of
     it.

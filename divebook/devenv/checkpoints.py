@@ -176,7 +176,9 @@ class EnvironmentCheckpoints:
     # --- putting back ----------------------------------------------------------------------------------------------
 
     def artefacts(self, name: str) -> dict[str, dict[str, Any]]:
-        """Return the parts that a checkpoint has saved, such as an image or a list of packages, by kind of part."""
+        """Return what a checkpoint has saved besides files, such as an image or a list of packages: a description of
+        each part, by the kind of part.
+        """
         return {artefact["kind"]: artefact for artefact in self.read(name)["artefacts"]}
 
     def trees(self, name: str) -> dict[str, Tree]:
@@ -475,8 +477,8 @@ async def finish_restoring(environments: Environments, isolation: Isolation) -> 
 
 
 async def put_back(environments: Environments, isolation: Isolation, name: str) -> State:
-    """Restore all parts of a checkpoint, and return the new recorded state of the environment. If this is interrupted,
-    it can be repeated.
+    """Restore all parts of a checkpoint, and return the new recorded state of the environment. An interrupted restore
+    can be repeated.
     """
     checkpoints = checkpoints_of(isolation.folder)
     folder = isolation.folder

@@ -261,8 +261,8 @@ class DevEnvManager:
             return folder
 
     async def _exists(self, name: str, template: str, profile: str, *, exist_ok: bool) -> bool:
-        """Return True if an environment of this name exists and may be used instead of a new one, False if the name is
-        free. Otherwise raise `DevEnvError`.
+        """Return True if an environment of this name exists and `exist_ok` allows to use it. Return False if the name
+        is free. Raise `DevEnvError` if the name is used by another environment.
 
         An unfinished environment, whose creator was killed, is removed first. Names are compared without case, because
         file systems may be case-insensitive.
@@ -454,8 +454,8 @@ class DevEnvManager:
 
     @asynccontextmanager
     async def _without_secrets(self, name: str) -> AsyncIterator[Callable[..., Awaitable[ShellResult]]]:
-        """Yield a function that runs commands in an environment without giving them its secrets. Their output is then
-        not redacted, so that it can be copied.
+        """Yield a function that runs commands in an environment without its secrets. Output that contains no secrets
+        need not be redacted, so that files can be copied through it unchanged.
         """
         isolation = await self._ready(name)
         async with isolation.workspace(CommandOptions(has_secrets=False)) as workspace:
@@ -759,8 +759,8 @@ class _Creation:
                     )
 
     async def undo(self, error: BaseException, *, keep: bool) -> None:
-        """Remove an environment whose creation failed with `error`. With `keep`, keep it instead and record `error` in
-        its state.
+        """Remove an environment whose creation failed with `error`. If `keep` is true, do not remove it, but record
+        `error` in its state.
 
         An error of the removal is a warning, because it must not hide `error`.
         """

@@ -132,8 +132,8 @@ class Cleanup:
             yield CleanupResult("network", network, "left behind", "removed")
 
     def _checkpoint_images(self) -> set[str]:
-        """Return the digests of the images in all checkpoints of the tenants. Checkpoints kept from destroyed
-        environments are included.
+        """Return the digests of the container images that checkpoints of any tenant contain. Checkpoints kept from
+        destroyed environments are included.
         """
         existing = [folder / "checkpoints" for folder in self.environments.folders()]
         folders = [*existing, *self.environments.layout.destroyed_checkpoints.glob("*/*")]

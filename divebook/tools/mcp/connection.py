@@ -436,7 +436,9 @@ def _valid_tools(tools: list[Any], server: str) -> Iterator[Any]:
 
 
 def _fault(tool: Any) -> str | None:
-    """Return the reason why the definition of a tool violates the MCP protocol. Return None if it is valid."""
+    """Return the reason why a server's definition of a tool violates the MCP protocol. Return None if the definition is
+    valid.
+    """
     # Validation of a deep value could exceed the recursion limit.
     if _is_deep(tool):
         return _TOO_DEEP
@@ -561,8 +563,8 @@ def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationEr
 
 
 def _innermost(error: BaseException | None) -> BaseException | None:
-    """Return the first exception inside nested exception groups. An exception that is not a group, or None, is returned
-    unchanged.
+    """Return the first exception that is inside nested exception groups. Anything else, such as a plain exception or
+    None, is returned unchanged.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

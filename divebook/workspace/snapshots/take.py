@@ -139,7 +139,7 @@ class TreeScanner:
         return True
 
     def _names(self, folder: str, names: set[str]) -> None:
-        """Check the entries with the given names in one folder for changes since the last scan."""
+        """Check some entries of a folder, given by their names, for changes since the last scan."""
         if folder not in self._children:
             return  # it was removed with the folder around it
         try:
@@ -230,8 +230,8 @@ class TreeScanner:
             self._leave_out(path, SPECIAL)
 
     def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
-        """Check an entry that is a folder, and record its new state if it has changed. Its content is checked only with
-        `deep`, or if the kernel did not report changes in it so far.
+        """Check an entry that is a folder, and record its new state if it has changed. The entries inside are checked
+        too if `deep` is true, or if the kernel has not watched the folder so far.
         """
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
@@ -578,8 +578,8 @@ class FolderWatch:
 
 
 class _ReportedChanges:
-    """Names of the entries that the kernel has reported as changed since the last scan. It also follows renames of
-    files that were written before.
+    """Names of the entries that the kernel has reported as changed since the last scan. It also detects written files
+    that were renamed, as long as their new name is not known.
     """
 
     def __init__(self) -> None:
@@ -592,8 +592,8 @@ class _ReportedChanges:
 
     @property
     def is_unsure(self) -> bool:
-        """True if an entry may have changed that the kernel did not report by its present name. The next scan must then
-        examine all files.
+        """True if an entry may have changed under a name that the kernel did not report, for example in a new folder.
+        The next scan must then examine all files.
         """
         return self._has_new_folders or bool(self._renames)
 
