@@ -183,7 +183,7 @@ class Agent:
         check_key(self.definition, is_named=isinstance(self.model, str | ScriptedModel))
 
     def _declare(self, instructions: str, **names: Sequence[Any]) -> None:
-        """Add values from the constructor's arguments, such as tool names, to the agent's definition."""
+        """Add the instructions, tools and other arguments of the constructor to the agent's definition."""
         definition = self.definition
         added = dict[str, Any]()
         if instructions:
@@ -316,8 +316,8 @@ class Agent:
         return self._with(definition, Agent(AgentDefinition(self.name, script=definition.script), model=name).model)
 
     def under(self, policy: Policy) -> Agent:
-        """Return a copy of the agent with another access policy. The policy decides from which environment variables
-        and files the agent's keys and headers may be read.
+        """Return a copy of the agent with another access policy, which decides from which environment variables and
+        files the agent's keys and headers may be read.
         """
         other = copy.copy(self)
         other.policy = policy

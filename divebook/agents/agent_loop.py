@@ -348,8 +348,8 @@ def _warn_of_none(agent: str, expected_type: Any) -> None:
 
 
 def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:
-    """Return the model objects of all `ModelFallback` capabilities of an agent, by model id. Models that are only named
-    are left out.
+    """Return the models of all `ModelFallback` capabilities of an agent, by model id. Only model objects are returned;
+    models given by their name are left out.
     """
     models = [
         model for capability in capabilities if isinstance(capability, ModelFallback) for model in capability.models
@@ -369,7 +369,7 @@ def _library_tool(tool: ToolFunction) -> Tool[Any]:
 
 
 async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:
-    """Call the divebook function of a tool, inside the operation that records the tool call. Return the function's
+    """Call the function of a divebook tool, after pydantic-ai has started the recorded tool call. Return the function's
     result.
     """
     call = CALL.get()
@@ -378,9 +378,7 @@ async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:
 
 
 def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[UserContent]]:
-    """Split the messages of a request. Return the messages before the prompt, and the prompt itself with its content
-    blocks.
-    """
+    """Split a request into the messages before the prompt, and the prompt with its content blocks. Return both."""
     *history, last = message.messages()
     (part,) = last.parts
     assert isinstance(part, UserPromptPart)  # noqa: S101 - `Request.messages` creates this part

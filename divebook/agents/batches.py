@@ -249,8 +249,8 @@ class AgentBatches:
         return None
 
     async def _list_batches(self, at_once: int) -> AsyncIterator[Any]:
-        """Yield the batches that the provider lists, latest first. `at_once` is the number of batches that each request
-        to the provider returns.
+        """Yield the batches that the provider lists, latest first. They are fetched page by page, `at_once` batches
+        with each request.
         """
         with self._converted_errors():
             async for batch in _innermost(self._model).client.batches.list(limit=at_once):

@@ -270,8 +270,8 @@ def note_reply(response: ModelResponse) -> None:
 
 @contextmanager
 def paid_replies(model: Model) -> Iterator[None]:
-    """Attach the tokens and cost of the received responses to an error that a model request raises inside the ``with``
-    block, because these responses are billed. `note_reply` collects the responses.
+    """Add to an error that a model request raises inside the ``with`` block the tokens and cost of the responses
+    received so far, because these responses are billed. `note_reply` collects the responses.
 
     Parameters
     ----------

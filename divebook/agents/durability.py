@@ -206,8 +206,8 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
             TURN.reset(token)
 
     def _turn_of_run(self, turn: AgentTurn, ctx: RunContext[Any]) -> AgentTurn:
-        """Return the turn that records this run of the agent. For the agent of the step it is the current turn; for an
-        agent that a tool runs it is a new turn, whose operation keys begin with the key of the tool call.
+        """Return the turn that records this run of the agent. For the agent of the step it is the current turn. For an
+        agent that a tool runs, it is a new turn with operation keys that begin with the key of the tool call.
         """
         # The first run inside a turn is the run of the turn itself. Later runs are started inside it, mostly by tools.
         if not turn.has_started:

@@ -343,14 +343,16 @@ def short_text(value: Any) -> str:
 
 
 def _key(message: Mapping[str, Any]) -> str:
-    """Return a hash of a message's type (request or response) and content parts, by which the same message is
-    recognized in several requests.
+    """Return a hash of a message's type (request or response) and content parts. Messages with the same hash in several
+    requests are the same message.
     """
     return short_hash(normalize([message.get("kind", "response"), message["parts"]], "parts"), "parts")
 
 
 def _common(old_messages: Sequence[Any], new_messages: Sequence[Any]) -> int:
-    """Return the number of messages at the beginning of two lists that are equal in both."""
+    """Compare two lists of messages from the beginning. Return the number of equal messages before the first
+    difference.
+    """
     for index, (old, new) in enumerate(zip(old_messages, new_messages, strict=False)):
         if old != new:
             return index

@@ -180,8 +180,8 @@ def estimate(
 
 
 def tokens_of_definitions(parameters: ModelRequestParameters) -> int:
-    """Return the estimated number of tokens of the tool and output definitions in a model request. Computing the
-    estimate takes about as long as recording a call.
+    """Return the estimated number of tokens of the tool and output definitions in a model request. Slow: the estimate
+    takes about as long as recording a call.
     """
     tools = (*parameters.function_tools, *parameters.output_tools)
     characters = sum(len(tool.description or "") + _length_of(tool.parameters_json_schema) for tool in tools)
@@ -236,8 +236,8 @@ def _cost_of(response: ModelResponse) -> int | None:
 
 
 def _batch_price(response: ModelResponse) -> int | None:
-    """Return the cost of a response from a batch, in nanodollars, at the lower batch price. Return None if the price or
-    the usage is unknown.
+    """Return the cost of a batch response in nanodollars. Batch prices are lower than normal prices. Return None if the
+    price or the usage is unknown.
     """
     try:
         return int(response.cost().total_price * NANODOLLARS)

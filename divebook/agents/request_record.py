@@ -156,8 +156,8 @@ class RequestRecord:
         return is_longer and all(map(operator.is_, self._sent, messages)) and self._copied_content.is_unchanged()
 
     def _dump(self, message: ModelMessage, cached: _DumpedMessage | None = None) -> _DumpedMessage:
-        """Convert a message to its recorded form. `cached` is an earlier result for the same message; it is returned if
-        the message has not changed since.
+        """Convert a message to its recorded form. If `cached`, an earlier result for this message, is still valid
+        because the message has not changed, return `cached`.
         """
         # The same object may have been edited in place, so its content is compared, not its identity.
         if cached is not None and cached.content.is_unchanged():
@@ -617,7 +617,7 @@ class _ContentCopy:
 
     @classmethod
     def of_all(cls, parts: Iterable[_ContentCopy]) -> Self:
-        """Combine several detectors into one, which detects changes of all their values."""
+        """Merge several detectors into one, which detects changes of all their values."""
         combined = cls(None)
         combined.add(parts)
         return combined
@@ -629,8 +629,8 @@ class _ContentCopy:
             self.copies += part.copies
 
     def _take(self, value: Any) -> None:
-        """Collect a value and the dicts and lists inside it, at any depth, to be copied and compared. Tuples are not
-        collected, only their items are.
+        """Add a value and the dicts and lists inside it, at any depth, to the objects that are copied and compared. A
+        tuple itself cannot change, so only its items are added.
 
         A container comes before its parts. Values of types in `_UNTOUCHED` are skipped without a call.
         """
@@ -645,15 +645,13 @@ class _ContentCopy:
                 self._take(item)
 
     def is_unchanged(self) -> bool:
-        """Return True if no collected dict or list has changed since it was copied. The check is a single
-        comparison.
-        """
+        """Return True if no dict or list of this detector has changed since it was copied."""
         return self.containers == self.copies
 
 
 def _copy_of_content(value: Any) -> Any:
-    """Return a deep copy of a message as tuples, lists and dicts, so that later changes of the message can be detected.
-    Fields that differ between runs are left out.
+    """Return a deep copy of a message, made of tuples, lists and dicts, to detect later changes of the message. Fields
+    that differ between runs are left out.
 
     Objects become pairs of class and fields, so that equal copies mean equal messages of the same classes.
     """
@@ -679,7 +677,9 @@ def _container(value: Any) -> Any:
 
 
 def _same(old_marks: Sequence[Mapping[str, Any]], new_marks: Sequence[Mapping[str, Any]]) -> int:
-    """Return the number of messages at the beginning of two lists of recorded messages that are equal in both."""
+    """Compare two lists of recorded messages from the beginning. Return the number of equal messages before the first
+    difference.
+    """
     for number, (old, new) in enumerate(zip(old_marks, new_marks, strict=False)):
         if old is not new and old != new:
             return number

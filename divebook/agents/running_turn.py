@@ -130,7 +130,7 @@ class AgentTurn:
 
     def without_credentials(self, value: Any, what: str) -> Any:
         """Return plain data with credentials replaced by ``[redacted]``, and log a warning. If the policy allows
-        credentials, only named secrets are replaced. `what` describes the data in the warning.
+        credentials, only secrets that the user has named are replaced. `what` describes the data in the warning.
 
         A warning is logged once per turn for each source of a redacted credential, because a tool may need the value.
         """
@@ -247,8 +247,8 @@ def present() -> AgentTurn | None:
 
 
 def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of calls (1), the tokens and the cost in nanodollars that a recorded response consumed, for a
-    budget.
+    """Return the consumption of a recorded response as a dict with the keys of a budget: calls (always 1), tokens, and
+    cost in nanodollars.
     """
     from divebook.agents.request_record import usage_of  # already loaded: only code that reads a log runs without it
 
@@ -308,7 +308,7 @@ def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
 
 
 class _TooMuchError(Exception):
-    """Signal that an object is too large or too deeply nested to be copied and compared."""
+    """Exception that stops copying an object that is too large or too deeply nested to be copied and compared."""
 
 
 def seen_in(deps: Any) -> Any:

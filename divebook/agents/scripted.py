@@ -306,8 +306,8 @@ def _takes_messages(function: ReplyFunction) -> bool:
 
 
 class Round(NamedTuple):
-    """All replies of a script to one request. Each error fails one attempt of the request; the reply after the errors
-    answers it.
+    """Replies of a script to one model request: errors, each of which fails one attempt, and then the reply that
+    answers the request.
     """
 
     failures: tuple[ScriptedReply, ...]
@@ -316,7 +316,7 @@ class Round(NamedTuple):
 
 
 def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
-    """Group the replies of a script by request. Errors belong to the same request as the reply after them, because the
+    """Group the replies of a script by request. An error and the next reply belong to the same request, because a
     request is repeated after an error.
     """
     rounds: list[Round] = []
@@ -331,8 +331,8 @@ def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
 
 
 def _together(replies: Sequence[ScriptedReply], written: WrittenReply) -> ScriptedReply:
-    """Merge several scripted replies, written as a list, into one reply that makes all their tool calls. Raise
-    `SetupError` for a reply that cannot be merged.
+    """Merge a list of scripted replies into one reply that makes all their tool calls. Raise `SetupError` for a reply
+    that cannot be merged.
     """
     if not replies or any(reply.error is not None or reply.output for reply in replies):
         raise SetupError(f"a list within a script is calls side by side, not {written!r}; write [{{call: ...}}, ...]")

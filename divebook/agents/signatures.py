@@ -370,8 +370,8 @@ class ToolNames:
         return _renamed(response, self._real)
 
     def written(self, write: Write) -> Write:
-        """Wrap a function that receives the text of a streamed response, so that the function gets the real
-        tool names.
+        """Wrap a function that receives the text of a streamed response. The wrapper changes replaced tool names back
+        to the real ones before it calls the function.
         """
 
         def renamed(text: str, part: str) -> None:

@@ -278,7 +278,7 @@ class DockerIsolation(Isolation):
         return {"work": own_folder, **managed} if self._working == own_folder else managed
 
     def mounts(self) -> dict[str, Path]:
-        """Return the folders of the user that the container can write to, by their paths in the container."""
+        """Return the folders of the user that the container can write to. The keys are their paths in the container."""
         writable = [mount for mount in self._mounts if not mount.is_managed and not mount.is_read_only]
         return {mount.target: mount.source for mount in writable if mount.source.is_dir()}
 

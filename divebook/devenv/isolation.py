@@ -99,7 +99,7 @@ class Isolation(ABC):
     # --- its life --------------------------------------------------------------------------------------------------
 
     def plan(self) -> State:
-        """Return the fields of the environment's state that must be recorded before `build`. Raise `DevEnvError` if the
+        """Return the fields to record in the environment's state before `build` is called. Raise `DevEnvError` if the
         configuration cannot be built.
         """
         return {}
@@ -111,12 +111,12 @@ class Isolation(ABC):
         """
 
     async def start(self) -> None:  # noqa: B027 - many need nothing to be started
-        """Start the isolation, for example its container, so that commands can run. Does nothing by default."""
+        """Start what isolates the environment, for example its container, so that commands can run. Does nothing by
+        default.
+        """
 
     async def stop(self) -> None:
-        """End all commands of the environment. If the isolation itself can be started again, such as a container, end
-        it too.
-        """
+        """End all commands of the environment. Also stop its container or similar, if that can be started again."""
         await asyncio.to_thread(end_processes, self.state["id"])
 
     async def status(self) -> str:
@@ -124,8 +124,8 @@ class Isolation(ABC):
         return str(self.state["status"])
 
     async def is_gone(self) -> bool:
-        """Return True if something else has removed the isolation, for example its container, so that only a checkpoint
-        can restore it. False by default.
+        """Return True if another program has removed the container or similar, so that the environment can only be
+        restored from a checkpoint. False by default.
         """
         return False
 
@@ -210,8 +210,8 @@ class Isolation(ABC):
         """Return the folders that checkpoints save. The keys are the names of the folders in a checkpoint."""
 
     def mounts(self) -> dict[str, Path]:
-        """Return the folders of the user that commands in the environment can write to, by their paths in the
-        environment. By default none.
+        """Return the folders of the user, outside the environment, that its commands can write to. The keys are their
+        paths in the environment. By default none.
         """
         return {}
 

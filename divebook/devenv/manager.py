@@ -316,7 +316,7 @@ class DevEnvManager:
 
     async def _with_available_kind(self, name: str, configuration: Configuration) -> Configuration:
         """Return a configuration that can be used on this machine. If it needs a container but no container engine
-        answers, and it also configures another kind of isolation, change it to that kind.
+        answers, switch it to another kind of isolation that it configures, if there is one.
         """
         kinds = [kind for kind in FALLBACKS[1:] if kind in configuration]
         if configuration["isolation_type"] != FALLBACKS[0] or not kinds:
@@ -470,8 +470,8 @@ class DevEnvManager:
             yield workspace
 
     async def _ready(self, name: str, *, start: bool = True) -> Isolation:
-        """Return the isolation of an environment in which commands can run. A stopped environment is started, unless
-        `start` is false. An interrupted restore is completed first.
+        """Prepare an environment for commands, and return its `Isolation` object. A stopped environment is started,
+        unless `start` is false. An interrupted restore is completed first.
         """
         async with self._environments.hold(name) as folder:
             isolation = await self._without_interrupted_restore(folder)
@@ -490,8 +490,8 @@ class DevEnvManager:
             return isolation
 
     async def _without_interrupted_restore(self, folder: Path) -> Isolation:
-        """Return the isolation of an environment. If a restore of a checkpoint was interrupted, for example by a kill,
-        repeat the restore first.
+        """Return the `Isolation` object of an environment. If a restore of a checkpoint was interrupted, for example by
+        a kill, repeat the restore first.
         """
         state = self._environments.state(folder)
         isolation = self._environments.isolation(folder, state)
@@ -673,7 +673,7 @@ class DevEnvManager:
             return path
 
     async def restore(self, name: str, checkpoint: str, *, backup: bool = True) -> None:
-        """Restore an environment from a checkpoint: its files, and the state of its isolation, such as the container.
+        """Restore an environment from a checkpoint: its files, and its container or installed packages.
 
         With `backup`, a checkpoint of the current state is saved first, and deleted when the restore has succeeded.
         """

@@ -431,7 +431,7 @@ class _Walk:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the names in a path as a stack: the first name is the last item of the list. Empty names and ``.`` are
+    """Return the names in a path in reverse order, so that the first name is popped first. Empty names and ``.`` are
     left out.
     """
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
@@ -576,8 +576,8 @@ class PathPolicy:
         raise PathNotAllowedError(os.fspath(path).replace("\0", "\\0"), rule, [root.name for root in self._roots])
 
     def _forms(self, text: str) -> Iterator[str]:
-        """Yield up to three forms of an absolute path: as written, with ``..`` removed as text, and with links
-        resolved.
+        """Yield up to three spellings of an absolute path: as written, with ``..`` removed without looking at the disk,
+        and with links resolved.
         """
         yield text
         yield os.path.normpath(text)

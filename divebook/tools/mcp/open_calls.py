@@ -150,7 +150,7 @@ async def _first_of(*futures: asyncio.Future[Any]) -> None:
 
 
 def check_results_of(session: ClientSession) -> None:
-    """Make a session of the SDK validate the results of tools by `require_fitting` instead of its own validation."""
+    """Change a session of the SDK so that it validates the results of tools with `require_fitting`."""
     session.validate_tool_result = partial(require_fitting, session)  # type: ignore[method-assign]
 
 

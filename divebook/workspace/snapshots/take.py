@@ -627,7 +627,9 @@ class Digests:
         self._stale: set[str] = {""}
 
     def mark_stale(self, folder: str) -> None:
-        """Mark a folder and all its parent folders as changed, so that their digests are computed again."""
+        """Note that the content of a folder has changed, so that its digest and those of all its parent folders are
+        computed again.
+        """
         while folder not in self._stale:
             self._stale.add(folder)
             folder = folder.rpartition("/")[0]
