@@ -477,9 +477,9 @@ def digest_of(agent: Agent) -> str:
 
 
 def unasked(agent: Agent) -> Agent:
-    """Return a copy of an agent whose model is a placeholder, so that recorded requests can be replayed without a key.
-    The placeholder raises an error for a request whose response is not in the log. Scripted models, ``recorded:RUN``
-    and model objects stay unchanged.
+    """Return a copy of an agent for the replay of recorded requests: its model is a placeholder that needs no key. The
+    placeholder raises an error for a request whose response is not in the log. Scripted models, ``recorded:RUN`` and
+    model objects stay unchanged.
 
     The placeholder has the name and the request form of the original model, so that recorded requests are recognized.
     """

@@ -125,8 +125,8 @@ class TurnBudget:
         return self, None
 
     def next_release(self) -> asyncio.Future[None]:
-        """Return a future that completes when the next running request of this budget ends, so that the consumption
-        reserved for it becomes free.
+        """Return a future that completes as soon as one of this budget's running requests ends. The consumption that
+        was reserved for the request is then free again.
         """
         if self._release is None:
             self._release = asyncio.get_running_loop().create_future()
@@ -378,8 +378,8 @@ async def _opened(
 
 
 def _may_stream(model: Model) -> bool:
-    """Return False for a pydantic-ai function model without a stream function, which would fail an assertion if asked
-    to stream. Return True for any other model.
+    """Return True if a model may be asked to stream its response. Return False for pydantic-ai's function model without
+    a stream function, which would raise an AssertionError.
     """
     if isinstance(model, WrapperModel):
         return _may_stream(model.wrapped)

@@ -283,8 +283,8 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
 
 
 class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
-    """Base class for the recorded operations of an agent. Each operation is identified by its place in the turn and
-    runs once.
+    """Base class for the recorded operations of an agent's turn. Each operation has a key within the turn, under which
+    it is recorded, and runs only once.
     """
 
     def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
@@ -296,8 +296,9 @@ class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
         return self._operation
 
     async def _run_operation(self, params: Any, name: str) -> Any:
-        """Run an operation of pydantic-ai and return its result. An agent that runs inside is part of this operation:
-        its own requests are not recorded, and it cannot ask a person.
+        """Run an operation of pydantic-ai, such as a model request or a tool call, and return its result. If it runs an
+        agent, the requests of that agent are not recorded, because they are part of this operation, and it cannot ask a
+        person.
         """
         # Without a turn, an agent that runs inside is not recorded: its work is part of this operation's result.
         tokens = TURN.set(None), INSIDE.set(name)
@@ -500,8 +501,8 @@ class BoundCall(_BoundOperation):
 
 
 def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParams:
-    """Return the parameters of a tool call with the tool's function wrapped, so that pydantic-ai can inspect every
-    result. A result that raises an error on inspection is converted to plain data.
+    """Wrap the tool's function in the parameters of a tool call, so that pydantic-ai can inspect every result: a result
+    that raises an error on inspection is converted to plain data. Return the new parameters.
 
     The function has already been called then. Such an error would fail a call that took effect.
     """
@@ -721,8 +722,8 @@ class GuardedToolset(WrapperToolset[Any]):
 async def _approved(
     turn: AgentTurn, place: CallPlace, name: str, model_arguments: dict[str, Any], tool: ToolsetTool[Any]
 ) -> dict[str, Any]:
-    """Return the arguments with which a tool call may be made. Approval rules decide, or a person, who may change the
-    arguments.
+    """Check whether a tool call may be made, by approval rules or by asking a person, who may change the arguments.
+    Return the approved arguments.
 
     Raises
     ------

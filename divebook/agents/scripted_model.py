@@ -186,8 +186,8 @@ def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePar
 
 
 def _wrapper(tool: ToolDefinition) -> str | None:
-    """Return the name of the single argument in which an output tool takes a value that is not an object. Return None
-    if the arguments of the tool are the fields of the object itself.
+    """Return the argument name by which an output tool takes a value that is not an object, for example a list. Return
+    None if the output is an object, whose fields are the arguments themselves.
 
     pydantic-ai wraps types that are not objects in this way, and this module wraps JSON schemas that are not objects.
     """

@@ -189,7 +189,7 @@ def _is_content(result: Any) -> bool:
 
 
 def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """Convert a value to plain JSON data. If the value cannot be converted as a whole, convert its items or fields one
+    """Convert a value to plain JSON data. If this fails for the value as a whole, its items or fields are converted one
     by one.
     """
     try:

@@ -234,8 +234,8 @@ class TurnContext(Protocol):
         """
 
     def below(self, key: str) -> TurnContext:
-        """Return the context for the turn of an agent that runs inside the tool call with this key. The operation keys
-        of the inner turn begin with the call's key.
+        """Return a new context for the turn of an agent that runs inside a tool call. Its operation keys begin with
+        `key`, the key of the tool call.
         """
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:

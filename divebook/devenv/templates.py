@@ -288,8 +288,8 @@ def _place(error: Any) -> str:
 
 
 def _hint(error: Any) -> str:
-    """Return a text "did you mean ..." for each unknown key in a validation error that is similar to an allowed key.
-    Return an empty string if there is none.
+    """Return a text "did you mean ..." for a validation error about unknown keys: it names the allowed key that is
+    similar to each of them. Return an empty string if no key is similar.
     """
     if error.validator != "additionalProperties" or not isinstance(error.schema.get("properties"), dict):
         return ""
@@ -491,8 +491,8 @@ def _require_some(key: str, number: float) -> float:
 
 
 def limited(configuration: Configuration, profile: Mapping[str, Any], *, is_named: bool) -> Configuration:
-    """Return a copy of an environment's configuration to which the limits of a resource profile (a named set of limits)
-    are added.
+    """Add the limits of a resource profile (a named set of limits) to an environment's configuration, and return the
+    new configuration.
 
     With `is_named` the profile overrides the template; otherwise it only sets missing limits.
     """

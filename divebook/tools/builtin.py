@@ -297,8 +297,8 @@ def _is_hidden(path: str) -> bool:
 
 
 def _lines_with(needles: list[str], path: str, reach: ToolReach) -> list[dict[str, Any]]:
-    """Return the lines of a document that contain all words in `needles`, with their numbers. Return none for a
-    document that is binary, larger than 1 MB or unreadable.
+    """Return the lines of a document that contain all words in `needles`, with their numbers. Return an empty list for
+    a document that is binary, larger than 1 MB or unreadable.
     """
     try:
         if reach.documents.size(path) > _LONGEST:

@@ -94,8 +94,8 @@ class Folder:
         self._deny = [self._absolute_pattern(pattern).casefold() for pattern in deny]
 
     def _absolute_pattern(self, pattern: str) -> str:
-        """Convert a pattern of allowed or denied files to a pattern of absolute paths. Links in the part before the
-        first wildcard are resolved.
+        """Convert a pattern of allowed or denied files to a pattern that matches absolute paths. Links in the part
+        before the first wildcard are resolved.
 
         The paths that are compared with the pattern have resolved links, too.
         """

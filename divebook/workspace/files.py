@@ -142,7 +142,7 @@ class Disk:
             os.close(descriptor)
 
     def entries(self, path: str) -> list[tuple[str, bool]]:
-        """Return the entries of a folder as pairs of name and whether it is a folder, sorted by name.
+        """Return a pair for each entry of a folder, sorted by name: the name, and True if the entry is a folder.
 
         A link that leads out does not count as a folder.
         """
@@ -399,7 +399,7 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
-        """Return the entries of a folder as pairs of name and whether it is a folder, sorted by name."""
+        """Return a pair for each entry of a folder, sorted by name: the name, and True if the entry is a folder."""
 
     @abstractmethod
     async def mkdir(self, path: str, *, parents: bool = False) -> None:
@@ -573,7 +573,7 @@ class LocalFileOperator(FileOperator):
         await _in_thread("delete", path, lambda: self.disk.delete(path))
 
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
-        """Return the entries of a folder as pairs of name and whether it is a folder, sorted by name."""
+        """Return a pair for each entry of a folder, sorted by name: the name, and True if the entry is a folder."""
         return await _in_thread("list", path, lambda: self.disk.entries(path), "directory")
 
     async def mkdir(self, path: str, *, parents: bool = False) -> None:

@@ -163,8 +163,8 @@ class Root:
         return path == self.name or path.startswith(f"{self.name.rstrip('/')}/")
 
     def relative(self, path: str) -> str:
-        """Return the text of a path relative to the folder, for opening it below the folder. Links are not followed
-        yet.
+        """Convert a path to one that is relative to the folder, so that it can be opened below the folder. Links are
+        not followed yet.
 
         Raises
         ------
@@ -310,8 +310,8 @@ class Root:
 
 
 class _Walk:
-    """Opening of one path in Python, folder by folder, without ever leaving the root folder. Used for kernels without
-    ``openat2``.
+    """Algorithm in Python that opens one path, folder by folder, without ever leaving the root folder. Used for kernels
+    without ``openat2``.
 
     Each name is opened without following links, relative to the last open folder. Example: ``a/link/b`` where ``link``
     leads to ``../c``. The rest of the path is a stack of names::

@@ -264,8 +264,8 @@ def _is_text_of_systems(text: str) -> bool:
 
 
 def _limit(seconds: object) -> float | None:
-    """Return a time limit in seconds as a float, and None for infinity, which means no limit. Raise ValueError if it is
-    not a positive number.
+    """Convert a time limit in seconds to a float; infinity (no limit) becomes None. Raise ValueError if it is not a
+    positive number.
     """
     if not isinstance(seconds, int | float) or math.isnan(seconds) or seconds <= 0:
         raise ValueError(f"timeout must be a number of seconds above 0, or math.inf for no limit, not {seconds!r}")

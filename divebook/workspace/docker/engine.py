@@ -424,7 +424,7 @@ class _Command:
 
     @property
     def subject(self) -> str:
-        """Text for error messages that names the container in which the command runs."""
+        """Name of the container in which the command runs, as text for error messages."""
         return f"container {self.container}"
 
 

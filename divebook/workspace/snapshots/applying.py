@@ -194,8 +194,8 @@ def select_changes(changes: Sequence[FileChange], paths: Sequence[str] | None) -
 def without_protected(
     changes: Sequence[FileChange], folder: str | None, by_name: Collection[str]
 ) -> tuple[list[FileChange], list[FileChange]]:
-    """Split file changes into two lists: those that may be applied, and those of protected paths, such as hidden files,
-    that `by_name` does not name.
+    """Split file changes into two lists: changes that may be applied, and changes of protected paths, such as hidden
+    files. A protected path that `by_name` names may be applied.
 
     Raises
     ------

@@ -222,8 +222,8 @@ def _state(root: Root, path: str) -> tuple[os.stat_result | None, TreeEntry | No
 
 
 def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: bool) -> list[_Step]:
-    """Return the steps of a write into a folder, in the order in which they must be made. `targets` has the new entry
-    of each path.
+    """Return the steps of a planned write into a folder, in the order in which they must be made. `targets` has the new
+    entry of each path.
 
     First go entries in the way of a new file or link, then everything is created (a folder before its files), then the
     rest is removed (a folder after its files). So a renamed file is never missing under both of its names.
@@ -497,7 +497,7 @@ def _copy(name: str, folder: int, copy: str, target: int, state: os.stat_result)
 
 
 def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
-    """Make the existing folders among the steps of a write writable for their owner, so that their entries can be
+    """Make the existing folders that a write will change writable for their owner, so that their entries can be
     changed.
     """
     for path in sorted(step.path for step in steps if step.before is not None and step.before.kind == FOLDER):

@@ -739,13 +739,13 @@ def _storable_name(text: str) -> str | bytes:
 
 
 def tree_of(manifests: Iterable[Manifest]) -> Tree:
-    """Rebuild the tree of a folder from the rows that the events of all its snapshots store, oldest first."""
+    """Rebuild the tree of a folder from the changes that the events of its snapshots store, oldest first."""
     return changed_tree(NO_ENTRIES, manifests)
 
 
 def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
-    """Apply the changes that the events of snapshots store, oldest first, to the entries of a tree. Return the new
-    tree.
+    """Apply changes to the entries of a tree and return the new tree. The changes come from the events of snapshots,
+    oldest first.
     """
     result = dict(entries)
     for manifest in manifests:
@@ -759,7 +759,9 @@ def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
 
 
 def versions_in(manifests: Iterable[Manifest]) -> dict[str, set[TreeEntry | None]]:
-    """Return all tree entries that each path had according to the events of snapshots. None stands for a removal."""
+    """Return a dict with all versions (tree entries) of each path, from the events of several snapshots. None stands
+    for a removal.
+    """
     versions: dict[str, set[TreeEntry | None]] = {}
     for manifest in manifests:
         for row in manifest:
