@@ -183,7 +183,7 @@ class Agent:
         check_key(self.definition, is_named=isinstance(self.model, str | ScriptedModel))
 
     def _declare(self, instructions: str, **names: Sequence[Any]) -> None:
-        """Add values from the constructor's arguments, such as tool names, to the agent's definition."""
+        """Add the instructions, tools and other arguments of the constructor to the agent's definition."""
         definition = self.definition
         added = dict[str, Any]()
         if instructions:
@@ -316,8 +316,8 @@ class Agent:
         return self._with(definition, Agent(AgentDefinition(self.name, script=definition.script), model=name).model)
 
     def under(self, policy: Policy) -> Agent:
-        """Return a copy of the agent with another access policy. The policy decides from which environment variables
-        and files the agent's keys and headers may be read.
+        """Return a copy of the agent with another access policy, which decides from which environment variables and
+        files the agent's keys and headers may be read.
         """
         other = copy.copy(self)
         other.policy = policy
@@ -477,9 +477,9 @@ def digest_of(agent: Agent) -> str:
 
 
 def unasked(agent: Agent) -> Agent:
-    """Return a copy of an agent whose model is a placeholder, so that recorded requests can be replayed without a key.
-    The placeholder raises an error for a request whose response is not in the log. Scripted models, ``recorded:RUN``
-    and model objects stay unchanged.
+    """Return a copy of an agent for the replay of recorded requests: its model is a placeholder that needs no key. The
+    placeholder raises an error for a request whose response is not in the log. Scripted models, ``recorded:RUN`` and
+    model objects stay unchanged.
 
     The placeholder has the name and the request form of the original model, so that recorded requests are recognized.
     """

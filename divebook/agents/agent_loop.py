@@ -152,8 +152,8 @@ class AgentLoop:
         return {OUTPUT: result.output, **text, **facts, **({} if spent is None else {SPENT: spent})}
 
     def _budget(self) -> TurnBudget | None:
-        """Return the budget that limits the requests of the turn. Return None if neither this agent nor an agent that
-        delegated the task to it has bounds.
+        """Return the budget that limits the requests of the turn. Return None if the turn is unlimited: neither this
+        agent nor an agent that delegated the task to it has bounds.
         """
         bounds = self._agent.definition.bounds
         delegating_turn = TURN.get()
@@ -164,8 +164,8 @@ class AgentLoop:
         return TurnBudget(self._agent.name, Bounds.from_dict(bounds or {}), budget_above, share)
 
     async def _built_agent(self, tools: Sequence[ToolFunction], original_setting: Mapping[str, Any]) -> dict[str, Any]:
-        """Build a pydantic-ai agent from the agent's definition. Return it under ``library`` in a dict, with the
-        arguments of its run.
+        """Build a pydantic-ai agent from the agent's definition. Return a dict with the built agent (key ``library``)
+        and the arguments for its run.
         """
         agent = self._agent
         library_tools = [accept_original_calls(_library_tool(tool), original_setting) for tool in tools]
@@ -188,8 +188,8 @@ class AgentLoop:
         return {"library": library, "instructions": self._message.instructions or None, "model_settings": settings}
 
     async def _supplied_agent(self, original_setting: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the pydantic-ai agent that the user passed to `Agent.of`, under ``library`` in a dict, with the
-        arguments of its run.
+        """Return a dict with the pydantic-ai agent that the user passed to `Agent.of` (key ``library``) and the
+        arguments for its run.
 
         The model may be overridden.
         """
@@ -222,8 +222,8 @@ class LastRound(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Add the instruction to answer now to the one request after the limit, and forbid tool calls in it. Leave the
-        requests before it unchanged.
+        """Change the request after the last one that may call tools: tell the model to answer now, and forbid tool
+        calls. Earlier requests stay unchanged.
         """
         # pydantic-ai counts requests from 1.
         if ctx.run_step <= self._limit:
@@ -239,8 +239,8 @@ class LastRound(AbstractCapability[Any]):
     async def after_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, response: ModelResponse
     ) -> ModelResponse:
-        """Raise `AgentError` if the response to the request after the limit calls a tool all the same. The tool is not
-        called.
+        """Raise `AgentError` if the model calls a tool in its last response of the turn, although tool calls were
+        forbidden there. The tool is not called.
         """
         outputs = {tool.name for tool in request_context.model_request_parameters.output_tools}
         called_tools = [call.tool_name for call in response.tool_calls if call.tool_name not in outputs]
@@ -256,8 +256,8 @@ class LastRound(AbstractCapability[Any]):
 
 @contextmanager
 def answering(turn: AgentTurn) -> Iterator[None]:
-    """Convert the errors that pydantic-ai raises inside the block when a turn gets no answer. The new error has the
-    agent's name, the number of requests and a clear reason.
+    """Convert the errors that pydantic-ai raises inside the ``with`` block when a turn gets no answer. The new error
+    has the agent's name, the number of requests and a clear reason.
 
     Raises
     ------
@@ -348,8 +348,8 @@ def _warn_of_none(agent: str, expected_type: Any) -> None:
 
 
 def _fallbacks(capabilities: Sequence[Any]) -> dict[str, Model]:
-    """Return the model objects of all `ModelFallback` capabilities of an agent, by model id. Models that are only named
-    are left out.
+    """Return the models of all `ModelFallback` capabilities of an agent, by model id. Only model objects are returned;
+    models given by their name are left out.
     """
     models = [
         model for capability in capabilities if isinstance(capability, ModelFallback) for model in capability.models
@@ -369,7 +369,7 @@ def _library_tool(tool: ToolFunction) -> Tool[Any]:
 
 
 async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:
-    """Call the divebook function of a tool, inside the operation that records the tool call. Return the function's
+    """Call the function of a divebook tool, after pydantic-ai has started the recorded tool call. Return the function's
     result.
     """
     call = CALL.get()
@@ -378,9 +378,7 @@ async def _call(tool: ToolFunction, arguments: Mapping[str, Any]) -> Any:
 
 
 def _messages(message: Request) -> tuple[list[ModelMessage], str | Sequence[UserContent]]:
-    """Split the messages of a request. Return the messages before the prompt, and the prompt itself with its content
-    blocks.
-    """
+    """Split a request into the messages before the prompt, and the prompt with its content blocks. Return both."""
     *history, last = message.messages()
     (part,) = last.parts
     assert isinstance(part, UserPromptPart)  # noqa: S101 - `Request.messages` creates this part
@@ -414,8 +412,8 @@ class ChosenTool(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Add the tool choice to the settings of a model request. Later requests of a turn with a forced tool call stay
-        unchanged.
+        """Add the agent's tool choice to the settings of a model request. A forced tool call is added only to the first
+        request of a turn.
         """
         choice = self._always or (self._first if ctx.run_step == 1 else None)
         if choice is None:

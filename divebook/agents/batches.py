@@ -1,4 +1,4 @@
-"""Model requests of agents that have no tools (single recorded requests, and batches of requests), and request limits
+"""Model requests without pydantic-ai's agent loop: single recorded requests, batches of requests, and request limits
 for fallback models.
 
 A batch costs half as much as single requests and takes up to a day. Its handle is plain data, so any process can query
@@ -235,7 +235,7 @@ class AgentBatches:
         self, requests: Sequence[EncodedBatchRequest], since: datetime, other_ids: Collection[str]
     ) -> dict[str, Any] | None:
         """Search the provider's list of batches for one that contains these requests. Return its handle, or None if the
-        list has none. The batches with ids in `other_ids` are skipped.
+        list has none. Batches whose ids are in `other_ids` are known to have other requests and are skipped.
         """
         async for batch in self._list_batches(100):
             if batch.created_at < (since - _BEFORE).timestamp():
@@ -249,8 +249,8 @@ class AgentBatches:
         return None
 
     async def _list_batches(self, at_once: int) -> AsyncIterator[Any]:
-        """Yield the batches that the provider lists, latest first. `at_once` is the number of batches that each request
-        to the provider returns.
+        """Yield the batches that the provider lists, latest first. They are fetched page by page, `at_once` batches
+        with each request.
         """
         with self._converted_errors():
             async for batch in _innermost(self._model).client.batches.list(limit=at_once):
@@ -258,8 +258,8 @@ class AgentBatches:
 
     @contextmanager
     def _converted_errors(self) -> Iterator[None]:
-        """Convert errors that the provider's client raises inside the block to errors of pydantic-ai, for code that
-        calls the client directly. Other errors stay unchanged.
+        """Convert errors that the provider's client raises inside the ``with`` block to pydantic-ai's error classes.
+        Needed because batch calls use the client directly. Other errors stay unchanged.
         """
         try:
             yield
@@ -416,8 +416,8 @@ if TYPE_CHECKING:
 
 
 def reporting_model(model: Model, limiters: RequestLimiters = REQUEST_LIMITERS) -> Model:
-    """Wrap each model inside a fallback model, so that each reports success or failure of its requests to its own
-    request limiter. Return any other model unchanged.
+    """Wrap each model that a fallback model tries, so that each one reports success or failure to its own request
+    limiter. A model that is not a fallback model is returned unchanged.
     """
     return _reporting(model, limiters, is_first=True) if isinstance(model, FallbackModel) else model
 
@@ -433,8 +433,8 @@ def _reporting(model: Model, limiters: RequestLimiters, *, is_first: bool) -> Mo
 
 
 class ReportingModel(WrapperModel):
-    """Wrapper of one model inside a fallback model. It reports the success or failure of each request to the request
-    limiter of the wrapped model.
+    """Wrapper of one of the models that a fallback model tries. It reports the success or failure of each request to
+    the request limiter of the wrapped model.
 
     Parameters
     ----------

@@ -114,9 +114,9 @@ class TurnBudget:
                 await budget.ask(context, exhausted)
 
     def _first_exhausted(self, reserved: Reserved) -> tuple[TurnBudget, Exhausted | None]:
-        """Return the first budget that the maximum consumption `reserved` of a request would exceed, with the exceeded
-        bound. The agent's own budget comes first, then those of delegating agents. If all have room, return this budget
-        and None.
+        """Return the first budget that a request would exceed, and the exceeded bound. `reserved` is the maximum
+        consumption of the request. The agent's own budget is checked first, then those of delegating agents. If all
+        have room, return this budget and None.
         """
         for budget in self.line:
             exhausted = budget.met(reserved)
@@ -125,8 +125,8 @@ class TurnBudget:
         return self, None
 
     def next_release(self) -> asyncio.Future[None]:
-        """Return a future that completes when the next running request of this budget ends, so that the consumption
-        reserved for it becomes free.
+        """Return a future that completes as soon as one of this budget's running requests ends. The consumption that
+        was reserved for the request is then free again.
         """
         if self._release is None:
             self._release = asyncio.get_running_loop().create_future()
@@ -185,16 +185,16 @@ class TurnBudget:
         )
 
     def _is_share(self, exhausted: Exhausted) -> bool:
-        """Return True if the reached bound is the agent's share of the delegating agent's bounds, False if it is one of
-        the agent's own bounds.
+        """Return True if the reached bound is only the agent's part of a delegating agent's bounds, which several tasks
+        share. Return False if it is one of the agent's own bounds.
         """
         share_limit = None if self._share is None else getattr(self._share, exhausted.bound)
         return share_limit is not None and str(share_limit) == str(exhausted.limit)
 
     @contextmanager
     def holding(self, reserved: Reserved) -> Iterator[None]:
-        """Count the maximum consumption of a request as reserved during the block, in this budget and in the budgets of
-        delegating agents, so that concurrent requests cannot exceed a bound together.
+        """Count the maximum consumption of a request as reserved during the ``with`` block, in this budget and in the
+        budgets of delegating agents. Concurrent requests then cannot exceed a bound together.
         """
         for budget in self.line:
             budget.consumed = budget.consumed.begun(reserved)
@@ -229,8 +229,8 @@ class TurnBudget:
         return {"calls": used.calls, "tokens": used.tokens, "cost": used.cost} if len(self.line) > 1 else None
 
     def count(self, spent: Mapping[str, int]) -> None:
-        """Add the recorded consumption of a delegated turn to this budget. Needed when the process that resumes the
-        delegating turn did not run the delegated turn itself.
+        """Add the recorded consumption of a delegated turn to this budget. Needed if the delegated turn ended in an
+        earlier process, whose budget is lost.
         """
         for budget in self.line:
             used = budget.consumed
@@ -270,8 +270,8 @@ def note_reply(response: ModelResponse) -> None:
 
 @contextmanager
 def paid_replies(model: Model) -> Iterator[None]:
-    """Add the tokens and cost of responses that were received to an error that a model request raises inside the block,
-    because these responses are billed. `note_reply` remembers the responses.
+    """Add to an error that a model request raises inside the ``with`` block the tokens and cost of the responses
+    received so far, because these responses are billed. `note_reply` collects the responses.
 
     Parameters
     ----------
@@ -378,8 +378,8 @@ async def _opened(
 
 
 def _may_stream(model: Model) -> bool:
-    """Return False for a pydantic-ai function model without a stream function, which would fail an assertion if asked
-    to stream. Return True for any other model.
+    """Return True if a model may be asked to stream its response. Return False for pydantic-ai's function model without
+    a stream function, which would raise an AssertionError.
     """
     if isinstance(model, WrapperModel):
         return _may_stream(model.wrapped)
@@ -396,8 +396,8 @@ class _Pieces:
         """Names of the parts that hold tool arguments, by the index of the part in the stream."""
 
     def of(self, event: ModelResponseStreamEvent) -> tuple[str, str]:
-        """Return the text that an event of a streamed response adds, and the kind of response part that the text
-        belongs to: text, thinking, or the arguments of a tool call.
+        """Return the text that an event of a streamed response adds. Also return the kind of response part that the
+        text belongs to: text, thinking, or the arguments of a tool call.
 
         The text is empty for events that are not shown.
         """

@@ -246,7 +246,7 @@ class Cassette:
         )
 
     async def keep(self, sent: RequestToSend, response: Mapping[str, Any]) -> None:
-        """Skip a new response: all responses come from the earlier run, which is not changed."""
+        """Return without storing the response: all responses come from the earlier run, which is not changed."""
 
 
 def _request_messages(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -257,8 +257,8 @@ def _request_messages(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str
 
 
 def _first_difference(old_messages: Sequence[Any], new_messages: Sequence[Any]) -> tuple[str, str]:
-    """Return the first message that differs between a recorded request (`old_messages`) and a current one
-    (`new_messages`), in both versions, as text for people.
+    """Find the first message that differs between a recorded and a current request. Return its recorded and its current
+    version as texts for people.
     """
     differing = (place for place, (old, new) in enumerate(zip(old_messages, new_messages, strict=False)) if old != new)
     place = next(differing, min(len(old_messages), len(new_messages)))

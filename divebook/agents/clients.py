@@ -73,8 +73,8 @@ class RequestLimiter:
 
     @contextmanager
     def observed(self, *, is_counted: bool) -> Iterator[None]:
-        """Report success or failure of the request inside the block to this limiter, so that it can adapt its limit.
-        Used for each model of a fallback model.
+        """Report success or failure of the request inside the ``with`` block to this limiter, so that it can adapt its
+        limit. Used for each model of a fallback model.
 
         `is_counted` is True if the caller already holds a permit of this limiter.
         """
@@ -99,8 +99,8 @@ class RequestLimiter:
         return LimitState(self.model, self.under_way, self.limit, len(self._waiting), pause)
 
     async def enter(self) -> int:
-        """Wait until a request may start. Return the number of times that the limit has been halved so far (`round`),
-        which the caller passes to `leave` when the request has ended.
+        """Wait until a request may start. Return how often the limit has been halved so far. The caller passes this
+        number to `leave`, which then halves the limit only once for all requests that fail together.
         """
         if self._waiting or not self._has_room():
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -119,9 +119,9 @@ class RequestLimiter:
         return self.round
 
     def leave(self, began: int | None, error: BaseException | None) -> None:
-        """Report to the limiter that a request has ended. `began` is the number that `enter` returned; None for a
-        fallback model, whose inner models have already reported success or failure. `error` is the error of a failed
-        request.
+        """Report to the limiter that a request has ended; `error` is the error of a failed request. `began` is the
+        number that `enter` returned. It is None for a fallback model, whose inner models have reported success or
+        failure themselves.
         """
         self.under_way -= 1
         if began is None:
@@ -133,8 +133,8 @@ class RequestLimiter:
         self.admit()
 
     def admit(self) -> None:
-        """Start waiting requests as long as the limit allows more requests. If the provider asked for a pause, set a
-        timer that calls this method at its end.
+        """Start waiting requests until the limit is reached. If the provider asked for a pause, call this method again
+        at the end of the pause.
         """
         if self._alarm is not None:
             self._alarm.cancel()
@@ -156,8 +156,8 @@ class RequestLimiter:
         self._was_reached |= self.under_way >= self.limit
 
     def _give_back(self, waiter: asyncio.Future[None]) -> None:
-        """Undo the admission of a cancelled request: remove it from the waiting requests, or free its place if it was
-        admitted at the same moment.
+        """Undo the effect of `enter` for a cancelled request: remove it from the queue, or stop counting it as running
+        if it was started at the same moment.
         """
         if not waiter.cancelled():
             self.under_way -= 1
@@ -282,9 +282,7 @@ class ModelClients:
             raise SetupError(f"model {name!r} cannot be used: {error}{advice}") from error
 
     async def _enter_new(self) -> None:
-        """Register the clients of new providers in the exit stack of this object, so that `close` closes them.
-        pydantic-ai would leave them open.
-        """
+        """Register the clients of new providers to be closed by `close`, because pydantic-ai would leave them open."""
         for provider in self._providers.values():
             if id(provider) not in self._entered_ids:
                 self._entered_ids.add(id(provider))
@@ -354,8 +352,8 @@ class RequestLimiters:
         self._limiters: dict[tuple[int, str, str, str, str], RequestLimiter] = {}
 
     def slot(self, model: Model) -> Permit | None:
-        """Return the permit that a request to a model must hold. Return None for a model without a provider, such as a
-        scripted model: its requests are not limited.
+        """Return the permit that a request to a model needs, which limits the number of concurrent requests. Return
+        None for a model without a provider, such as a scripted model: its requests are not limited.
 
         A fallback model is limited by its first model, which every request asks first. Each of its models reports its
         own outcomes (`divebook.agents.batches`).

@@ -142,8 +142,8 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
         return Backend()
 
     def get_wrapper_model(self, model: Model) -> Model | None:
-        """Return a wrapper of the model that streams responses if a view listens to the text, None if no view listens.
-        The recorded operation is the same in both cases.
+        """Return a wrapper of the model that streams responses, if some view shows the text while it arrives. Otherwise
+        return None. The recorded operation is the same in both cases.
         """
         return None if WRITE.get() is None else StreamedModel(model)
 
@@ -206,8 +206,8 @@ class DivebookDurability(BaseDurabilityCapability[Any]):
             TURN.reset(token)
 
     def _turn_of_run(self, turn: AgentTurn, ctx: RunContext[Any]) -> AgentTurn:
-        """Return the turn that records this run of the agent. For the agent of the step it is the current turn; for an
-        agent that a tool runs it is a new turn, whose operation keys begin with the key of the tool call.
+        """Return the turn that records this run of the agent. For the agent of the step it is the current turn. For an
+        agent that a tool runs, it is a new turn with operation keys that begin with the key of the tool call.
         """
         # The first run inside a turn is the run of the turn itself. Later runs are started inside it, mostly by tools.
         if not turn.has_started:
@@ -263,8 +263,8 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
     def config_for_tool(
         self, operation: DurableOperation[Any, Any, Any], *, tool: object | None, tool_name: str
     ) -> Mapping[str, Any] | Literal[False]:
-        """Return the divebook options in a tool's metadata, an empty mapping without options. Return False for a tool
-        whose call itself is not recorded, only the requests and calls inside it.
+        """Return the divebook options in a tool's metadata; an empty mapping if it has none. Return False if the tool
+        call itself must not be recorded, because the requests and calls inside it are recorded instead.
         """
         del operation, tool_name
         metadata = (tool.tool_def.metadata or {}) if isinstance(tool, ToolsetTool) else {}
@@ -283,8 +283,8 @@ class Backend(DurableOperationBackend[Mapping[str, Any]]):
 
 
 class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
-    """Base class for the recorded operations of an agent. Each operation is identified by its place in the turn and
-    runs once.
+    """Base class for the recorded operations of an agent's turn. Each operation has a key within the turn, under which
+    it is recorded, and runs only once.
     """
 
     def __init__(self, operation: DurableOperation[Any, Any, Any]) -> None:
@@ -296,8 +296,9 @@ class _BoundOperation(BoundDurableOperation[Any, Any, Any]):
         return self._operation
 
     async def _run_operation(self, params: Any, name: str) -> Any:
-        """Run an operation of pydantic-ai and return its result. An agent that runs inside is part of this operation:
-        its own requests are not recorded, and it cannot ask a person.
+        """Run an operation of pydantic-ai, such as a model request or a tool call, and return its result. If it runs an
+        agent, the requests of that agent are not recorded, because they are part of this operation, and it cannot ask a
+        person.
         """
         # Without a turn, an agent that runs inside is not recorded: its work is part of this operation's result.
         tokens = TURN.set(None), INSIDE.set(name)
@@ -500,8 +501,8 @@ class BoundCall(_BoundOperation):
 
 
 def _with_readable_result(params: ToolsetCallToolParams) -> ToolsetCallToolParams:
-    """Return the parameters of a tool call with the tool's function wrapped, so that pydantic-ai can inspect every
-    result. A result that raises an error on inspection is converted to plain data.
+    """Wrap the tool's function in the parameters of a tool call, so that pydantic-ai can inspect every result: a result
+    that raises an error on inspection is converted to plain data. Return the new parameters.
 
     The function has already been called then. Such an error would fail a call that took effect.
     """
@@ -554,7 +555,7 @@ async def _recorded_call(
 
 @contextmanager
 def _timeouts_for_model(tool: ToolFunction) -> Iterator[None]:
-    """Convert the timeout of a tool call inside the block to an error message for the model, so that the turn
+    """Convert the timeout of a tool call inside the ``with`` block to an error message for the model, so that the turn
     continues. Other errors stay unchanged.
 
     A call that may have taken effect is resolved with a person before its error gets here.
@@ -568,7 +569,7 @@ def _timeouts_for_model(tool: ToolFunction) -> Iterator[None]:
 
 
 def returned(value: Any) -> dict[str, Any]:
-    """Return the result of a tool call, which a person has supplied, in the form in which the log has such results."""
+    """Return a dict with a tool result that a person has supplied. Recorded tool results have this form."""
     return {"result": value}
 
 
@@ -592,8 +593,8 @@ class BoundStep(_BoundOperation):
         return self._operation.result_codec.load(opened(recorded))
 
     def _described(self, params: Any) -> tuple[str, str, dict[str, Any]]:
-        """Return the type, name and parameters under which this operation is recorded. An operation of a class that
-        divebook does not know is recorded under the name of its class.
+        """Return the type, name and parameters with which this operation is recorded. For an unknown class of
+        operations, the name of the class is recorded.
         """
         match self._operation.operation_id:
             case ToolsetGetToolsId(toolset_id=toolset) | ToolsetGetInstructionsId(toolset_id=toolset) as discovery:
@@ -614,7 +615,9 @@ class BoundStep(_BoundOperation):
 
 
 def _without_content(call: Any) -> dict[str, Any]:
-    """Return the arguments of a call to a workspace for the log. The content of a file is replaced by its hash."""
+    """Return the arguments of an operation on a workspace, to be recorded. The content of a file is replaced by its
+    hash.
+    """
     arguments = {name: value for name, value in vars(call).items() if value}
     return arguments | ({"data": hashlib.sha256(call.data).hexdigest()} if call.data else {})
 
@@ -639,8 +642,8 @@ class StreamedModel(WrapperModel):
 
 
 def _with_values(params: ModelRequestParams, policy: Policy) -> ModelRequestParams:
-    """Return a copy of a model request in which references to secrets in the settings, such as ``env://KEY``, are
-    replaced by their values.
+    """Return a copy of a model request whose settings contain the values of secrets in place of references such as
+    ``env://KEY``.
     """
     return ModelRequestParams(
         params.model_id,
@@ -719,8 +722,8 @@ class GuardedToolset(WrapperToolset[Any]):
 async def _approved(
     turn: AgentTurn, place: CallPlace, name: str, model_arguments: dict[str, Any], tool: ToolsetTool[Any]
 ) -> dict[str, Any]:
-    """Return the arguments with which a tool call may be made. Approval rules decide, or a person, who may change the
-    arguments.
+    """Check whether a tool call may be made, by approval rules or by asking a person, who may change the arguments.
+    Return the approved arguments.
 
     Raises
     ------
@@ -765,7 +768,8 @@ async def _approved(
 
 
 def _of_single_argument(tool: ToolsetTool[Any]) -> FunctionSchema | None:
-    """Return the function schema of a tool whose only parameter is a pydantic model; return None for any other tool.
+    """Return the function schema of a tool whose only parameter is a pydantic model, because such tools get their
+    arguments in another form. Return None for any other tool.
 
     pydantic-ai presents the fields of that parameter as the arguments of the tool, and calls the function with the
     parameter by its name. People see that form too (test_arguments_that_are_shown_can_be_given_back).

@@ -149,14 +149,14 @@ class _Writer:
         return number
 
     def used(self) -> dict[str, int]:
-        """Return the tokens and cost of all imported requests together, by name."""
+        """Return the total tokens and cost of all imported requests, as a dict such as ``{"input_tokens": 10}``."""
         names = {name for usage in self.usages for name in usage}
         return {name: sum(usage.get(name, 0) for usage in self.usages) for name in sorted(names)}
 
 
 class _RequestForm:
-    """Converter of imported model requests to the form in which requests of a live turn are recorded, so that the
-    execution can be forked inside the turn.
+    """Converter of imported model requests to the form in which live requests are recorded. An execution with requests
+    in this form can be forked inside the turn.
 
     Messages that pydantic-ai cannot parse are recorded unchanged. Such a turn can be shown, and forked at its beginning
     only.
@@ -187,8 +187,8 @@ class _RequestForm:
             self._parsed_messages[message_id] = parsed[response_ids.get(_key(message), message_id)]
 
     def describe(self, number: int, request: ImportedRequest) -> Mapping[str, Any]:
-        """Return the recorded parameters of the turn's next model request, and remember its response and tool results
-        for the requests that follow.
+        """Convert the turn's next model request to its recorded parameters and return them. Remember its response and
+        tool results, to which the parameters of later requests refer.
         """
         if not self._parsed_messages:
             return self._unchanged(number, request)
@@ -343,14 +343,16 @@ def short_text(value: Any) -> str:
 
 
 def _key(message: Mapping[str, Any]) -> str:
-    """Return a hash of a message's type (request or response) and content parts, by which the same message is
-    recognized in several requests.
+    """Return a hash of a message's type (request or response) and content parts. Messages with the same hash in several
+    requests are the same message.
     """
     return short_hash(normalize([message.get("kind", "response"), message["parts"]], "parts"), "parts")
 
 
 def _common(old_messages: Sequence[Any], new_messages: Sequence[Any]) -> int:
-    """Return the number of messages at the beginning of two lists that are equal in both."""
+    """Compare two lists of messages from the beginning. Return the number of equal messages before the first
+    difference.
+    """
     for index, (old, new) in enumerate(zip(old_messages, new_messages, strict=False)):
         if old != new:
             return index

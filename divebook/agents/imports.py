@@ -167,8 +167,8 @@ def _request(span: _Span) -> ImportedRequest:
 
 
 def _calls(response: Mapping[str, Any] | None, tools: list[_Span], end: int | None) -> list[ImportedCall]:
-    """Return the tool calls that a model response requests. `tools` are the spans of tools; the spans that belong to
-    these calls are removed from the list.
+    """Return the tool calls that a model response requests. The span of each call is taken from the list `tools` and
+    removed there.
 
     If contents were omitted, the tools that ran before the next request are taken for the calls of the response.
     """
@@ -414,8 +414,8 @@ def read(file: str | Path | BinaryIO) -> LogFile:
 
 
 def _may_be_foreign(path: Path) -> bool:
-    """Return True if a file may be a message history or a trace. Return False if its first bytes look like an export of
-    divebook, or if it is too large to be parsed.
+    """Return True if a file may be a pydantic-ai message history or an OpenTelemetry trace. Return False if it looks
+    like an export of divebook, or is too large to be parsed.
     """
     try:
         with path.open("rb") as stream:

@@ -180,8 +180,8 @@ def estimate(
 
 
 def tokens_of_definitions(parameters: ModelRequestParameters) -> int:
-    """Return the estimated number of tokens of the tool and output definitions in a model request. Computing the
-    estimate takes about as long as recording a call.
+    """Return the estimated number of tokens of the tool and output definitions in a model request. Slow: the estimate
+    takes about as long as recording a call.
     """
     tools = (*parameters.function_tools, *parameters.output_tools)
     characters = sum(len(tool.description or "") + _length_of(tool.parameters_json_schema) for tool in tools)
@@ -236,8 +236,8 @@ def _cost_of(response: ModelResponse) -> int | None:
 
 
 def _batch_price(response: ModelResponse) -> int | None:
-    """Return the cost of a response from a batch, in nanodollars, at the lower batch price. Return None if the price or
-    the usage is unknown.
+    """Return the cost of a batch response in nanodollars. Batch prices are lower than normal prices. Return None if the
+    price or the usage is unknown.
     """
     try:
         return int(response.cost().total_price * NANODOLLARS)
@@ -275,7 +275,7 @@ def _price(
 
 
 class _Priced(NamedTuple):
-    """Price of a model at a provider, with the rates per token if they are constant."""
+    """Price of a model at a provider. The price per token is stored as a number if it is constant."""
 
     seller: Provider
     model: ModelInfo
@@ -300,8 +300,8 @@ class _Priced(NamedTuple):
         return calculation.total_price * NANODOLLARS
 
     def rated(self) -> _Priced:
-        """Return a copy with constant prices per token, for fast computation. Return this object unchanged if the price
-        depends on time or length, or if a request has a fixed price.
+        """Return a copy with the prices per token as numbers, so that costs are computed fast. Return this object
+        unchanged if the price depends on the time or the length, or if each request has a fixed price.
         """
         from genai_prices.types import ModelPrice
 
@@ -346,8 +346,8 @@ MISSING = re.compile(r"`([A-Z][A-Z0-9_]+)`")
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Result of checking a model: the missing library, the missing key and the known price. A text is empty if nothing
-    is missing.
+    """Result of checking whether a model can be used: the missing library, the missing key, and whether the price is
+    known. A string attribute is empty if nothing is missing.
     """
 
     model: str

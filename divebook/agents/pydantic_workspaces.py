@@ -115,7 +115,7 @@ class WorkspaceOfBackend(Workspace):
 
     @property
     def reference(self) -> dict[str, Any]:
-        """Provider and id that identify the backend. Empty as long as the backend has no id."""
+        """Dict with provider and id, which identify the backend. Empty as long as the backend has no id."""
         ref = self._remote.ref
         return {} if ref is None else {"provider": ref.provider, "id": ref.id}
 
@@ -380,8 +380,8 @@ class BackedShell(Shell):
 
 @contextmanager
 def _failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
-    """Convert errors that a backend of pydantic-ai raises inside the block to divebook's file errors. They name the
-    operation and the path.
+    """Convert errors that a backend of pydantic-ai raises inside the ``with`` block to divebook's file errors, which
+    name the operation and the path.
     """
     with failures(operation, path, kind):
         try:
@@ -506,8 +506,8 @@ class BackendOfWorkspace(WorkspaceBackend, SupportsCommands, SupportsFilesystem,
         self._is_open = True
 
     async def _disk(self) -> Disk:
-        """Return the access to the files of the workspace. Enter the workspace first if necessary; raise an error if it
-        no longer exists.
+        """Return the object that reads and writes the files of the workspace. Enter the workspace first if necessary;
+        raise an error if it no longer exists.
         """
         async with self._lock:
             if not self._is_open and self._workspace.is_entered:
@@ -656,8 +656,8 @@ class InWorkspace(AbstractCapability[Any]):
         self._runs = 0
 
     def get_workspace(self, ctx: RunContext[Any], *, ref: WorkspaceRef | None) -> WorkspaceBackend | None:
-        """Return the backend of the divebook workspace. Return None if the message history refers to another workspace
-        (`ref`).
+        """Return the backend of the divebook workspace. Return None if `ref`, from the message history, refers to
+        another workspace.
         """
         del ctx
         return self._backend if ref is None or ref == self._backend.ref else None

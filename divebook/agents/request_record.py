@@ -127,8 +127,8 @@ class RequestRecord:
         return Described(self.requests, parameters_of_request, setting, self._tokens)
 
     def _usual(self, new_messages: Sequence[ModelMessage]) -> list[Mapping[str, Any]]:
-        """Return, in recorded form, the messages that a request usually adds: the previous response and the results of
-        its tool calls. The log leaves out new messages that are equal to these, because it has their content already.
+        """Return the messages that a request usually adds, in recorded form: the previous response and the results of
+        its tool calls. New messages that are equal to these are left out of the log, which has their content already.
         """
         first = new_messages[0] if new_messages else None
         calls = first.tool_calls if isinstance(first, ModelResponse) else []
@@ -156,8 +156,8 @@ class RequestRecord:
         return is_longer and all(map(operator.is_, self._sent, messages)) and self._copied_content.is_unchanged()
 
     def _dump(self, message: ModelMessage, cached: _DumpedMessage | None = None) -> _DumpedMessage:
-        """Convert a message to its recorded form. `cached` is an earlier result for the same message; it is returned if
-        the message has not changed since.
+        """Convert a message to its recorded form. If `cached`, an earlier result for this message, is still valid
+        because the message has not changed, return `cached`.
         """
         # The same object may have been edited in place, so its content is compared, not its identity.
         if cached is not None and cached.content.is_unchanged():
@@ -331,8 +331,8 @@ def _with_unique_id(part: ModelResponsePart, used_ids: set[str]) -> ModelRespons
 
 
 def concise(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a recorded response without fields that have default values, and without its time: the event that contains
-    the response has the time.
+    """Return a shorter copy of a recorded response. Fields with default values are removed, and also its time, because
+    the event that contains the response has the time.
     """
     default_values = {"kind": "response", "state": "complete", COST: None, "timestamp": recorded.get("timestamp")}
     return {
@@ -456,7 +456,9 @@ class Described(NamedTuple):
 
 
 class _DumpedMessage(NamedTuple):
-    """Message with its recorded form, and with a copy of its content that shows later changes of the message."""
+    """Message with its recorded form. It also has a copy of the content, so that a later change of the message can be
+    detected.
+    """
 
     message: ModelMessage
     """The message. The reference keeps its `id` from being reused."""
@@ -470,8 +472,8 @@ _RETURNED = {"tool_name", "content", "tool_call_id", "part_kind", "content_file_
 
 
 class _Settings:
-    """Record of the setting of a turn's model requests: model, model settings, instructions, tools and output. Only the
-    parts that change from one request to the next are recorded.
+    """Setting of a turn's model requests (model, model settings, instructions, tools and output), of which only changes
+    are recorded: the parts that differ from the previous request.
     """
 
     def __init__(self) -> None:
@@ -487,8 +489,8 @@ class _Settings:
         parameters: ModelRequestParameters,
         model: str,
     ) -> Setting | None:
-        """Return the parts of the request's setting that changed since the previous request, with a hash of the whole
-        setting. Return None if nothing changed.
+        """Return the parts of the setting (model, instructions, tools, ...) that changed since the previous request,
+        with a hash of the whole setting. Return None if nothing changed.
         """
         instructions = _instructions(messages, parameters)
         # Equal inputs may hide an edit in place, so the copied content is compared as well.
@@ -615,20 +617,20 @@ class _ContentCopy:
 
     @classmethod
     def of_all(cls, parts: Iterable[_ContentCopy]) -> Self:
-        """Return one detector that detects changes of all values that the given detectors cover."""
+        """Merge several detectors into one, which detects changes of all their values."""
         combined = cls(None)
         combined.add(parts)
         return combined
 
     def add(self, parts: Iterable[_ContentCopy]) -> None:
-        """Detect changes of the values of other detectors as well."""
+        """Add the values of other detectors, so that this detector detects their changes too."""
         for part in parts:
             self.containers += part.containers
             self.copies += part.copies
 
     def _take(self, value: Any) -> None:
-        """Collect a value and the dicts and lists inside it, at any depth, to be copied and compared. Tuples are not
-        collected, only their items are.
+        """Add a value and the dicts and lists inside it, at any depth, to the objects that are copied and compared. A
+        tuple itself cannot change, so only its items are added.
 
         A container comes before its parts. Values of types in `_UNTOUCHED` are skipped without a call.
         """
@@ -643,15 +645,13 @@ class _ContentCopy:
                 self._take(item)
 
     def is_unchanged(self) -> bool:
-        """Return True if no collected dict or list has changed since it was copied. The check is a single
-        comparison.
-        """
+        """Return True if no dict or list of this detector has changed since it was copied."""
         return self.containers == self.copies
 
 
 def _copy_of_content(value: Any) -> Any:
-    """Return a deep copy of a message as tuples, lists and dicts, so that later changes of the message can be detected.
-    Fields that differ between runs are left out.
+    """Return a deep copy of a message, made of tuples, lists and dicts, to detect later changes of the message. Fields
+    that differ between runs are left out.
 
     Objects become pairs of class and fields, so that equal copies mean equal messages of the same classes.
     """
@@ -677,7 +677,9 @@ def _container(value: Any) -> Any:
 
 
 def _same(old_marks: Sequence[Mapping[str, Any]], new_marks: Sequence[Mapping[str, Any]]) -> int:
-    """Return the number of messages at the beginning of two lists of recorded messages that are equal in both."""
+    """Compare two lists of recorded messages from the beginning. Return the number of equal messages before the first
+    difference.
+    """
     for number, (old, new) in enumerate(zip(old_marks, new_marks, strict=False)):
         if old is not new and old != new:
             return number
@@ -689,8 +691,8 @@ def _same(old_marks: Sequence[Mapping[str, Any]], new_marks: Sequence[Mapping[st
 
 
 class RequestToSend:
-    """Model request that is not sent yet, in the forms in which the response cache and a recorded run are searched for
-    a response.
+    """Model request that is not sent yet. It has the forms in which a response is searched: `digest` for the response
+    cache, `messages` for a recorded run.
     """
 
     def __init__(self, number: int, model: str, params: ModelRequestParams) -> None:
@@ -762,8 +764,8 @@ MOST_BODY = 8_000
 
 @contextmanager
 def keepable_errors() -> Iterator[None]:
-    """Remove from a model error that is raised inside the block everything that must not be recorded; see
-    `make_keepable`.
+    """Remove everything that must not be recorded, such as secrets, from a model error that is raised inside the
+    ``with`` block; see `make_keepable`.
 
     Headers are removed, because they identify accounts.
     """
@@ -796,8 +798,8 @@ _UNREADABLE = (AttributeError, IndexError, KeyError, TypeError)
 
 @contextmanager
 def readable_replies(model: str) -> Iterator[None]:
-    """Convert the error that pydantic-ai raises when it cannot read a provider's malformed response to
-    `UnexpectedModelBehavior` with a clear message.
+    """Convert the error that pydantic-ai raises for a malformed response of a provider to `UnexpectedModelBehavior`
+    with a clear message.
 
     Errors from a user's own model are not converted, because their traceback is more useful.
 
@@ -827,8 +829,8 @@ def _is_from_adapter(error: BaseException) -> bool:
 
 @contextmanager
 def errors_as_raised() -> Iterator[None]:
-    """Convert the recorded error of a model request, raised inside the block, to the class that pydantic-ai raises for
-    a live request. Other errors stay unchanged.
+    """Convert the recorded error of a model request, raised inside the ``with`` block, to the class that pydantic-ai
+    raises for a live request. Other errors stay unchanged.
     """
     try:
         yield

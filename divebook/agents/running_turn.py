@@ -130,7 +130,7 @@ class AgentTurn:
 
     def without_credentials(self, value: Any, what: str) -> Any:
         """Return plain data with credentials replaced by ``[redacted]``, and log a warning. If the policy allows
-        credentials, only named secrets are replaced. `what` describes the data in the warning.
+        credentials, only secrets that the user has named are replaced. `what` describes the data in the warning.
 
         A warning is logged once per turn for each source of a redacted credential, because a tool may need the value.
         """
@@ -148,8 +148,8 @@ class AgentTurn:
         return cleaned_value
 
     def share(self, tool: str, recorded: Mapping[str, Any] | None, *, is_again: bool) -> Mapping[str, Any] | None:
-        """Return the bounds for one of several tasks that a model response delegates at once. Return None if the
-        response delegates a single task, or if the turn has no budget.
+        """Return the bounds for one of several tasks that a model response delegates at once: an equal share of the
+        rest of the budget. Return None if the response delegates a single task, or if the turn has no budget.
 
         The rest of the budget is divided among the calls of the response. `recorded` is the recorded share of this
         call, and the calls beside it get the same. A task that failed and is run again gets a share of the current
@@ -169,8 +169,9 @@ class AgentTurn:
 
     @asynccontextmanager
     async def spending(self, key: str, reserved: Reserved) -> AsyncIterator[None]:
-        """Wait until the turn's budget has room for a model request. Reserve the maximum consumption `reserved` of the
-        request during the block, and count what its failed attempts have consumed.
+        """Wait until the turn's budget has room for a model request, whose maximum consumption is `reserved`. This
+        amount is reserved during the ``with`` block. If attempts of the request fail, their actual consumption is
+        counted.
 
         A request that the log already has does not wait.
         """
@@ -216,16 +217,16 @@ class CallPlace:
 
     @property
     def repeated_call(self) -> str | None:
-        """Name of the first attempt of this tool call, if the tool deferred the first attempt until a person approved
-        it. None for any other call.
+        """Name of the first attempt of a tool call that is made again after an approval: the tool deferred the first
+        attempt until a person approved it. None for any other call.
         """
         name, suffix, _ = self.name.partition(SECOND)
         return name if suffix else None
 
     @property
     def setting(self) -> Setting | None:
-        """Setting that is recorded with the tool call: the approval rule that allowed it. None if no rule was
-        needed.
+        """The approval rule that allowed the tool call, in the form in which it is recorded with the call. None if no
+        rule was needed.
         """
         return Setting({"rule": self.rule}) if self.rule else None
 
@@ -246,8 +247,8 @@ def present() -> AgentTurn | None:
 
 
 def consumed_by(response: Mapping[str, Any]) -> dict[str, int]:
-    """Return the number of calls (1), the tokens and the cost in nanodollars that a recorded response consumed, for a
-    budget.
+    """Return the consumption of a recorded response as a dict with the keys of a budget: calls (always 1), tokens, and
+    cost in nanodollars.
     """
     from divebook.agents.request_record import usage_of  # already loaded: only code that reads a log runs without it
 
@@ -290,8 +291,8 @@ _SCALARS = str, bytes, int, float, complex, type(None)
 
 @contextmanager
 def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
-    """Log a warning if a tool call inside the block changes the agent's dependencies ``ctx.deps``, because such changes
-    are not recorded. Warn at most once per turn and tool.
+    """Log a warning if a tool call inside the ``with`` block changes the agent's dependencies ``ctx.deps``, because
+    such changes are not recorded. Warn at most once per turn and tool.
     """
     old_state = None if tool in turn.changing else seen_in(deps)
     yield
@@ -307,7 +308,7 @@ def watched(deps: Any, turn: AgentTurn, tool: str) -> Iterator[None]:
 
 
 class _TooMuchError(Exception):
-    """Signal that an object is too large or too deeply nested to be copied and compared."""
+    """Exception that stops copying an object that is too large or too deeply nested to be copied and compared."""
 
 
 def seen_in(deps: Any) -> Any:

@@ -197,7 +197,9 @@ class ScriptedModel:
         return current.failures[min(failed, len(current.failures) - 1)]
 
     def _single(self) -> list[Round]:
-        """Return the scripted replies for requests outside of turns, in order, with one entry per request."""
+        """Return the scripted replies for requests that are made without the agent loop, one entry per request. If the
+        script has several turns, these are the first replies of each turn.
+        """
         return [rounds[0] for rounds in self._rounds if rounds] if self.turns else self._rounds[0]
 
 
@@ -304,8 +306,8 @@ def _takes_messages(function: ReplyFunction) -> bool:
 
 
 class Round(NamedTuple):
-    """All replies of a script to one request. Each error fails one attempt of the request; the reply after the errors
-    answers it.
+    """Replies of a script to one model request: errors, each of which fails one attempt, and then the reply that
+    answers the request.
     """
 
     failures: tuple[ScriptedReply, ...]
@@ -314,7 +316,7 @@ class Round(NamedTuple):
 
 
 def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
-    """Group the replies of a script by request. Errors belong to the same request as the reply after them, because the
+    """Group the replies of a script by request. An error and the next reply belong to the same request, because a
     request is repeated after an error.
     """
     rounds: list[Round] = []
@@ -329,8 +331,8 @@ def rounds_of(written: Iterable[WrittenReply]) -> list[Round]:
 
 
 def _together(replies: Sequence[ScriptedReply], written: WrittenReply) -> ScriptedReply:
-    """Merge several scripted replies, written as a list, into one reply that makes all their tool calls. Raise
-    `SetupError` for a reply that cannot be merged.
+    """Merge a list of scripted replies into one reply that makes all their tool calls. Raise `SetupError` for a reply
+    that cannot be merged.
     """
     if not replies or any(reply.error is not None or reply.output for reply in replies):
         raise SetupError(f"a list within a script is calls side by side, not {written!r}; write [{{call: ...}}, ...]")

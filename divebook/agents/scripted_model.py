@@ -90,8 +90,8 @@ class ScriptedFunction(FunctionModel):
         model_request_parameters: ModelRequestParameters,
         write: Write,
     ) -> ModelResponse:
-        """Return the script's reply to a request. Its words are passed to `write` one at a time before, as if they were
-        streamed.
+        """Return the script's reply to a request. Before that, pass its words to `write` one at a time, like a streamed
+        response.
         """
         response = await self.request(messages, model_settings, model_request_parameters)
         for index, (word, part) in enumerate(_pieces(response)):
@@ -186,8 +186,8 @@ def _output(output: Any, info: AgentInfo, tool_call_id: str) -> ModelResponsePar
 
 
 def _wrapper(tool: ToolDefinition) -> str | None:
-    """Return the name of the single argument in which an output tool takes a value that is not an object. Return None
-    if the arguments of the tool are the fields of the object itself.
+    """Return the argument name by which an output tool takes a value that is not an object, for example a list. Return
+    None if the output is an object, whose fields are the arguments themselves.
 
     pydantic-ai wraps types that are not objects in this way, and this module wraps JSON schemas that are not objects.
     """

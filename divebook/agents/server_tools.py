@@ -197,8 +197,8 @@ async def sample(turn: AgentTurn, call: str, request: Mapping[str, Any]) -> dict
 
 
 def _recorded_request(turn: AgentTurn, agent: Sampler, key: str) -> Any:
-    """Return a function that makes a model request of `agent` as an operation with the given key, within the budget of
-    the turn.
+    """Return a function that makes a model request of `agent`, within the budget of the turn. The request is recorded
+    as an operation with the given key.
     """
 
     async def operation(
@@ -278,8 +278,8 @@ class _CallQuestions:
         """Key of the unanswered question."""
 
     async def __call__(self, request: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """Return the answer to a request of the server: a question is answered by a person, a sampling request by an
-        agent. After too many requests, return a refusal.
+        """Answer a request that the server sends during a tool call, and return the answer. A person answers questions,
+        an agent answers sampling requests. Too many requests are refused.
         """
         self._remaining -= 1
         if self._remaining < 0:

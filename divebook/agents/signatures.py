@@ -100,8 +100,8 @@ def _filling(schema: Mapping[str, Any]) -> Any:
 
 
 def _shape(wrapper: Any) -> Hashable:
-    """Return a hashable value that is equal for functions with the same JSON schema, to cache the schema. Return None
-    if a part of the function cannot be hashed, such as a default value.
+    """Return a key for caching the JSON schema of a function: functions with the same schema have equal keys. Return
+    None if a part of the function cannot be hashed, such as a default value.
 
     A string annotation may refer to another class after a notebook cell has run again, so the resolved type is part of
     it.
@@ -189,7 +189,7 @@ def _is_content(result: Any) -> bool:
 
 
 def plain_data(value: Any, above: tuple[int, ...] = ()) -> Any:
-    """Convert a value to plain JSON data. If the value cannot be converted as a whole, convert its items or fields one
+    """Convert a value to plain JSON data. If this fails for the value as a whole, its items or fields are converted one
     by one.
     """
     try:
@@ -370,8 +370,8 @@ class ToolNames:
         return _renamed(response, self._real)
 
     def written(self, write: Write) -> Write:
-        """Wrap a function that receives the text of a streamed response, so that the function gets the real
-        tool names.
+        """Wrap a function that receives the text of a streamed response. The wrapper changes replaced tool names back
+        to the real ones before it calls the function.
         """
 
         def renamed(text: str, part: str) -> None:

@@ -155,8 +155,8 @@ class TurnContext(Protocol):
         """
 
     def recorded_type(self, key: str) -> str | None:
-        """Return the type of the operation that the log has under a key of this turn. Return None if the log has no
-        such operation.
+        """Return the recorded type of the operation of this turn with a key. Return None if the log has no such
+        operation.
         """
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
@@ -205,22 +205,20 @@ class TurnContext(Protocol):
         """Withdraw the open question with a key: it expires, and its default becomes the answer."""
 
     def recorded_question(self, key: str) -> Question | None:
-        """Return the question that the log has under a key, with its answer if there is one. Return None if the log has
-        no such question.
+        """Return the recorded question with a key, with its answer if there is one. Return None if the log has no such
+        question.
         """
 
     def began_at(self, key: str) -> datetime:
-        """Return the start time of the operation that the log has under a key. The log must have it."""
+        """Return the recorded start time of the operation with a key. The operation must be in the log."""
 
     def recorded_digest(self, key: str) -> str | None:
-        """Return the hash of the setting that the log has for the operation with a key. Return None if the log has no
-        such operation, or no setting for it.
+        """Return the recorded hash of the setting (model, instructions and tools) of the operation with a key. Return
+        None if the log has no such operation, or no setting for it.
         """
 
     async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the recorded parameters and setting of the operation that the log has under a key. The log must have
-        it.
-        """
+        """Return the recorded parameters and setting of the operation with a key. The operation must be in the log."""
 
     async def approve(
         self, call: ToolCall, schema: Mapping[str, Any], *, place: str, description: str
@@ -231,31 +229,31 @@ class TurnContext(Protocol):
         """
 
     def files_of(self, tool: ToolFunction) -> FileSpellings | None:
-        """Return the arguments of a tool that are paths of files, so that approval rules can compare the files. Return
-        None if no argument is a path.
+        """Return a description of the tool's arguments that are paths of files, by which approval rules compare files.
+        Return None if no argument is a path.
         """
 
     def below(self, key: str) -> TurnContext:
-        """Return the context for the turn of an agent that runs inside the tool call with this key. The operation keys
-        of the inner turn begin with the call's key.
+        """Return a new context for the turn of an agent that runs inside a tool call. Its operation keys begin with
+        `key`, the key of the tool call.
         """
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for `change`, a future that another concurrent call of the step completes. Return True then, or False if
-        no other call is running that could complete it.
+        """Wait until another concurrent call of the step completes the future `change`, and return True. Return False
+        at once if no other call is running, because `change` would then never be completed.
         """
 
     async def alone(self) -> None:
         """Wait until no other concurrent call of the step is running: each has ended or waits for an external event."""
 
     def open_call(self) -> AbstractContextManager[None]:
-        """Return a context manager for a running tool call that waits for an answer. Inside its block, the engine does
-        not suspend the step, because the call could not be continued later.
+        """Return a context manager for a tool call that waits for a person's answer while it is running. Inside the
+        ``with`` block, the step is not suspended, because a suspended call could not continue.
         """
 
     def calling(self) -> AbstractContextManager[None]:
-        """Return a context manager that counts one more running call of the step inside its block. The engine suspends
-        the step only when every counted call waits for an external event.
+        """Return a context manager that counts its ``with`` block as a running call of the step. The step is suspended
+        only when every counted call waits for an external event.
         """
 
 

@@ -56,8 +56,8 @@ class TurnCompatibility:
     can_finish: bool = True
 
     async def check(self, request: Described) -> None:
-        """Compare the setting of the turn's first request with the recorded setting. If they differ, note the
-        differences and raise an error that stops the agent loop.
+        """Compare the setting (instructions, tools, output) of the turn's first request with the recorded one. If they
+        differ, store the differences in `changes`, and raise an error that stops the agent loop.
 
         Raises
         ------
@@ -120,8 +120,8 @@ async def run_or_ask(context: TurnContext, agent: str, begin: Begin, *, can_repl
 async def _ask(
     place: TurnContext, key: str, compatibility: TurnCompatibility, recorded_question: Question | None
 ) -> Question:
-    """Ask a person how to continue a turn whose agent was changed; return the question with the answer. A question that
-    is in the log already is asked with its recorded wording.
+    """Ask a person how to continue a turn whose agent was changed; return the question with the answer. If the log has
+    the question already, its recorded wording is used again.
     """
     if recorded_question is not None:
         return await place.question(AGENT_CHANGED, recorded_question.question, key=key, data=recorded_question.data)
@@ -212,8 +212,8 @@ def accept_original_calls(tool: Tool[Any], setting: Mapping[str, Any]) -> Tool[A
 
 
 def placeholders(setting: Mapping[str, Any], current_tools: Mapping[str, Any]) -> list[Tool[Any]]:
-    """Return a substitute for each tool that the turn began with and that no longer exists, so that recorded results
-    can be replayed. New calls of a substitute fail.
+    """Return a substitute for each tool that the agent had when the turn began and that no longer exists. Recorded
+    results of the tool can then be replayed; a new call of a substitute fails.
     """
     tools: list[Tool[Any]] = []
     for name, tool in _tools(setting).items():

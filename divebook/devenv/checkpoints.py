@@ -1,5 +1,5 @@
-"""Checkpoints of development environments: storage of their files and of the state of their isolation (container or
-virtual environment), and the operations save, restore and delete.
+"""Checkpoints of development environments: saving, restoring and deleting them. A checkpoint has the files, and the
+container image or the list of packages.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class EnvironmentCheckpoints:
         return sorted(manifests, key=lambda manifest: (manifest["created_at"], manifest["name"]))
 
     def repair(self) -> None:
-        """Undo the effects of processes that were killed: delete unfinished checkpoints, and restore checkpoints whose
-        replacement was not finished.
+        """Restore a valid state after processes were killed: delete unfinished checkpoints, and restore a checkpoint if
+        its replacement was not finished.
         """
         # A temporary folder with a manifest and a free name is complete, or was replaced by a write that did not
         # finish.
@@ -127,7 +127,7 @@ class EnvironmentCheckpoints:
         return temporary
 
     def keep_files(self, temporary: Path, folders: Mapping[str, SavedFolder]) -> tuple[dict[str, Any], list[str]]:
-        """Save the files of an environment's folders in the temporary folder of a new checkpoint.
+        """Save the files in several folders of an environment to the temporary folder of a new checkpoint.
 
         Returns the saved part of the manifest, and a text for each file that was left out, with the reason.
         """
@@ -176,7 +176,9 @@ class EnvironmentCheckpoints:
     # --- putting back ----------------------------------------------------------------------------------------------
 
     def artefacts(self, name: str) -> dict[str, dict[str, Any]]:
-        """Return the parts that a checkpoint has saved, such as an image or a list of packages, by kind of part."""
+        """Return what a checkpoint has saved besides files, such as an image or a list of packages: a description of
+        each part, by the kind of part.
+        """
         return {artefact["kind"]: artefact for artefact in self.read(name)["artefacts"]}
 
     def trees(self, name: str) -> dict[str, Tree]:
@@ -411,8 +413,8 @@ async def delete(isolation: Isolation, name: str) -> None:
 
 
 async def restore(environments: Environments, isolation: Isolation, name: str, *, backup: bool = True) -> None:
-    """Restore the files and the isolation of an environment from a checkpoint. Commands that run in the environment are
-    ended first.
+    """Restore an environment from a checkpoint: its files, and its container or installed packages. Commands that run
+    in the environment are ended first.
 
     A backup is taken, then the phase ``restoring`` is recorded, then the parts are restored. All steps of the restore
     can be repeated, so that a process that finds the phase repeats the restore from its start (`finish_restoring`).
@@ -453,7 +455,8 @@ async def restore(environments: Environments, isolation: Isolation, name: str, *
 
 
 async def finish_restoring(environments: Environments, isolation: Isolation) -> None:
-    """Repeat the restore of an environment that was interrupted, for example because its process was killed.
+    """Repeat the restore of an environment if an earlier restore was interrupted, for example because its process was
+    killed.
 
     Raises
     ------
@@ -475,8 +478,8 @@ async def finish_restoring(environments: Environments, isolation: Isolation) -> 
 
 
 async def put_back(environments: Environments, isolation: Isolation, name: str) -> State:
-    """Restore all parts of a checkpoint, and return the new recorded state of the environment. If this is interrupted,
-    it can be repeated.
+    """Restore all parts of a checkpoint, and return the new recorded state of the environment. An interrupted restore
+    can be repeated.
     """
     checkpoints = checkpoints_of(isolation.folder)
     folder = isolation.folder

@@ -64,8 +64,8 @@ class DockerIsolation(Isolation):
     pull: str = MISSING
 
     def plan(self) -> State:
-        """Return the state fields to record before the container is created, with the name of its image. Raise
-        `DevEnvError` for settings that contradict each other.
+        """Return the fields of the environment's state to record before the container is created, such as the name of
+        its image. Raise `DevEnvError` if settings contradict each other.
         """
         ports_of(self.section.get("ports", ()))
         if self.section.get("ports") and self.section.get("network") == _NO_NETWORK:
@@ -113,7 +113,9 @@ class DockerIsolation(Isolation):
         return {f"{LABEL}.id": str(self.state["id"])}
 
     async def build(self) -> State:
-        """Fetch the image if the option `pull` says so, and create the container. Return the state fields to record."""
+        """Fetch the image if the option `pull` says so, and create the container. Return the fields to record in the
+        environment's state.
+        """
         image = self.state["image"]
         # The digest is recorded, since the tag of an image may later stand for another image.
         await self.retrying(lambda: self._fetch(image))
@@ -276,13 +278,13 @@ class DockerIsolation(Isolation):
         return {"work": own_folder, **managed} if self._working == own_folder else managed
 
     def mounts(self) -> dict[str, Path]:
-        """Return the folders of the user that the container can write to, by their paths in the container."""
+        """Return the folders of the user that the container can write to. The keys are their paths in the container."""
         writable = [mount for mount in self._mounts if not mount.is_managed and not mount.is_read_only]
         return {mount.target: mount.source for mount in writable if mount.source.is_dir()}
 
     async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
-        """Save the file system of the container as an image, for a checkpoint. Return the description of this saved
-        part.
+        """Save the file system of the container as an image, for a checkpoint. Return a description of the image, for
+        the checkpoint's manifest.
         """
         _ = folder
         async with self._engine() as engine:
@@ -303,7 +305,7 @@ class DockerIsolation(Isolation):
 
     async def export(self, folder: Path, artefacts: Artefacts) -> list[dict[str, Any]]:
         """Write the image of a checkpoint into a file, so that the container engine of another machine can load it.
-        Return the description of this saved part.
+        Return a description of the file, for the checkpoint's manifest.
         """
         async with self._engine() as engine:
             await engine.write_image(str(artefacts[IMAGE]["image"]), folder / _ARCHIVE_FILE)

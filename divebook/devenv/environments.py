@@ -27,8 +27,8 @@ WAIT = 30.0
 
 @asynccontextmanager
 async def locked(path: Path, subject: str, *, wait: float = WAIT) -> AsyncIterator[None]:
-    """Hold the lock file `path` during the block. Raise `DevEnvError`, which names `subject`, if another process holds
-    the lock for more than `wait` seconds.
+    """Hold the lock file `path` during the ``with`` block. Raise `DevEnvError` if another process holds it for more
+    than `wait` seconds. The error calls the locked object `subject`.
 
     The kernel releases the lock of a process that is killed.
     """
@@ -111,7 +111,7 @@ class Environments:
 
     @asynccontextmanager
     async def hold(self, name: str, *, phases: Collection[str] = ()) -> AsyncIterator[Path]:
-        """Lock an environment during the block, so that no other process changes it, and yield its folder.
+        """Lock an environment during the ``with`` block, so that no other process changes it, and yield its folder.
 
         Raises the errors of `folder_of`, and `DevEnvError` if the environment stays locked.
 
@@ -126,8 +126,8 @@ class Environments:
 
     @asynccontextmanager
     async def lock(self, name: str, *, wait: float | None = None) -> AsyncIterator[None]:
-        """Hold the lock for an environment's name during the block, so that no other process creates, changes or
-        removes an environment of that name.
+        """Hold the lock for an environment's name during the ``with`` block, so that no other process creates, changes
+        or removes an environment of that name.
 
         No environment of that name needs to exist. `wait` is in seconds; None means the `wait` of this object.
         """
@@ -202,7 +202,7 @@ class Environments:
 
     def forget(self, folder: Path, state: State, *, keeps_checkpoints: bool = False) -> None:
         """Remove the folder of an environment, and its working folder if that was created together with the
-        environment. Checkpoints are moved away first with `keeps_checkpoints`.
+        environment. If `keeps_checkpoints` is true, the checkpoints are moved to another folder first.
 
         Nothing else is removed.
         """
@@ -219,8 +219,8 @@ class Environments:
             shutil.rmtree(state["working_dir"], ignore_errors=True)
 
     def adopt_checkpoints(self, folder: Path) -> None:
-        """Move checkpoints to an environment that were kept from a destroyed environment of the same name. Do nothing
-        if there are none, or if the environment has its own.
+        """Give an environment the checkpoints that were kept when an earlier environment of the same name was
+        destroyed. Do nothing if there are none, or if the environment has its own.
         """
         checkpoints = self.layout.destroyed_checkpoints / self.tenant / folder.name
         if checkpoints.is_dir() and not (folder / "checkpoints").exists():

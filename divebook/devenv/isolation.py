@@ -99,7 +99,7 @@ class Isolation(ABC):
     # --- its life --------------------------------------------------------------------------------------------------
 
     def plan(self) -> State:
-        """Return the fields of the environment's state that must be recorded before `build`. Raise `DevEnvError` if the
+        """Return the fields to record in the environment's state before `build` is called. Raise `DevEnvError` if the
         configuration cannot be built.
         """
         return {}
@@ -111,12 +111,12 @@ class Isolation(ABC):
         """
 
     async def start(self) -> None:  # noqa: B027 - many need nothing to be started
-        """Start the isolation, for example its container, so that commands can run. Does nothing by default."""
+        """Start what isolates the environment, for example its container, so that commands can run. Does nothing by
+        default.
+        """
 
     async def stop(self) -> None:
-        """End all commands of the environment. If the isolation itself can be started again, such as a container, end
-        it too.
-        """
+        """End all commands of the environment. Also stop its container or similar, if that can be started again."""
         await asyncio.to_thread(end_processes, self.state["id"])
 
     async def status(self) -> str:
@@ -124,8 +124,8 @@ class Isolation(ABC):
         return str(self.state["status"])
 
     async def is_gone(self) -> bool:
-        """Return True if something else has removed the isolation, for example its container, so that only a checkpoint
-        can restore it. False by default.
+        """Return True if another program has removed the container or similar, so that the environment can only be
+        restored from a checkpoint. False by default.
         """
         return False
 
@@ -207,17 +207,17 @@ class Isolation(ABC):
 
     @abstractmethod
     def folders(self) -> dict[str, Path]:
-        """Return the folders that checkpoints save, by the names that they have in a checkpoint."""
+        """Return the folders that checkpoints save. The keys are the names of the folders in a checkpoint."""
 
     def mounts(self) -> dict[str, Path]:
-        """Return the folders of the user that commands in the environment can write to, by their paths in the
-        environment. By default none.
+        """Return the folders of the user, outside the environment, that its commands can write to. The keys are their
+        paths in the environment. By default none.
         """
         return {}
 
     async def keep(self, folder: Path, checkpoint: str) -> list[dict[str, Any]]:
-        """Save the state of the isolation that is not in the folders of `folders`, for a checkpoint: for example as an
-        image of a container.
+        """Save the rest of the environment for a checkpoint: everything that is not in a folder that `folders` returns,
+        for example the file system of a container as an image.
 
         Returns the saved parts, each a dict with kind, path or image, and sha256.
         """
@@ -225,8 +225,8 @@ class Isolation(ABC):
         return []
 
     async def export(self, folder: Path, artefacts: Artefacts) -> list[dict[str, Any]]:
-        """Write files into a checkpoint that another machine needs to restore it. Return their descriptions as further
-        saved parts of the checkpoint. By default none.
+        """Write additional files into a checkpoint, which are needed to restore it on another machine. Return a
+        description of each file, for the checkpoint's manifest. By default none.
         """
         _ = folder, artefacts
         return []
@@ -235,8 +235,8 @@ class Isolation(ABC):
         """Raise `DevEnvError` if a saved part of a checkpoint no longer exists. The environment is not changed."""
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
-        """Restore the state of the isolation that `keep` has saved in a checkpoint. Return the fields to record in the
-        environment's state.
+        """Restore what `keep` has saved in a checkpoint, for example a container from its image. Return the fields to
+        record in the environment's state.
 
         Raises
         ------
@@ -249,7 +249,7 @@ class Isolation(ABC):
         return {}
 
     async def forget_but(self, remaining: Iterable[Artefacts]) -> None:  # noqa: B027 - folders need no action
-        """Remove the saved isolation state, such as images, of all checkpoints that are not in `remaining`."""
+        """Remove what `keep` has saved, such as images, for all checkpoints that are not in `remaining`."""
 
     async def use(self) -> ResourceUsage:
         """Measure the current CPU, memory and disk usage of the environment."""
@@ -265,8 +265,8 @@ class NativeIsolation(Isolation):
     """Environment without isolation: a plain folder of this machine, in which commands run as the current user."""
 
     def plan(self) -> State:
-        """Return the state fields to record: the path of the working folder, and whether the folder is created and
-        deleted with the environment.
+        """Return the fields to record in the environment's state: the path of the working folder, and whether the
+        folder is created and deleted with the environment.
         """
         working = Path(os.path.realpath(self.text(self.section["working_dir"])))
         owns = not working.exists() and not working.is_relative_to(self.folder)
@@ -277,8 +277,8 @@ class NativeIsolation(Isolation):
         return Path(self.state["working_dir"])
 
     async def build(self) -> State:
-        """Create the working folder of the environment if it is missing. Return an empty dict: no fields of the state
-        change.
+        """Create the working folder of the environment if it is missing. Return an empty dict, because no field of the
+        environment's recorded state changes.
         """
         try:
             self._working.mkdir(parents=True, exist_ok=True)
@@ -453,8 +453,8 @@ class VirtualenvIsolation(Isolation):
     """
 
     def plan(self) -> State:
-        """Return the path of the virtual environment as the state field to record. Raise `DevEnvError` if its Python
-        version is not available.
+        """Return the path of the virtual environment in a dict, to be recorded in the environment's state. Raise
+        `DevEnvError` if its Python version is not available.
         """
         version = self.section["python_version"]
         if shutil.which("uv") is None and shutil.which(f"python{version}") is None:
@@ -522,7 +522,7 @@ class VirtualenvIsolation(Isolation):
 
     async def put_back(self, folder: Path, artefacts: Artefacts) -> State:
         """Restore the virtual environment of a checkpoint: install exactly the packages in its requirements file.
-        Return no state fields.
+        Return an empty dict, because no field of the environment's recorded state changes.
         """
         requirements = (folder / artefacts[LOCK]["path"]).read_text("utf-8").splitlines()
         if await self._installed() == requirements:

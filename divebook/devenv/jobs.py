@@ -233,8 +233,8 @@ class ActivityLog:
 
     @contextmanager
     def operation(self, command: str, name: str, detail: str = "") -> Iterator[dict[str, Any]]:
-        """Log the operation that runs inside the block as one entry, when the block ends. The entry has its result,
-        duration and exit code.
+        """Write one log entry for the operation that runs inside the ``with`` block, when the block ends. The entry has
+        its result, duration and exit code.
 
         Yields a dict, in which the block may set ``exit_code``. If the block raises, `exit_code_of` determines it.
         """

@@ -261,8 +261,8 @@ class DevEnvManager:
             return folder
 
     async def _exists(self, name: str, template: str, profile: str, *, exist_ok: bool) -> bool:
-        """Return True if an environment of this name exists and may be used instead of a new one, False if the name is
-        free. Otherwise raise `DevEnvError`.
+        """Return True if an environment of this name exists and `exist_ok` allows to use it. Return False if the name
+        is free. Raise `DevEnvError` if the name is used by another environment.
 
         An unfinished environment, whose creator was killed, is removed first. Names are compared without case, because
         file systems may be case-insensitive.
@@ -316,7 +316,7 @@ class DevEnvManager:
 
     async def _with_available_kind(self, name: str, configuration: Configuration) -> Configuration:
         """Return a configuration that can be used on this machine. If it needs a container but no container engine
-        answers, and it also configures another kind of isolation, change it to that kind.
+        answers, switch it to another kind of isolation that it configures, if there is one.
         """
         kinds = [kind for kind in FALLBACKS[1:] if kind in configuration]
         if configuration["isolation_type"] != FALLBACKS[0] or not kinds:
@@ -454,8 +454,8 @@ class DevEnvManager:
 
     @asynccontextmanager
     async def _without_secrets(self, name: str) -> AsyncIterator[Callable[..., Awaitable[ShellResult]]]:
-        """Yield a function that runs commands in an environment without giving them its secrets. Their output is then
-        not redacted, so that it can be copied.
+        """Yield a function that runs commands in an environment without its secrets. Output that contains no secrets
+        need not be redacted, so that files can be copied through it unchanged.
         """
         isolation = await self._ready(name)
         async with isolation.workspace(CommandOptions(has_secrets=False)) as workspace:
@@ -470,8 +470,8 @@ class DevEnvManager:
             yield workspace
 
     async def _ready(self, name: str, *, start: bool = True) -> Isolation:
-        """Return the isolation of an environment in which commands can run. A stopped environment is started, unless
-        `start` is false. An interrupted restore is completed first.
+        """Prepare an environment for commands, and return its `Isolation` object. A stopped environment is started,
+        unless `start` is false. An interrupted restore is completed first.
         """
         async with self._environments.hold(name) as folder:
             isolation = await self._without_interrupted_restore(folder)
@@ -490,8 +490,8 @@ class DevEnvManager:
             return isolation
 
     async def _without_interrupted_restore(self, folder: Path) -> Isolation:
-        """Return the isolation of an environment. If a restore of a checkpoint was interrupted, for example by a kill,
-        repeat the restore first.
+        """Return the `Isolation` object of an environment. If a restore of a checkpoint was interrupted, for example by
+        a kill, repeat the restore first.
         """
         state = self._environments.state(folder)
         isolation = self._environments.isolation(folder, state)
@@ -673,7 +673,7 @@ class DevEnvManager:
             return path
 
     async def restore(self, name: str, checkpoint: str, *, backup: bool = True) -> None:
-        """Restore an environment from a checkpoint: its files, and the state of its isolation, such as the container.
+        """Restore an environment from a checkpoint: its files, and its container or installed packages.
 
         With `backup`, a checkpoint of the current state is saved first, and deleted when the restore has succeeded.
         """
@@ -759,8 +759,8 @@ class _Creation:
                     )
 
     async def undo(self, error: BaseException, *, keep: bool) -> None:
-        """Remove an environment whose creation failed with `error`. With `keep`, keep it instead and record `error` in
-        its state.
+        """Remove an environment whose creation failed with `error`. If `keep` is true, do not remove it, but record
+        `error` in its state.
 
         An error of the removal is a warning, because it must not hide `error`.
         """

@@ -20,8 +20,8 @@ from divebook.errors import DivebookError
 
 
 async def run(manager: DevEnvManager, request: dict[str, Any]) -> dict[str, Any]:
-    """Run the command of a background job. Return the result for the job's record: the exit code (None if the command
-    did not exit), and an error.
+    """Run the command of a background job. Return the fields to write into the job's record: the exit code (None if the
+    command did not exit), and an error.
     """
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - this is one

@@ -254,8 +254,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 def checked_name(name: str, subject: str) -> str:
-    """Return `name` if it is safe as the name of a file. Otherwise raise `DevEnvError`, which calls it the name of a
-    `subject`.
+    """Return `name` if it is safe as the name of a file. Otherwise raise `DevEnvError`. `subject`, such as "template",
+    says in the error what the name is for.
     """
     if _NAME.fullmatch(name) is None or ".." in name:
         raise DevEnvError(
@@ -288,8 +288,8 @@ def _place(error: Any) -> str:
 
 
 def _hint(error: Any) -> str:
-    """Return a text "did you mean ..." for each unknown key in a validation error that is similar to an allowed key.
-    Return an empty string if there is none.
+    """Return a text "did you mean ..." for a validation error about unknown keys: it names the allowed key that is
+    similar to each of them. Return an empty string if no key is similar.
     """
     if error.validator != "additionalProperties" or not isinstance(error.schema.get("properties"), dict):
         return ""
@@ -402,8 +402,8 @@ def _value(parent: Any, child: Any, key_path: tuple[str, ...]) -> Any:
 
 
 def _key_of(key_path: tuple[str, ...]) -> Callable[[Any], Hashable] | None:
-    """Return a function that computes the key by which items of a list in a template and of the same list in its parent
-    are matched. Return None if the child's list replaces the parent's.
+    """Return a function that computes a key for each item of a list in a template. An item of the child template
+    replaces the item of its parent with the same key. Return None if the child's whole list replaces the parent's.
     """
     if key_path == ("tags",) or (key_path[0] == "tools" and key_path[-1] in _TOOLS):
         return str
@@ -491,8 +491,8 @@ def _require_some(key: str, number: float) -> float:
 
 
 def limited(configuration: Configuration, profile: Mapping[str, Any], *, is_named: bool) -> Configuration:
-    """Return a copy of an environment's configuration to which the limits of a resource profile (a named set of limits)
-    are added.
+    """Add the limits of a resource profile (a named set of limits) to an environment's configuration, and return the
+    new configuration.
 
     With `is_named` the profile overrides the template; otherwise it only sets missing limits.
     """
@@ -505,7 +505,9 @@ def limited(configuration: Configuration, profile: Mapping[str, Any], *, is_name
 
 
 def more_limits(profile: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the limits ``pids`` and ``timeout`` of a resource profile. Templates cannot set these two limits."""
+    """Return the limits ``pids`` and ``timeout`` of a resource profile, which are not part of an environment's
+    configuration because templates cannot set them.
+    """
     return {key: profile[key] for key in _MORE if key in profile}
 
 

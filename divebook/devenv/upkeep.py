@@ -101,8 +101,8 @@ class Cleanup:
     # --- what is left in the engine --------------------------------------------------------------------------------
 
     async def _of_engine(self, engine: PersistentEngine) -> AsyncIterator[CleanupResult]:
-        """Remove the containers, images and networks of the tenant whose environment no longer exists. Yield a result
-        for each.
+        """Remove the tenant's containers, images and networks that belong to environments that no longer exist. Yield a
+        result for each.
         """
         labels = {f"{LABEL}.root": str(self.environments.layout.root), f"{LABEL}.tenant": self.environments.tenant}
         # The engine is listed before the environments. A container that is created between the two already has the
@@ -132,8 +132,8 @@ class Cleanup:
             yield CleanupResult("network", network, "left behind", "removed")
 
     def _checkpoint_images(self) -> set[str]:
-        """Return the digests of the images in all checkpoints of the tenants. Checkpoints kept from destroyed
-        environments are included.
+        """Return the digests of the container images that checkpoints of any tenant contain. Checkpoints kept from
+        destroyed environments are included.
         """
         existing = [folder / "checkpoints" for folder in self.environments.folders()]
         folders = [*existing, *self.environments.layout.destroyed_checkpoints.glob("*/*")]

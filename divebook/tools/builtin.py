@@ -160,8 +160,8 @@ class _Reader(HTMLParser):
             self._parts.append(data if self._is_verbatim else self._joined(data))
 
     def _joined(self, data: str) -> str:
-        """Return text of the web page with each run of white space replaced by one space. At the beginning of a line,
-        white space is removed.
+        """Return a piece of text of the web page in which white space is replaced by single spaces, and removed at the
+        beginning of a line.
         """
         text = re.sub(r"\s+", " ", data)
         return text.lstrip() if not self._parts or self._parts[-1].endswith(("\n", " ")) else text
@@ -297,8 +297,8 @@ def _is_hidden(path: str) -> bool:
 
 
 def _lines_with(needles: list[str], path: str, reach: ToolReach) -> list[dict[str, Any]]:
-    """Return the lines of a document that contain all words in `needles`, with their numbers. Return none for a
-    document that is binary, larger than 1 MB or unreadable.
+    """Return the lines of a document that contain all words in `needles`, with their numbers. Return an empty list for
+    a document that is binary, larger than 1 MB or unreadable.
     """
     try:
         if reach.documents.size(path) > _LONGEST:
@@ -413,8 +413,8 @@ def declared(
     config: Mapping[str, Any],
     reach: ToolReach,
 ) -> ToolFunction | None:
-    """Return the tool for a tool name in an agent's definition, with its options and limits. Return None if no user
-    function and no built-in tool has the name.
+    """Create the tool that an agent's definition names, with its options and limits. Return None if neither a user
+    function nor a built-in tool has the name.
 
     Parameters
     ----------
@@ -485,7 +485,7 @@ _LIMITS = ("timeout", "limit", "most", "concurrency", "retry")
 
 
 def _merged(parameters: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the options that a tool has under ``Tools`` (`parameters`) with those that the agent sets for it
+    """Merge the options of a tool from its definition under ``Tools`` (`parameters`) and from the agent that uses it
     (`config`). The options of the agent take precedence.
 
     Names that differ only in case or underscores are the same option.

@@ -94,8 +94,8 @@ class Folder:
         self._deny = [self._absolute_pattern(pattern).casefold() for pattern in deny]
 
     def _absolute_pattern(self, pattern: str) -> str:
-        """Convert a pattern of allowed or denied files to a pattern of absolute paths. Links in the part before the
-        first wildcard are resolved.
+        """Convert a pattern of allowed or denied files to a pattern that matches absolute paths. Links in the part
+        before the first wildcard are resolved.
 
         The paths that are compared with the pattern have resolved links, too.
         """
@@ -128,9 +128,7 @@ class Folder:
 
     @property
     def files(self) -> FileArguments:
-        """Description of the tool's argument that is a path of a file in this folder. Approval rules use it to compare
-        files.
-        """
+        """Description of the tool's arguments that are paths in this folder, by which approval rules compare files."""
         return FileArguments(("path",), self._base, start=self.root)
 
     def shown(self, path: Path) -> str:
@@ -139,8 +137,8 @@ class Folder:
 
     @contextmanager
     def _open_files(self, shown: str, action: str) -> Iterator[Disk]:
-        """Yield the blocking file operations for this folder. Errors that are raised in the block are converted to
-        errors that the model gets.
+        """Yield an object with blocking operations on the files of this folder. Errors inside the ``with`` block are
+        converted to errors that the model gets.
         """
         # Links are checked again when a file is opened, so that one created after `find` leads nowhere else
         # (tests/tools/test_races_of_tools.py).
@@ -381,8 +379,8 @@ class _Edit(NamedTuple):
     view_range: list[int] | None
 
     def need(self, parameter: str, command: str) -> str:
-        """Return the value of a parameter that the command of the tool call requires. Raise an error that the model
-        gets if the parameter is missing.
+        """Return the value of a parameter of the tool call, such as ``new_str``, that the called command requires.
+        Raise an error that the model gets if it is missing.
         """
         value = getattr(self, parameter)
         if value is None:

@@ -301,7 +301,7 @@ def _failed_run(reason: str) -> dict[str, Any]:
 async def _cut(
     files: FileOperator | None, streams: Mapping[str, str], wholes: Mapping[str, str | None] | None = None
 ) -> dict[str, Any]:
-    """Return the output streams of a command by name, each cut at a maximum length. For a cut stream, the result also
+    """Return a dict of a command's stdout and stderr, each cut at a maximum length. For a stream that was cut, it also
     has the path of a file with the whole stream, if there is a folder for temporary files.
     """
     result: dict[str, Any] = {}

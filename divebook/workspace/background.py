@@ -335,9 +335,7 @@ class ProcessManager:
         return process
 
     def _forget(self) -> None:
-        """Remove ended processes from the list, those that started first. The list keeps at most `MOST_ENDED` ended
-        processes.
-        """
+        """Remove the oldest ended processes from the list, so that it has at most `MOST_ENDED` ended processes."""
         ended = [each.process_id for each in self._processes.values() if not each.is_running]
         for process_id in ended[: max(0, len(ended) - MOST_ENDED)]:
             del self._processes[process_id]

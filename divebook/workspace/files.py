@@ -142,7 +142,7 @@ class Disk:
             os.close(descriptor)
 
     def entries(self, path: str) -> list[tuple[str, bool]]:
-        """Return the entries of a folder as pairs of name and whether it is a folder, sorted by name.
+        """Return a pair for each entry of a folder, sorted by name: the name, and True if the entry is a folder.
 
         A link that leads out does not count as a folder.
         """
@@ -150,8 +150,8 @@ class Disk:
         return [(name, self.is_folder(f"{base}/{name}")) for name in self.names(path)]
 
     def is_folder(self, path: str) -> bool:
-        """Return True if a path is a folder, or a link to a folder that the policy allows. Return False for any other
-        path, also a refused one.
+        """Return True if a path is a folder, or a link to a folder. Return False for any other path, and for a path
+        that the policy refuses.
         """
         try:
             return self.status(path).is_dir
@@ -270,8 +270,8 @@ class Disk:
 
     @contextmanager
     def _named_failures(self, operation: str, source: str, target: str) -> Iterator[None]:
-        """Convert the "not found" error of a move or copy inside the block. If the source exists, the new error says
-        that the parent folder of the target is missing.
+        """Convert a "not found" error of a move or copy inside the ``with`` block. If the source exists, the new error
+        says that the parent folder of the target is missing.
         """
         try:
             yield
@@ -300,7 +300,7 @@ class Disk:
         return link_target is None
 
     def _into(self, source: str, target: str) -> str:
-        """Return the path that a moved or copied file gets. If `target` is a folder, it is a path inside that folder
+        """Return the new path of a moved or copied file. If `target` is an existing folder, it is a path in that folder
         with the name of the source; otherwise it is `target`.
         """
         if not self.is_folder(target):
@@ -320,8 +320,8 @@ class Disk:
             os.close(descriptor)
 
     def glob(self, pattern: str) -> list[str]:
-        """Return the allowed paths that match a glob pattern, newest first. Links are listed, but folders behind them
-        are not searched.
+        """Return the allowed paths that match a glob pattern, newest first. A link is returned like a file, but the
+        folder that it leads to is not searched.
 
         The paths are relative if the pattern is relative.
         """
@@ -399,7 +399,7 @@ class FileOperator(ABC):
 
     @abstractmethod
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
-        """Return the entries of a folder as pairs of name and whether it is a folder, sorted by name."""
+        """Return a pair for each entry of a folder, sorted by name: the name, and True if the entry is a folder."""
 
     @abstractmethod
     async def mkdir(self, path: str, *, parents: bool = False) -> None:
@@ -573,7 +573,7 @@ class LocalFileOperator(FileOperator):
         await _in_thread("delete", path, lambda: self.disk.delete(path))
 
     async def list_dir_with_types(self, path: str) -> list[tuple[str, bool]]:
-        """Return the entries of a folder as pairs of name and whether it is a folder, sorted by name."""
+        """Return a pair for each entry of a folder, sorted by name: the name, and True if the entry is a folder."""
         return await _in_thread("list", path, lambda: self.disk.entries(path), "directory")
 
     async def mkdir(self, path: str, *, parents: bool = False) -> None:
@@ -622,7 +622,9 @@ def _bytes(content: str | bytes, encoding: str) -> bytes:
 
 
 async def _in_thread(operation: str, path: str | Path, act: Callable[[], T], kind: str = "file") -> T:
-    """Run a blocking file operation in a thread and return its result. Its errors name the operation and the path."""
+    """Run a blocking file operation in a thread, and return its result. Errors are converted to errors that name the
+    operation and the path.
+    """
 
     def operate() -> T:
         with failures(operation, os.fspath(path), kind):
@@ -633,8 +635,8 @@ async def _in_thread(operation: str, path: str | Path, act: Callable[[], T], kin
 
 @contextmanager
 def failures(operation: str, path: str, kind: str = "file") -> Iterator[None]:
-    """Convert errors of a file operation inside the block to `FileOperationError`, which names the operation and the
-    path.
+    """Convert errors of a file operation inside the ``with`` block to `FileOperationError`, which names the operation
+    and the path.
     """
     try:
         yield

@@ -535,8 +535,8 @@ def _is_beneath(path: str, folder: str) -> bool:
 
 
 def _fence(program: str, writable: Sequence[str]) -> list[str]:
-    """Return the first part of the command line that starts a sandbox: its namespaces and mounts. The options that hide
-    sockets are not included.
+    """Return the first part of the command line that starts a sandbox: its namespaces and mounts. The caller adds the
+    options that hide sockets.
     """
     readable = _mounts(writable)
     mounts = [part for path in readable for part in ("--ro-bind", path, path)]
@@ -557,8 +557,8 @@ def _fence(program: str, writable: Sequence[str]) -> list[str]:
 
 
 def _mounts(writable: Sequence[str]) -> list[str]:
-    """Return the real paths that the sandbox mounts read-only: system folders, Python installations and certificates. A
-    path below another one of them is left out.
+    """Return the real paths that the sandbox mounts read-only: system folders, Python installations and certificates.
+    Paths inside a returned folder are left out, because they are mounted with it.
     """
     paths = [*SYSTEM, *(f"/etc/{name}" for name in SETTINGS), *NEEDED, *_pythons(writable), *_named_certificates()]
     real = sorted({os.path.realpath(path) for path in paths if os.path.exists(path)})
@@ -639,4 +639,4 @@ class _NoShell(Shell):
         raise ShellExecutionError(command, "the workspace has files only: its definition says Shell: false")
 
     async def close(self) -> None:
-        """Return at once: this shell never starts a process."""
+        """Return without doing anything: this shell never starts a process that would have to be ended."""

@@ -163,8 +163,8 @@ class Root:
         return path == self.name or path.startswith(f"{self.name.rstrip('/')}/")
 
     def relative(self, path: str) -> str:
-        """Return the text of a path relative to the folder, for opening it below the folder. Links are not followed
-        yet.
+        """Convert a path to one that is relative to the folder, so that it can be opened below the folder. Links are
+        not followed yet.
 
         Raises
         ------
@@ -310,8 +310,8 @@ class Root:
 
 
 class _Walk:
-    """Opening of one path in Python, folder by folder, without ever leaving the root folder. Used for kernels without
-    ``openat2``.
+    """Algorithm in Python that opens one path, folder by folder, without ever leaving the root folder. Used for kernels
+    without ``openat2``.
 
     Each name is opened without following links, relative to the last open folder. Example: ``a/link/b`` where ``link``
     leads to ``../c``. The rest of the path is a stack of names::
@@ -336,7 +336,7 @@ class _Walk:
         self._is_new = False
 
     def resolve(self, relative: str) -> int:
-        """Open a relative path and return its descriptor. The folders that were opened on the way are closed."""
+        """Open a relative path and return its descriptor. The parent folders that were opened for this are closed."""
         try:
             return self._open(relative)
         finally:
@@ -344,8 +344,8 @@ class _Walk:
                 os.close(folder)
 
     def _open(self, relative: str) -> int:
-        """Open a relative path by the algorithm in the docstring of the class. Return the descriptor; the folders on
-        the way stay open.
+        """Open a relative path, one name after the other, and return its descriptor. The parent folders stay open, for
+        `resolve` to close them.
         """
         rest = _parts(relative)
         has_slash = relative.endswith("/")
@@ -376,8 +376,8 @@ class _Walk:
         return self._at(".", self._flags & ~(os.O_CREAT | os.O_NOFOLLOW))
 
     def _step(self, name: str, *, is_last: bool) -> int:
-        """Open one name in the current folder without following a link. If the name is missing and the caller's flags
-        say so, create the file.
+        """Open the entry with this name in the current folder without following a link. If it is missing and the
+        caller's flags say so, create a file.
 
         A creation uses O_EXCL, so that a link that another process puts there is never followed.
         """
@@ -410,8 +410,8 @@ class _Walk:
         os.close(self._folders.pop())
 
     def _target_of(self, link: int) -> str:
-        """Return the target of an open link, and close the link. If the target is absolute, the walk continues from the
-        root folder.
+        """Return the target of an open link, and close the link. If the target is absolute, close all open folders
+        except the root folder, because the target is opened from there.
         """
         try:
             target = os.readlink("", dir_fd=link)
@@ -431,7 +431,7 @@ class _Walk:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the names in a path as a stack: the first name is the last item of the list. Empty names and ``.`` are
+    """Return the names in a path in reverse order, so that the first name is popped first. Empty names and ``.`` are
     left out.
     """
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
@@ -497,8 +497,8 @@ class PathPolicy:
         )
 
     def _require_allowed(self, path: str, descriptor: int, name: str = "") -> int:
-        """Return `descriptor` if the guard callback allows the opened file, or with `name` the entry of this name in
-        the opened folder. Otherwise close it and raise `PathNotAllowedError`.
+        """Return `descriptor` if the guard callback allows what it stands for. This is the opened file, or with `name`
+        the entry of that name in the opened folder. Otherwise close it and raise `PathNotAllowedError`.
         """
         if self._guard is None:
             return descriptor
@@ -509,8 +509,8 @@ class PathPolicy:
         return descriptor
 
     def _refusal(self, real: str) -> str:
-        """Return the reason for which the guard callback refuses a real path. Return an empty string if the path is
-        allowed, or without a guard callback.
+        """Return the reason why the guard callback refuses a real path. Return an empty string if it allows the path,
+        or if the policy has no guard callback.
 
         The guard gets the innermost allowed folder that contains the path.
         """
@@ -548,12 +548,14 @@ class PathPolicy:
             os.close(parent_and_name[0])
 
     def folder(self, path: str | None) -> str:
-        """Return the real path of the folder in which a command starts. For None, it is the default folder."""
+        """Return the real path of the folder `path`, in which a command will start. If `path` is None, return that of
+        the default folder.
+        """
         return self.real(self.default.name if path is None else path)
 
     def _first_allowed(self, path: str, act: Callable[[Root, str], T]) -> T:
-        """Call `act` for each form of a path and each allowed folder that contains it, until one is not refused. Return
-        the result of that call; raise the refusal if there is none.
+        """Call `act` with each allowed folder that contains the path, for each form of the path (see `_forms`). Return
+        the result of the first call that is not refused. Raise `PathNotAllowedError` if all are refused.
         """
         if self._is_closed:
             raise WorkspaceNotEnteredError(
@@ -574,8 +576,8 @@ class PathPolicy:
         raise PathNotAllowedError(os.fspath(path).replace("\0", "\\0"), rule, [root.name for root in self._roots])
 
     def _forms(self, text: str) -> Iterator[str]:
-        """Yield up to three forms of an absolute path: as written, with ``..`` removed as text, and with links
-        resolved.
+        """Yield up to three spellings of an absolute path: as written, with ``..`` removed without looking at the disk,
+        and with links resolved.
         """
         yield text
         yield os.path.normpath(text)

@@ -84,8 +84,8 @@ def _has_children() -> bool:
 
 
 def _end_all(group: int | None) -> None:
-    """End the process group of a command, and then all other descendants of this process. For None, end only the
-    descendants.
+    """End the process group of a command, and then all other descendants of this process. If `group` is None, end only
+    the descendants.
 
     The group gets SIGTERM and, after `GRACE` seconds, SIGKILL. Other descendants are stopped before they are killed,
     until a round finds no new one: a running process could start another between the look into ``/proc`` and its end.
@@ -137,7 +137,8 @@ def _adopt_orphans() -> None:
 
 
 def _watch(control: socket.socket, argv: list[bytes], environ: dict[bytes, bytes]) -> None:
-    """Start a command and report its end to the workspace. End all of its processes that must not continue.
+    """Start a command, and report its end to the workspace. Then end its processes, except background processes that
+    may continue.
 
     Blocks until the command ends or the control socket is closed. In the latter case all processes are ended.
     """
@@ -183,8 +184,8 @@ def _is_confirmed(control: socket.socket) -> bool:
 
 
 def _run_command(fds: list[int]) -> None:
-    """Run one command. `fds` are the descriptors of its arguments, of its stdin, stdout and stderr, and of the control
-    socket to the workspace.
+    """Run one command. `fds` are five file descriptors: a file with the command's arguments, its stdin, stdout and
+    stderr, and the control socket to the workspace.
 
     Its descriptors arrive without close-on-exec, and the command must not inherit the control socket.
     """

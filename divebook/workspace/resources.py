@@ -61,8 +61,8 @@ class ResourceRegistry:
         self._closing: set[asyncio.Task[None]] = set()
 
     def bind(self, workspace: Any) -> None:
-        """Set the workspace that is passed to the factory functions of resources. None while the workspace is not
-        entered.
+        """Set the workspace that factory functions of resources get as their argument. It is None while the workspace
+        is not entered.
         """
         self._workspace = workspace
 
@@ -150,8 +150,8 @@ class ResourceRegistry:
 
     @contextmanager
     def _waiting_for(self, key: str) -> Iterator[None]:
-        """Note that the factory function that is running waits for the resource `key` during the block, to detect
-        factories that wait for each other.
+        """Note that the running factory function waits for the resource `key` during the ``with`` block. From these
+        notes, factories that wait for each other are detected.
 
         Raise RuntimeError if the factory would wait for itself.
 
@@ -173,10 +173,8 @@ class ResourceRegistry:
             self._awaited[requester].remove(key)
 
     def _chain(self, key: str, end: str) -> list[str] | None:
-        """Return the keys of resources from `key` to `end` in which the factory of each key waits for the next key.
+        """Return a chain of resource keys from `key` to `end`, in which the factory of each key waits for the next key.
         Return None if no such chain exists.
-
-        None without a chain.
         """
         if key == end:
             return [key]
@@ -209,8 +207,8 @@ class ResourceRegistry:
     # --- state -----------------------------------------------------------------------------------------------------
 
     def pend(self, saved: SavedResources | None) -> None:
-        """Keep the states that `export_state` returned earlier, and restore each of them when its resource is created.
-        None changes nothing.
+        """Store the states `saved`, which `export_state` returned earlier. Each state is restored when its resource is
+        created. If `saved` is None, do nothing.
 
         Raises
         ------
@@ -240,8 +238,8 @@ class ResourceRegistry:
         return {"entries": entries}
 
     async def restore_all(self) -> int:
-        """Create all resources that have a saved state, and return the number of them. Raise KeyError if a key has no
-        factory.
+        """Create all resources that have a saved state, and return their number. Raise KeyError if a saved state has a
+        key without a factory function.
         """
         keys = list(self._saved)
         for key in keys:

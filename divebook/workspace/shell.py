@@ -264,8 +264,8 @@ def _is_text_of_systems(text: str) -> bool:
 
 
 def _limit(seconds: object) -> float | None:
-    """Return a time limit in seconds as a float, and None for infinity, which means no limit. Raise ValueError if it is
-    not a positive number.
+    """Convert a time limit in seconds to a float; infinity (no limit) becomes None. Raise ValueError if it is not a
+    positive number.
     """
     if not isinstance(seconds, int | float) or math.isnan(seconds) or seconds <= 0:
         raise ValueError(f"timeout must be a number of seconds above 0, or math.inf for no limit, not {seconds!r}")
@@ -319,8 +319,8 @@ class _RedactedOutput:
 
 
 def output_keeper(limit: int, folder: str | None) -> Callable[[str], OutputBuffer]:
-    """Return a function that creates an `OutputBuffer` for an output stream of a command. The function gets the name of
-    the stream.
+    """Return a function that creates the `OutputBuffer` for an output stream of a command, given the name of the
+    stream.
 
     With a `folder`, a stream of more than `limit` bytes is also written to a file in the folder.
     """
@@ -851,8 +851,8 @@ class _Run:
         return -signal.SIGKILL  # the time limit was reached, or the reaper was killed
 
     async def _last_report(self) -> bytes:
-        """Wait for the last report of the reaper process and return it; b"" if the reaper ended without one. The report
-        with the command's process id comes first and is passed to a callback.
+        """Wait for the last report of the reaper process, which says how the command ended, and return it. Return b""
+        if the reaper ended without it. The first report, with the process id, is passed to a callback.
         """
         loop = asyncio.get_running_loop()
         data = b""

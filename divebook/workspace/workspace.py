@@ -171,8 +171,8 @@ class Workspace(ABC):
         """
 
     async def _teardown(self) -> None:  # noqa: B027 - many kinds have nothing else to release
-        """Release everything else that a subclass has created. Called when the workspace is left, before its files and
-        shell are closed.
+        """Release what a subclass has created besides files, shell and resources. Called when the workspace is left,
+        before its files and shell are closed.
         """
 
     # --- entering and leaving --------------------------------------------------------------------------------------
@@ -310,8 +310,8 @@ class Workspace(ABC):
         return self
 
     def with_resource_state(self, saved: SavedResources | None) -> Self:
-        """Add states of resources that `export_resource_state` returned earlier; they are restored on entry. Return the
-        workspace. None adds nothing.
+        """Add states of resources that `export_resource_state` returned earlier; they are restored when the workspace
+        is entered. Return the workspace. If `saved` is None, nothing is added.
         """
         self._resources.pend(saved)
         return self

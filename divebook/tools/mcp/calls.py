@@ -83,8 +83,8 @@ async def call_tool(
 
 
 def with_advice(outcome: CallOutcome, server: str) -> CallOutcome:
-    """Return the outcome of a tool call, with advice added if the call failed because this protocol version does not
-    let the server ask questions. Any other outcome is returned unchanged.
+    """Add advice to the outcome of a tool call that failed because the server may not ask questions during a call: the
+    advice names the option that allows it. Any other outcome is returned unchanged.
     """
     if not (outcome.is_error and _NO_WAY_TO_ASK in str(outcome.content)):
         return outcome
@@ -97,8 +97,8 @@ def with_advice(outcome: CallOutcome, server: str) -> CallOutcome:
 
 
 def outcome_of(result: CallToolResult | InputRequiredResult, sampler: str | None = None) -> CallOutcome:
-    """Convert the result that an MCP server returned for a tool call to a `CallOutcome`. `sampler` is the name of the
-    agent that answers sampling requests.
+    """Convert the reply of an MCP server to a tool call to a `CallOutcome`. A reply with sampling requests gets the
+    name of the agent that answers them, `sampler`.
     """
     if isinstance(result, InputRequiredResult):
         return _questions_of(result, sampler)
@@ -119,8 +119,8 @@ def _questions_of(result: InputRequiredResult, sampler: str | None) -> CallOutco
 
 
 def is_plain(params: CreateMessageRequestParams) -> bool:
-    """Return True if a sampling request of a server contains only text. Return False if it has images or offers tools
-    of the server.
+    """Return True if a sampling request of a server (a request for a model's response) contains only text. Return False
+    if it has images, or tools that the model may call.
     """
     texts = all(isinstance(message.content, TextContent) for message in params.messages)
     return bool(params.messages) and texts and not params.tools
@@ -172,8 +172,8 @@ def response_of(answer: Mapping[str, Any]) -> ElicitResult:
 
 
 def responses_of(answers: Answers | None) -> InputResponses | None:
-    """Convert the answers to the questions with which a server replied to a tool call to types of the MCP protocol, by
-    name of the question. Return None for None.
+    """Convert the answers to the questions of a server to types of the MCP protocol, as a dict by name of the question.
+    Return None if `answers` is None.
     """
     if answers is None:
         return None
@@ -307,8 +307,8 @@ def _problem_of(tool: OfferedTool) -> str:
 
 
 def _hints(tool: Tool, definition: MCPServerDefinition) -> dict[str, bool]:
-    """Return those hints of a server about a tool that count, such as "read only". If the server is not trusted, only
-    hints that make approval rules stricter count.
+    """Return the hints of a server about a tool, such as "read only", that approval rules may use. If the server is not
+    trusted, only hints that make the rules stricter are returned.
     """
     annotations = tool.annotations
     if annotations is None:

@@ -203,7 +203,8 @@ class Connection:
         return self._ready.result()
 
     async def ask(self, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Call `request` with the SDK's client, which sends one request to the server. Return the result.
+        """Send a request to the server and return the result. The function `request` sends it, with the SDK's client as
+        its argument.
 
         Raises
         ------
@@ -400,8 +401,8 @@ def readable(item: Any, server: str) -> Any:
 
 
 def _parse_again(error: ValidationError) -> SessionMessage | ValidationError:
-    """Parse a message that the SDK refused as invalid JSON with Python's parser. Return the message, or the SDK's error
-    if this parser fails too.
+    """Parse a message with Python's JSON parser, after the SDK has refused it as invalid JSON. Return the message, or
+    the SDK's error if this parser fails too.
     """
     (first, *_) = error.errors(include_url=False)
     if first["type"] != "json_invalid" or not isinstance(first["input"], str | bytes):
@@ -436,7 +437,9 @@ def _valid_tools(tools: list[Any], server: str) -> Iterator[Any]:
 
 
 def _fault(tool: Any) -> str | None:
-    """Return the reason why the definition of a tool violates the MCP protocol. Return None if it is valid."""
+    """Return the reason why a server's definition of a tool violates the MCP protocol. Return None if the definition is
+    valid.
+    """
     # Validation of a deep value could exceed the recursion limit.
     if _is_deep(tool):
         return _TOO_DEEP
@@ -533,8 +536,8 @@ def _is_too_deep(item: Any) -> bool:
 
 
 def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationError:
-    """Return a message that is nested too deeply for the SDK without its deepest parts. If the rest is invalid too,
-    return the SDK's error.
+    """Return a message, which is nested too deeply for the SDK, with its deepest parts removed. If the rest is invalid
+    too, return the SDK's error.
 
     A list of tools is one message: without this, one deep schema would hide all tools of its server.
     """
@@ -561,8 +564,8 @@ def _without_deep_parts(error: ValidationError) -> SessionMessage | ValidationEr
 
 
 def _innermost(error: BaseException | None) -> BaseException | None:
-    """Return the first exception inside nested exception groups. An exception that is not a group, or None, is returned
-    unchanged.
+    """Return the first exception that is inside nested exception groups. Anything else, such as a plain exception or
+    None, is returned unchanged.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

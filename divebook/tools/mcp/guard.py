@@ -81,8 +81,8 @@ class _Server:
                 self.code = os.waitstatus_to_exitcode(status)
 
     def note(self) -> bytes:
-        """Read new error output of the server and return it. Its end is remembered for the report about a failed
-        server.
+        """Read new error output of the server and return it. Also remember the last part of it, which explains a
+        failure of the server.
         """
         data = os.read(self.err, _CHUNK)
         self.last_words = _last_words(self.last_words + data)

@@ -47,7 +47,7 @@ class _Request(NamedTuple):
     answer: asyncio.Future[Mapping[str, Any]]
 
     def refuse(self) -> None:
-        """Answer this request of a server with a refusal, unless it is answered already."""
+        """Refuse this request of a server, unless it is answered already."""
         if not self.answer.done():
             self.answer.set_result({"action": "cancel", "error": "the call ended before there was an answer"})
 
@@ -66,8 +66,8 @@ class _OpenCall:
 
 
 class OpenCalls:
-    """The running tool calls of one MCP server. A request that the server sends meanwhile is answered by one of them,
-    because the protocol does not name the call.
+    """The running tool calls of one MCP server. A request of the server does not name the call that it belongs to, so
+    that one of the running calls is chosen to answer it.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,9 @@ class OpenCalls:
         return bool(self._calls)
 
     async def ask(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Pass a request of the server to a running tool call, whose task answers it. Return the answer."""
+        """Pass a request of the server, such as a question to a person, to a running tool call that answers it. Return
+        the answer.
+        """
         request = _Request(payload, asyncio.get_running_loop().create_future())
         self._pass(request)
         return await request.answer
@@ -119,8 +121,8 @@ class OpenCalls:
 
 
 async def _answer(request: _Request, call: asyncio.Future[Any], elicit: Elicit) -> None:
-    """Answer a request of the server with the result of `elicit`. If the tool call ends first, withdraw the question to
-    the person and refuse the request.
+    """Answer a request of the server with the answer of a person, which `elicit` returns. If the tool call ends first,
+    withdraw the question to the person and refuse the request.
     """
     answer_task = asyncio.ensure_future(elicit(request.payload))
     try:
@@ -148,7 +150,7 @@ async def _first_of(*futures: asyncio.Future[Any]) -> None:
 
 
 def check_results_of(session: ClientSession) -> None:
-    """Make a session of the SDK validate the results of tools by `require_fitting` instead of its own validation."""
+    """Change a session of the SDK so that it validates the results of tools with `require_fitting`."""
     session.validate_tool_result = partial(require_fitting, session)  # type: ignore[method-assign]
 
 

@@ -45,8 +45,8 @@ CLOSING = 6.0
 
 
 class OnEngine(Protocol):
-    """Function that runs a coroutine on the event loop of the engine. It is called in other threads and blocks until
-    the result is there.
+    """Type of a function that runs a coroutine on the event loop of the engine. It is called in other threads, and
+    blocks until the coroutine has returned.
     """
 
     def __call__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:

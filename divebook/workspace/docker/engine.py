@@ -191,8 +191,8 @@ class Engine:
             )
 
     async def leave(self, container: str) -> None:
-        """Close the connections of this client to a container. The container ends as a result, unless it is a
-        kept one.
+        """Close the connections of this client to a container. The container then ends, unless it was created to be
+        kept.
         """
         connection = self._input_connections.pop(container, None)
         for key in [key for key in self._guards if key[0] == container]:
@@ -292,7 +292,9 @@ class Engine:
         )
 
     async def _wait_for(self, command: _Command, stdin: CommandInput, output: CommandOutput) -> int:
-        """Pass input to a command and its output to `output` until the command has ended. Return its exit status."""
+        """Forward input to a command, and its output to the receiver `output`, until the command has ended. Return its
+        exit status.
+        """
         assert command.connection is not None  # noqa: S101 - it has begun
         reading = asyncio.create_task(_read(command.connection, output, is_plain=command.terminal))
         tasks = [reading]
@@ -328,8 +330,8 @@ class Engine:
         return None if details["Running"] else details["ExitCode"]
 
     async def _end(self, command: _Command, guard: Guard) -> None:
-        """End all processes of a command in a container. If that fails, remove the container to end them, unless it is
-        a kept one.
+        """End all processes of a command in a container. If that fails, remove the container to end them, unless the
+        container is to be kept.
 
         The engine may start a command after the request was cancelled, and the command sets its mark a moment later.
         Therefore this repeats until the command has ended and no process with its mark is left.
@@ -422,7 +424,7 @@ class _Command:
 
     @property
     def subject(self) -> str:
-        """Text for error messages that names the container in which the command runs."""
+        """Name of the container in which the command runs, as text for error messages."""
         return f"container {self.container}"
 
 
@@ -608,8 +610,8 @@ COMMAND = ("/bin/sh", "-c", _SCRIPT)
 
 
 def marked(mark: int, argv: Sequence[str]) -> list[str]:
-    """Return a command line that runs `argv` with the number `mark` as a resource limit. By this mark, the guard
-    process finds all processes that the command starts.
+    """Return a command line that runs `argv` with a mark: the number `mark`, set as a resource limit that child
+    processes inherit. The guard process finds all processes of the command by it.
 
     A shell sets the mark. It reports a missing program and then exits with 127.
     """

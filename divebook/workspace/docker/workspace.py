@@ -189,8 +189,8 @@ class DockerWorkspace(LocalWorkspace):
                 raise WorkspaceGoneError(f"{folder} is not there, which a container is to have: make it first")
 
     async def _container_for(self, mounts: Mapping[str, str]) -> str:
-        """Return the id of the container in which commands run: the container that the caller named, an existing kept
-        container with the same folder and image, or a new one.
+        """Return the id of the container in which commands run. It is the container that the caller named, or else a
+        kept container with the same folder and image, or else a new one.
         """
         if self._existing is not None:
             await self._engine.require_running(self._existing)
@@ -220,8 +220,8 @@ class DockerWorkspace(LocalWorkspace):
         return secrets if self._egress is None else {**self._egress.environ, **secrets}
 
     def _open_root(self, folder: str) -> Root:
-        """Open a folder of this machine under the path that it has in the container, so that links which commands
-        create there are resolved correctly.
+        """Open a folder of this machine, and treat it as if it had its path in the container. Links that commands
+        create there are then resolved correctly.
         """
         return Root(folder, name=_SCRATCH if folder == self._scratch else self._workdir, openat2=self._openat2)
 

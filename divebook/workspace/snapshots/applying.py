@@ -194,8 +194,8 @@ def select_changes(changes: Sequence[FileChange], paths: Sequence[str] | None) -
 def without_protected(
     changes: Sequence[FileChange], folder: str | None, by_name: Collection[str]
 ) -> tuple[list[FileChange], list[FileChange]]:
-    """Split file changes into two lists: those that may be applied, and those of protected paths, such as hidden files,
-    that `by_name` does not name.
+    """Split file changes into two lists: changes that may be applied, and changes of protected paths, such as hidden
+    files. A protected path that `by_name` names may be applied.
 
     Raises
     ------
@@ -232,7 +232,7 @@ def _is_folder(change: FileChange) -> bool:
 
 
 def _targets(changes: Sequence[FileChange]) -> dict[str, TreeEntry | None]:
-    """Return the tree entry that each changed path gets; None for a path that is removed.
+    """Return a dict with the new tree entry of each changed path; None for a path that is removed.
 
     A folder that exists before and after is left out, whatever its mode.
     """
@@ -256,8 +256,8 @@ def _is_there(root: Root, change: FileChange) -> bool:
 
 
 def _fits(root: Root, change: FileChange, meanwhile: Meanwhile) -> bool:
-    """Return True if a change can be applied because the folder has the files as they were before it, or as the
-    workspace had them at another time. Return False if a person has changed them.
+    """Return True if a change can be applied: the folder still has the old version of the file, or another version that
+    the workspace had. Return False if a person has changed the file.
     """
 
     def is_ours(path: str, expected: TreeEntry | None) -> bool:

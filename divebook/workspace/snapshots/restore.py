@@ -89,7 +89,7 @@ class FolderWriter:
     def write(
         self, targets: Mapping[str, TreeEntry | None], get: Callable[[str], bytes], *, is_exact: bool = False
     ) -> None:
-        """Give paths of the folder new entries, or remove them: all of them, or none.
+        """Write, replace or remove the files at several paths of the folder: all of them, or none.
 
         Parameters
         ----------
@@ -139,8 +139,8 @@ class FolderWriter:
 
 @contextmanager
 def folder_writer(root: Root) -> Iterator[FolderWriter]:
-    """Lock a folder during the block and yield its writer. First undo the write of an earlier process that was killed
-    before it had finished.
+    """Lock a folder during the ``with`` block and yield its writer. First undo the write of an earlier process that was
+    killed before it had finished.
 
     Raises
     ------
@@ -202,8 +202,8 @@ def same_content(one: TreeEntry | None, other: TreeEntry | None) -> bool:
 
 
 def _state(root: Root, path: str) -> tuple[os.stat_result | None, TreeEntry | None]:
-    """Return the result of `os.stat` for a path, and its tree entry without content. Return None for both if the path
-    does not exist.
+    """Return the result of `os.stat` for a path, and its tree entry without content. Return two None if the path does
+    not exist.
     """
     try:
         with root.parent(path) as (folder, name):
@@ -222,8 +222,8 @@ def _state(root: Root, path: str) -> tuple[os.stat_result | None, TreeEntry | No
 
 
 def _steps_of(root: Root, targets: Mapping[str, TreeEntry | None], *, is_exact: bool) -> list[_Step]:
-    """Return the steps of a write into a folder, in the order in which they must be made. `targets` has the new entry
-    of each path.
+    """Return the steps of a planned write into a folder, in the order in which they must be made. `targets` has the new
+    entry of each path.
 
     First go entries in the way of a new file or link, then everything is created (a folder before its files), then the
     rest is removed (a folder after its files). So a renamed file is never missing under both of its names.
@@ -276,8 +276,8 @@ class _Journal:
         os.close(self._folder)
 
     def identity(self) -> list[int]:
-        """Return the inode numbers of the target folder and of the journal folder. A journal that was copied to another
-        folder is recognized by them.
+        """Return the inode numbers of the target folder and of the journal folder. They are stored in the journal, so
+        that a journal that was copied to another folder is detected.
 
         Without this check, a cloned repository or an archive could contain a journal whose undoing writes arbitrary
         files.
@@ -437,7 +437,7 @@ class _Journal:
 
 
 def _with_execution(mode: int, after: TreeEntry) -> int:
-    """Return the mode of a file, made executable if the new tree entry is executable, else made not executable.
+    """Return a copy of a file's mode that is executable exactly if the new tree entry `after` is executable.
 
     Everyone who may read the file then may execute it.
     """
@@ -454,8 +454,8 @@ def _is_unchanged(state: os.stat_result, name: str, folder: int) -> bool:
 
 
 def _temporary_copy_name(number: int) -> str:
-    """Return the name of the temporary copy of a step's file. The copy is made if the path is on another file system
-    than the journal folder.
+    """Return the name of the temporary copy of a file, for step `number` of a write. Such a copy is needed if the path
+    is on another file system than the journal folder.
     """
     return f"{JOURNAL_FOLDER}-{number}"
 
@@ -497,7 +497,7 @@ def _copy(name: str, folder: int, copy: str, target: int, state: os.stat_result)
 
 
 def _unlock_folders(root: Root, steps: Sequence[_Step]) -> None:
-    """Make the existing folders among the steps of a write writable for their owner, so that their entries can be
+    """Make the existing folders that a write will change writable for their owner, so that their entries can be
     changed.
     """
     for path in sorted(step.path for step in steps if step.before is not None and step.before.kind == FOLDER):
@@ -525,7 +525,7 @@ def _set_mode_of_file(root: Root, path: str, mode: int) -> None:
 
 @contextmanager
 def _path_in_errors(root: Root, path: str) -> Iterator[None]:
-    """Convert an OSError that is raised inside the block to a `SnapshotError` that names the path."""
+    """Convert an OSError that is raised inside the ``with`` block to a `SnapshotError` that names the path."""
     try:
         yield
     except PathNotAllowedError:  # a subclass of OSError, but its text already names the path
@@ -600,7 +600,8 @@ def _remove_journal(root: Root) -> None:
 
 
 def put_back(root: Root, present: Mapping[str, TreeEntry], target: Mapping[str, TreeEntry], get: GetContent) -> None:
-    """Change a folder whose files are those of the tree `present` to the files of the tree `target`, without a journal.
+    """Change a folder from the tree `present`, which it has now, to the tree `target`. No journal is written, so that
+    an interrupted change cannot be undone.
 
     Removed entries go first, a file before its folder. Then entries are created and changed, a folder before its files.
     Folders get their modes at the end, since a read-only folder could not be filled.
@@ -775,8 +776,8 @@ def _real_below(base: str | None, around: str) -> str:
 
 
 def _repositories(paths: Iterable[str], base: str | None) -> set[str]:
-    """Return the subfolders that will be bare git repositories after the files at `paths` are written, given the files
-    that are on disk. '' stands for the folder itself.
+    """Return the subfolders that would be bare git repositories if files were written at `paths`, in addition to the
+    files on disk. '' stands for the folder itself.
     """
     by_folder: dict[str, set[str]] = {"": set()}
     for path in paths:

@@ -139,7 +139,7 @@ class TreeScanner:
         return True
 
     def _names(self, folder: str, names: set[str]) -> None:
-        """Check the entries with the given names in one folder for changes since the last scan."""
+        """Check some entries of a folder, given by their names, for changes since the last scan."""
         if folder not in self._children:
             return  # it was removed with the folder around it
         try:
@@ -230,8 +230,8 @@ class TreeScanner:
             self._leave_out(path, SPECIAL)
 
     def _folder_entry(self, path: str, name: str, status: os.stat_result, folder: int, *, deep: bool) -> None:
-        """Check an entry that is a folder, and record its new state if it has changed. Its content is checked only with
-        `deep`, or if the kernel did not report changes in it so far.
+        """Check an entry that is a folder, and record its new state if it has changed. The entries inside are checked
+        too if `deep` is true, or if the kernel has not watched the folder so far.
         """
         if path.count("/") >= DEEPEST:
             self._leave_out(path, TOO_DEEP)
@@ -578,8 +578,8 @@ class FolderWatch:
 
 
 class _ReportedChanges:
-    """Names of the entries that the kernel has reported as changed since the last scan. It also follows renames of
-    files that were written before.
+    """Names of the entries that the kernel has reported as changed since the last scan. It also detects written files
+    that were renamed, as long as their new name is not known.
     """
 
     def __init__(self) -> None:
@@ -592,8 +592,8 @@ class _ReportedChanges:
 
     @property
     def is_unsure(self) -> bool:
-        """True if an entry may have changed that the kernel did not report by its present name. The next scan must then
-        examine all files.
+        """True if an entry may have changed under a name that the kernel did not report, for example in a new folder.
+        The next scan must then examine all files.
         """
         return self._has_new_folders or bool(self._renames)
 
@@ -627,7 +627,9 @@ class Digests:
         self._stale: set[str] = {""}
 
     def mark_stale(self, folder: str) -> None:
-        """Mark a folder and all its parent folders as changed, so that their digests are computed again."""
+        """Note that the content of a folder has changed, so that its digest and those of all its parent folders are
+        computed again.
+        """
         while folder not in self._stale:
             self._stale.add(folder)
             folder = folder.rpartition("/")[0]
@@ -737,13 +739,13 @@ def _storable_name(text: str) -> str | bytes:
 
 
 def tree_of(manifests: Iterable[Manifest]) -> Tree:
-    """Rebuild the tree of a folder from the rows that the events of all its snapshots store, oldest first."""
+    """Rebuild the tree of a folder from the changes that the events of its snapshots store, oldest first."""
     return changed_tree(NO_ENTRIES, manifests)
 
 
 def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
-    """Apply the changes that the events of snapshots store, oldest first, to the entries of a tree. Return the new
-    tree.
+    """Apply changes to the entries of a tree and return the new tree. The changes come from the events of snapshots,
+    oldest first.
     """
     result = dict(entries)
     for manifest in manifests:
@@ -757,7 +759,9 @@ def changed_tree(entries: TreeEntries, manifests: Iterable[Manifest]) -> Tree:
 
 
 def versions_in(manifests: Iterable[Manifest]) -> dict[str, set[TreeEntry | None]]:
-    """Return all tree entries that each path had according to the events of snapshots. None stands for a removal."""
+    """Return a dict with all versions (tree entries) of each path, from the events of several snapshots. None stands
+    for a removal.
+    """
     versions: dict[str, set[TreeEntry | None]] = {}
     for manifest in manifests:
         for row in manifest:

@@ -137,8 +137,8 @@ _MOST_NAMED = 5
 
 
 def summary_of(changes: Sequence[FileChange], get: Callable[[str], bytes]) -> list[dict[str, Any]]:
-    """Return a dict of plain data for each change: its ``path``, ``kind`` and old path ``was``, and for text files the
-    numbers of ``added`` and ``removed`` lines.
+    """Return a dict of plain data for each change, with its ``path``, ``kind`` and old path ``was``. For a text file,
+    it also has the numbers of ``added`` and ``removed`` lines.
 
     Parameters
     ----------
@@ -276,8 +276,8 @@ def _diff(change: FileChange, get: Callable[[str], bytes]) -> FileDiff:
 
 
 def _of_another_kind(change: FileChange, get: Callable[[str], bytes]) -> FileDiff:
-    """Return the difference of a path that has changed its kind, for example from a file to a link. Like in git, it
-    consists of a deletion and an addition.
+    """Return the difference of a path that has changed its kind, for example from a file to a link. Like in git, its
+    text is a deletion followed by an addition.
     """
     parts = (change._replace(after=None), change._replace(before=None))
     diffs = diffs_of(parts, get)
