@@ -130,8 +130,8 @@ def latest_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
 
 
 def machine_zone(now: datetime) -> tzinfo | None:
-    """Return the time zone of `now`. Return None, which stands for the machine's zone, if `now` has no zone or the same
-    UTC offset as the machine.
+    """Return the time zone in which to compute the due times of schedules that state no zone: the zone of `now`. Return
+    None, which stands for the machine's zone, if `now` has no zone or the same UTC offset as the machine.
     """
     if now.tzinfo is None or now.utcoffset() == now.astimezone().utcoffset():
         return None
@@ -139,7 +139,8 @@ def machine_zone(now: datetime) -> tzinfo | None:
 
 
 def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) -> Iterator[datetime]:
-    """Yield the due times of a cron expression in UTC, going forwards or backwards from the wall-clock time `wall`.
+    """Yield the due times of a cron expression after the wall-clock time `wall`, ascending. If `forwards` is false,
+    yield those before it, descending. All yielded times are in UTC.
 
     The times are in UTC since Python compares two times of one zone by their wall clock, ignoring the fold.
     """
@@ -305,8 +306,8 @@ def _due(
     now: datetime,
     due: Callable[[str, tzinfo | None, datetime], datetime],
 ) -> Due:
-    """Return the due time of a schedule, computed by the function `due` from the cron expression, zone and `now`. Raise
-    `SetupError` for an invalid schedule.
+    """Return the due time of a schedule that is next after, or the latest before, `now`, depending on `due`: the
+    function that computes it from the cron expression, zone and `now`. Raise `SetupError` for an invalid schedule.
     """
     if not schedule.cron or not schedule.workflow:
         missing = "Cron" if not schedule.cron else "Workflow"

@@ -220,7 +220,9 @@ class ExecutionForked(Payload):
 @_event("execution_resumed")
 @dataclass(frozen=True, slots=True)
 class ExecutionResumed(Payload):
-    """Resumption of the execution: failed and cancelled paths return to the start of the step that they were in."""
+    """Resumption of the execution. Paths that failed or were cancelled continue at the start of the step in which that
+    happened.
+    """
 
     previous_status: str = RUNNING
     bounds: Mapping[str, Any] | None = None
@@ -368,7 +370,9 @@ class PathWaiting(Payload):
 @_event("path_joined", "current_step")
 @dataclass(frozen=True, slots=True)
 class PathJoined(Payload):
-    """Continuation of a path after a `Join` step, for itself and for the completed paths in `joined`."""
+    """Continuation of a path after a `Join` step. The paths in `joined` arrived at the step as well; they are
+    completed, and only this path continues.
+    """
 
     current_step: str = ""
     joined: Sequence[str] = ()
@@ -426,7 +430,8 @@ class StepCompleted(Payload):
 @_event("rollback_added", "action")
 @dataclass(frozen=True, slots=True)
 class RollbackAdded(Payload):
-    """Registration of a rollback: an action or function that undoes a step, an item or a call.
+    """Registration of an action or function that undoes a step, an item of an `Each` step, or a call. It is run if the
+    execution is rolled back.
 
     It runs if the execution fails or is cancelled.
     """

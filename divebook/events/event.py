@@ -153,7 +153,8 @@ def type_id(prefix: str, milliseconds: int, chance: int) -> str:
 
 
 def successor(identifier: str, places: int) -> str:
-    """Return the identifier that comes `places` after `identifier` in order; only the last two letters change.
+    """Return the identifier that is `places` positions after `identifier` in order. Only the last two letters change;
+    raise ValueError if they cannot be increased so far.
 
     Raises
     ------
@@ -172,7 +173,8 @@ def successor(identifier: str, places: int) -> str:
 
 
 def place_of(identifier: str) -> tuple[str | tuple[str], int]:
-    """Split an identifier into the prefix that it shares with its successors, and its position among these, from 0.
+    """Split an identifier into a prefix and a number. Consecutive identifiers have the same prefix, and numbers that
+    increase by one, from 0.
 
     An identifier without successors is returned in a tuple, at place 0, so that it cannot equal such a prefix.
 

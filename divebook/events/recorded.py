@@ -257,8 +257,8 @@ def _opened_or_recorded(value: Recorded) -> Any:
 
 
 def _builtin(value: Any) -> Any:
-    """Return a number from the log as a plain int or float, if it is an instance of the marker classes `BigInt` or
-    `NonFinite`; other values unchanged.
+    """Convert an instance of the marker classes `BigInt` and `NonFinite` to a plain int or float. Any other value is
+    returned unchanged.
     """
     if isinstance(value, BigInt):
         return int(value)
@@ -327,8 +327,8 @@ class _Kind(NamedTuple):
 
 
 def _of(module: str, name: str, allowed_names: frozenset[str], text: str) -> Any:
-    """Build an instance of the class `name` of a standard-library module from a string. Raise ValueError for a class
-    not in `allowed_names`.
+    """Build a standard-library object from a string: call the class `name` of a module with the string. Raise
+    ValueError if the class is not in `allowed_names`.
     """
     if name not in allowed_names:
         raise ValueError(f"unknown class {name!r} of {module}")

@@ -263,8 +263,8 @@ class WorkflowServer:
         return None
 
     async def _ask_within_call(self, context: Context, execution: Execution) -> bool:
-        """Ask the client the first open question of an execution during the tool call. Return whether the question was
-        answered, by the client or elsewhere.
+        """Ask the client the first open question of an execution while its tool call is still running. Return True if
+        the question was answered, by this client or elsewhere.
         """
         question = execution.interrupts[0]
         complaint = ""
@@ -357,8 +357,8 @@ _LENGTH = 32
 
 
 def key_beside(location: str) -> bytes:
-    """Return the key with which the server protects the state of questions, which clients send back, against changes.
-    The key is in a file next to the store, which is created if missing.
+    """Return the secret key that protects the state of questions, which clients send back to the server, against
+    changes. The key is in a file next to the store, which is created if missing; any other store gets a new key.
 
     Parameters
     ----------
@@ -470,7 +470,9 @@ def tool_of(name: str, workflow: Workflow) -> Tool:
 
 
 def status_tool() -> Tool:
-    """Return the description of the MCP tool with which a client waits again for an execution that it has started."""
+    """Return the description of an MCP tool. A client calls this tool to wait once more for an execution that an
+    earlier tool call has started.
+    """
     return Tool(
         name=STATUS_TOOL,
         description="Wait for a run that a tool of this server has begun, and return what has become of it.",

@@ -88,8 +88,8 @@ def joined(lines: Sequence[bytes]) -> bytes:
 
 
 def places(bodies: Sequence[Body], first: int = 0) -> list[tuple[Any, Any, list[Any]]]:
-    """Return where the events of a record have values that may be long: for each value its dict, its key in the dict,
-    and the path from the record to the value.
+    """Return the values in the payloads of a record's events that may be long. For each value, return the dict that
+    contains it, its key in this dict, and the path from the record to the value.
 
     The searched values are the fields of facts, and the values of variables that a fact changes. `first` is the index
     of the first body in the record.
@@ -114,8 +114,8 @@ def _may_be_long(value: Any) -> bool:
 
 
 def split(record_type: str, data: bytes) -> list[bytes]:
-    """Split the data of a record into the JSON of each of its events. The data must be decrypted, and contain large
-    values instead of references to them.
+    """Split the data of a record into one JSON text for each of its events. The data must be decrypted, and contain
+    large values instead of references to them.
 
     Raises
     ------
@@ -154,8 +154,8 @@ def decode_facts(record_type: str, data: bytes) -> list[Payload]:
 
 
 def _bodies(record_type: str, data: bytes) -> list[Body]:
-    """Decode the data of a record to the plain data of its events. A reference to a value of an earlier event of the
-    record is replaced by this value.
+    """Decode the data of a record to plain data, one dict for each event. If an event refers to a value of an earlier
+    event of the record, the value is inserted.
     """
     try:
         bodies: list[Body] = parse(data)
@@ -361,8 +361,8 @@ def reference(content: bytes, blobs: dict[bytes, bytes]) -> dict[str, Any]:
 
 
 def by_reference(value: Any, blobs: dict[bytes, bytes]) -> Any:
-    """Return plain data in which references replace the values that a store always keeps by their hash (`ByHash`), and
-    add their contents and those of files to `blobs`.
+    """Return plain data in which references replace the values that a store always keeps by their hash (`ByHash`). Add
+    the contents of these values, and of files, to `blobs`.
     """
     kind = type(value)
     if kind is ByHash:
@@ -508,8 +508,8 @@ LARGE = b""
 
 
 def encode_repeats(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> dict[bytes, bytes]:
-    """Encode the records of a batch again, in place in `payloads`, if they have repeated or large values. References
-    replace these values; return their contents (blobs) by hash.
+    """Encode those records of a batch again that have repeated or large values, so that references replace these
+    values. Change `payloads` in place; return the contents of the values (blobs) by hash.
 
     1. Within each long record, replace values that occur again.
     2. Among the longer records, replace values that several of them contain by blobs.
@@ -631,8 +631,8 @@ def _content(value: Any) -> bytes | None:
 
 
 def head(recorded_at: int, event_type: str, event_id: str, path: str, step: str) -> bytes:
-    """Return the bytes of a record's time, type, id, path and step, which the record's checksum covers before the
-    payload.
+    """Return the time, type, id, path and step of a record as bytes. The record's checksum covers these bytes and then
+    the payload.
     """
     return f"{recorded_at}\n{event_type}\n{event_id}\n{path}\n{step}\n".encode()
 
@@ -701,5 +701,7 @@ FOLDER = 0o700
 
 
 def opener(path: str, flags: int) -> int:
-    """Open a file for the argument `opener` of Python's `open`. A new file gets the permissions `FILE`."""
+    """Open a file; a new file gets the permissions `FILE`. Pass this function to Python's `open` as the argument
+    `opener`.
+    """
     return os.open(path, flags, FILE)

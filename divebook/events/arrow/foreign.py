@@ -141,8 +141,8 @@ class Arrow(Recorded):
         return _open_checked(self.kind, lambda: _module_of(self.kind).open_value(self))
 
     def least_bytes(self) -> int:
-        """Return a lower bound of the encoded size in bytes: the length of the Arrow stream in base64 if it is already
-        computed, otherwise as bytes.
+        """Return a lower bound of the encoded size in bytes, without encoding the value. This is the length of the
+        Arrow stream in base64 if that was computed before; otherwise it is the length of the stream as bytes.
         """
         return len(self._text or self._stream or "")
 

@@ -226,7 +226,9 @@ class ColumnWriter:
         raise _unsupported_dtype(dtype, path)
 
     def label(self, value: Any, path: str) -> Any:
-        """Return a cell, or the name of a column, as plain data, from which `label_of` restores it."""
+        """Return a cell, or the name of a column, as plain data that a log can contain. `label_of` restores it from
+        them.
+        """
         if type(value) is tuple:
             return {"tuple": [self.label(item, path) for item in value]}
         plain = self._normalize(value, path)
@@ -245,7 +247,8 @@ def label_of(recorded: Any) -> Any:
 
 
 def zone_content(zone: Any, path: str) -> str | list[Any]:
-    """Return a time zone as plain data: its name, the key of a `ZoneInfo`, or the offset and name of a fixed time zone.
+    """Return a time zone as plain data, from which `zone_of` restores it. This is a name if pandas restores the zone
+    from it, a list of one name for any other `ZoneInfo`, or a list of offset and name for a fixed time zone.
 
     A fixed offset is not recorded by its name alone: pandas would read ``timezone(timedelta(hours=1), "CET")`` as the
     zone CET, which has a summer time.
@@ -274,8 +277,8 @@ def zone_content(zone: Any, path: str) -> str | list[Any]:
 
 
 def zone_of(content: str | list[Any]) -> Any:
-    """Return the time zone that `zone_content` converted to plain data. A name is returned as a string, which pandas
-    accepts as a time zone.
+    """Return the time zone for `content`, the plain data that `zone_content` returned for it. If `content` is a name,
+    it is returned unchanged, because pandas accepts a name as a time zone.
     """
     if isinstance(content, str):
         return content
@@ -337,7 +340,9 @@ def _arrow_dtype(description: Description, array: Any) -> Any:
 
 
 def index_of(values: Any) -> pd.Index[Any]:
-    """Return a pandas Index with the given values and their dtype; pandas does not infer another dtype."""
+    """Return a pandas Index with the given values. It has the dtype of the values, since pandas would otherwise infer
+    one.
+    """
     index: pd.Index[Any] = pd.Index(values, dtype=values.dtype, tupleize_cols=False, copy=False)
     return index
 

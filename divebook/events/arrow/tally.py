@@ -211,8 +211,8 @@ class ColumnTally:
         self.add_whole(Counter(map(int, finite)) if self.are_whole else None)
 
     def add_whole(self, counts: Mapping[int, int] | None) -> None:
-        """Add the counts of integer cells, given by integer. None means that the integers have too many distinct
-        values; from then on they are counted only in bins.
+        """Add the counts of integer cells, given by integer. None means that there are too many distinct integers to
+        count each one; from then on, integers are counted only in bins of the histogram.
         """
         self.whole = None if counts is None else _sum_if_few(self.whole, counts, MOST_WHOLE)
 

@@ -238,8 +238,8 @@ class LogWriter:
             sent.notify(sent.batches, sent.answers)
 
     def _finish_sent(self, sent: SentBatches, entered: Collection[int]) -> list[Refusal | None]:
-        """Return the outcome of batches that `begin` has sent: for each the error, or None. Batches that the server did
-        not accept are first written again with `write`.
+        """Return for each batch that `begin` has sent the error with which it was refused, or None if it was written.
+        Batches that the server did not accept are first written again with `write`.
         """
         answers: list[Refusal | None] = [None] * len(sent.batches)
         refused = self._update_cache(sent.batches, sent.drafts, _keys(sent.drafts, entered))
@@ -391,8 +391,8 @@ class LogWriter:
             raise StartKeyTakenError(key, unescaped(holder))
 
     def _fork_point(self, batch: PreparedBatch, source: str) -> tuple[int, dict[str, Any]]:
-        """Return the checksum of the last event that a new fork shares with its source, and the columns with which the
-        fork refers to this event's row.
+        """Return the checksum of the last event that a new fork shares with its source execution. Also return columns
+        for the fork's row, which refer to the database row of this event.
         """
         sequence = batch.expected_sequence
         log = self._reader.find(source, sequence - 1, sequence)
@@ -513,8 +513,8 @@ class DraftBatch:
         return self.before is not None and not (has_status_change or has_more or self.new_blobs)
 
     def row(self) -> tuple[Any, ...]:
-        """Return what is sent to update the execution's row for a batch that only appends events: the columns that the
-        server compares first, and the new values.
+        """Return the values with which the server updates an execution's row, for a batch that only appends events. The
+        server compares the first values with the present row, and then writes the others.
         """
         before = self.before
         after = self.log
@@ -524,8 +524,8 @@ class DraftBatch:
         return (*compared, line.status, line.last_sequence, line.size, line.taken, line.seal(), after.checksum)
 
     def head(self, batch: PreparedBatch) -> dict[str, Any]:
-        """Return what is sent to write or update the execution's row, as JSON data: the columns that the server
-        compares first, and the new values.
+        """Return the data (JSON) with which the server writes or updates an execution's row. The server compares some
+        of the values with the present row before it writes the others.
         """
         before = self.before
         compared = self.head_of_new_log
@@ -588,8 +588,8 @@ def _is_relaxed(batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatc
 
 
 def _keys(drafts: Mapping[int, DraftBatch], entered: Collection[int]) -> list[int]:
-    """Return the database key of the log of each draft batch, or 0 for a draft that the server did not accept;
-    `entered` has the accepted keys.
+    """Return the database key of the log of each draft batch, with 0 for a batch that the server did not accept.
+    `entered` has the keys of the logs whose batches it accepted.
     """
     keys = [draft.log.key for draft in drafts.values()]
     return [key if key in entered else 0 for key in keys]
@@ -658,8 +658,8 @@ class LogReader:
         return [_decoded(record, sealing, fetch, log) for record in self.records(log, last)]
 
     def around(self, execution_id: str, sequences: Sequence[int]) -> list[LogRows]:
-        """Read single events of a log. Return for each the row of its record, and the rows before that are needed to
-        verify it; an empty list for an unknown execution.
+        """Read single events of a log. For each, return the row that contains it, after the rows before it that are
+        needed to verify its checksum. Return an empty list for an unknown execution.
         """
         rows = self._connections.read(_AROUND, (list(sequences), escaped(execution_id)))
         logs: list[LogRows] = []
@@ -794,7 +794,7 @@ def has_other_form(packed: bytes) -> bool:
 
 
 class TypeNumbers:
-    """Cache of the numbers by which the database refers to record types instead of their names.
+    """Cache of numbers: the database stores a number in place of the name of a record type, such as ``step_started``.
 
     Another process may have added types.
     """

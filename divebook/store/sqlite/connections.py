@@ -130,8 +130,8 @@ def open_writer(path: Path, durability: Durability, network: str | None = None) 
 
 
 def open_reader(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    """Open a store file for reading. With `read_only`, the file is opened so that SQLite need not create files beside
-    it.
+    """Open a store file for reading. If the file is `read_only`, and SQLite cannot create the files that it needs
+    beside it, open it as a file that does not change.
     """
     if not read_only:
         return _connect(path, "mode=ro")

@@ -104,8 +104,8 @@ LINE_TYPES: Types = (
 
 
 class Log(NamedTuple):
-    """Location of an execution's log in the table of events, and the number of events that the log has at least, as the
-    execution's row states it.
+    """Location of an execution's log in the table of events, and the end of the log according to the execution's row.
+    The log may already have further events (`log_end_of`).
     """
 
     execution_id: str
@@ -122,8 +122,8 @@ class Log(NamedTuple):
         return self.parts[-1].after
 
     def ranges(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the ranges of primary keys in the table of events that contain the records beginning with the events
-        from `first` to `last`.
+        """Return ranges of primary keys in the table of events. They contain all records of this log whose first event
+        has a number from `first` to `last`; only a fork has several ranges.
         """
         if len(self.parts) == 1:
             return [(place_of(self.key, first), place_of(self.key, min(last, MOST)))]
@@ -377,8 +377,8 @@ def _stored(
 def _check_place(
     connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, place: int, preceding: tuple[int, int]
 ) -> None:
-    """Raise CorruptStoreError if the record at a primary key (`place`) does not begin with the event after the
-    preceding record.
+    """Check the primary key, `place`, of a record, which contains the number of its first event. Raise
+    CorruptStoreError if this is not the event after the preceding record.
 
     Checksums do not cover places: a record that moved into the preceding one, or away from it, still matches its
     checksum (tests/simulation/damaged.py). If the preceding record is damaged itself, its end is unknown, and the place
@@ -507,8 +507,8 @@ def _joined_rows(
 
 
 def _type_name_or_mismatch(connection: sqlite3.Connection, types: EventTypes, number: int) -> str:
-    """Return the name of the record type that has a number in the file, reading types that other processes added. Raise
-    MismatchError if there is none.
+    """Return the name of the record type that has a number in the file. Raise MismatchError if the file has no such
+    type.
     """
     from divebook.store.pages import MismatchError
 

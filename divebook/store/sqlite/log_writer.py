@@ -257,12 +257,14 @@ class CachedLog:
     ids: KnownIds = field(default_factory=KnownIds)
 
     def same_as(self, other: CachedLog) -> bool:
-        """Return True if this cached log and another one have the same lease token, execution row and end."""
+        """Return True if this cached log and another one have the same lease token, execution row and end, so that the
+        log has not changed.
+        """
         return (self.token, self.line, self.end) == (other.token, other.line, other.end)
 
     def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int, grown: int) -> None:
-        """Set the end of this cached log to the end of a batch that was written. Write the execution's row if the batch
-        changes it, or if it is out of date by many records.
+        """Set the end of this cached log to the end of a batch that was just written. Write the execution's row if the
+        batch changes more than its end, or if its end has not been updated for many records.
 
         `grown` is the number of bytes of new large values.
         """

@@ -706,8 +706,8 @@ class OpenFile:
 
 
 class DiskSync:
-    """Syncs of a store file to the disk that are separate from the commits: transactions commit without waiting for the
-    disk, and `sync` waits later.
+    """Delayed syncs of a store file to the disk. Transactions in a `deferred` block commit without waiting for the
+    disk, and `sync` waits for it later.
     """
 
     def __init__(self, path: Path) -> None:

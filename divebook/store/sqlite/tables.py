@@ -204,7 +204,9 @@ def load_new_messages(connection: sqlite3.Connection, sealing: Sealing, after: i
 
 
 def find_message_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of messages that do not match their checksums, or whose mark "not in the log" is wrong."""
+    """Return descriptions of messages that do not match their checksums, or that are wrongly listed as contained, or
+    not contained, in the log of their execution.
+    """
     damaged = [_damage(row) for row in connection.execute(_OF_ALL, (0,)).fetchall() if not is_sound(row)]
     strays = [number for (number,) in connection.execute(_STRAY).fetchall()]
     return damaged + [f"message {number} is not listed as what its execution has made of it" for number in strays]
@@ -263,7 +265,9 @@ class MessageWatch:
         """Highest number of a message that this object knows of."""
 
     def on_post(self, number: int) -> None:
-        """Record the number of a message that this process has posted."""
+        """Record the number of a message that this process has posted, so that `new_messages` searches for new
+        messages.
+        """
         self._last = max(self._last, number)
 
     def has_news(self) -> bool:
@@ -750,8 +754,8 @@ def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> l
 
 
 def _digests_reached(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the hashes of the large values in the events that were moved to a fork. Return None, which stands for all
-    values, if the events cannot be read.
+    """Return the hashes of all large values to which the events that a fork has taken over refer. Return None if the
+    events cannot be read; the caller then assumes that they refer to all values.
     """
     fetch = blobs.fetcher(cursor, sealing)
     rows = cursor.execute(_PAYLOADS, (place_of(heir, 1), place_of(heir, upto))).fetchall()
