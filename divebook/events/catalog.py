@@ -153,7 +153,8 @@ class ExecutionStarted(Payload):
 @_event("execution_forked", "source", "workflow_name")
 @dataclass(frozen=True, slots=True)
 class ExecutionForked(Payload):
-    """Event at which a fork's own log begins, after the events up to `at` that the fork shares with its source.
+    """Event with which a fork's own log begins. It follows the events up to `at`, which the fork shares with its
+    source.
 
     Calls of the source that were running at this event are dropped.
 
@@ -208,12 +209,14 @@ class ExecutionForked(Payload):
 
     @property
     def parent(self) -> str:
-        """Id of the source execution; if this is a child execution, id of the execution that waits for its end."""
+        """Id of the execution from which this one was forked. If this is a child execution, it is the id of the
+        execution that waits for its end.
+        """
         return self.awaited_by or self.source if self.came_from == CHILD else self.source
 
     @property
     def came_from(self) -> str:
-        """Way in which the execution was created, one of `ORIGINS`; a fork unless the event names another one."""
+        """Way in which the execution was created, one of `ORIGINS`; ``fork`` unless the event states another one."""
         return self.origin or FORK
 
 
@@ -247,7 +250,8 @@ class ExecutionPaused(Payload):
 @_event("execution_enqueued", "queue")
 @dataclass(frozen=True, slots=True)
 class ExecutionEnqueued(Payload):
-    """Entry of the execution into a queue, because it is new or because a stopping worker has returned it."""
+    """Entry of the execution into a queue. The execution is new, or a worker that stops has returned it to the queue.
+    """
 
     queue: str = ""
     priority: int = 0
@@ -381,7 +385,9 @@ class PathJoined(Payload):
 @_event("path_completed", "final_step")
 @dataclass(frozen=True, slots=True)
 class PathCompleted(Payload):
-    """End of a path that has reached its last step, has branched, or was joined into another path."""
+    """End of a path without an error: its last step was completed, it was split into new paths, or it was joined into
+    another path.
+    """
 
     final_step: str = ""
 
@@ -559,8 +565,8 @@ class IterationFailed(Payload):
 @_event("rows_completed", "operation_id")
 @dataclass(frozen=True, slots=True)
 class RowsCompleted(Payload):
-    """Results of rows of a frame in an `Each` step with `Rows`: all rows that ended since the previous event of this
-    type.
+    """Results of rows of a frame in an `Each` step with `Rows`, which handles a frame row by row. The event contains
+    all rows that ended since the previous event of this type.
     """
 
     iteration_index: int = -1

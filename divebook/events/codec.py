@@ -422,8 +422,8 @@ def _field_lines(name: str, hint: Any) -> str:
 
 
 def _state_mutated_data(fallback: DataFunction) -> DataFunction:
-    """Return the function that converts `StateMutated` payloads to plain data. It is not compiled, because the field
-    contains `Mutation` objects.
+    """Return the function that checks `StateMutated` payloads and converts them to plain data. Unlike those of other
+    classes it is not compiled, because the payload contains `Mutation` objects.
     """
 
     def plain(payload: StateMutated) -> dict[str, Any]:
@@ -441,8 +441,8 @@ def _state_mutated_data(fallback: DataFunction) -> DataFunction:
 
 
 class _DataFunctions(dict[type, DataFunction]):
-    """Functions that convert payloads to plain data, by payload class. Each is compiled when the first payload of its
-    class is checked.
+    """Functions that check payloads and convert them to plain data, by payload class. Each is compiled when the first
+    payload of its class is converted.
     """
 
     def __missing__(self, kind: type) -> DataFunction:

@@ -262,8 +262,8 @@ class Record:
         return [self._event(place, data) for place, data in enumerate(self.facts)]
 
     def step_of(self, data: Payload) -> str:
-        """Return the step of the event with the payload `data` in this record; empty if the event is about a whole
-        path.
+        """Return the step of the event in this record that has the payload `data`. Return an empty string if this event
+        is about a whole path, not a step.
         """
         return "" if len(self.facts) > 1 and type(data) in ON_NO_STEP else self.step
 

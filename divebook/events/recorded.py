@@ -116,8 +116,8 @@ class Recorded(ABC):
         return None
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:  # noqa: ARG002 - for those that have parts
-        """Return a copy of the recorded form in which each contained value is replaced by the result of `change`; the
-        same object if it contains none.
+        """Return a copy of the recorded form in which each contained value is replaced by the result of `change`. If
+        the recorded form contains no values, return it unchanged.
         """
         return self
 
@@ -179,7 +179,9 @@ class Container(Recorded):
         return 2 * len(self.items)
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
-        """Return a copy of the recorded container whose list of items is replaced by ``change(items)``."""
+        """Return a copy of the recorded container. Its items are ``change(items)``, where `items` is the list of the
+        items of this container.
+        """
         return Container(self.tag, change(self.items))
 
 

@@ -399,8 +399,8 @@ class _Drafts:
             self.are_long = True
 
     def _tag(self, value: Any) -> Any:
-        """Convert a value that JSON lacks to its tagged form (`tag`). A value or file that is stored by its hash is
-        added to `blobs`.
+        """Convert a value that JSON cannot represent to a dict with the key ``$type`` (its tagged form). Add the
+        contents of values and files that the store keeps by their hash to `blobs`.
 
         The encoder calls this only for values that JSON lacks.
         """
@@ -542,8 +542,8 @@ def durability_called(name: str | None) -> Durability | None:
 
 
 def _check_record(record: Record, execution_id: str, sequence: int) -> str:
-    """Check that a record fits its position in a log. Return the id of the record's last event, or raise
-    InvalidEventError.
+    """Check that a record is valid, belongs to a log, and has the expected sequence number. Return the id of the
+    record's last event, or raise InvalidEventError.
 
     Raises
     ------
@@ -918,7 +918,9 @@ def record_of(line: Line) -> ExecutionRecord:
 
 
 def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durability) -> Line:
-    """Return the row of a new execution for the database table of executions, before its first events are counted."""
+    """Return the row of a new execution for the database table of executions. Its numbers of events and bytes are still
+    0.
+    """
     created = batch.began_at
     counters = (0, None, 0, None, 0, durability)
     name, fingerprint, key, origin, parent, tags, note, notebook, cell, opened = beginning

@@ -1283,7 +1283,8 @@ def check_reached(execution_id: str, sequence: int, last: int) -> None:
 
 
 def first_sorted(ids: Iterable[str]) -> list[str]:
-    """Sort execution ids and return the first ``MAX_CANDIDATES + 1`` of them, for `EventStore._candidates`."""
+    """Sort execution ids and return the first ``MAX_CANDIDATES + 1``, as `EventStore._candidates` has to return them.
+    """
     return sorted(ids)[: MAX_CANDIDATES + 1]
 
 

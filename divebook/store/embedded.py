@@ -418,7 +418,7 @@ def checksum(text: str) -> str:
 
 
 def script_of(name: str, part: str) -> str:
-    """Return the HTML script element with which a page contains a part of an embedded log."""
+    """Return the HTML script element in which a page contains a part of an embedded log."""
     return f'<script type="{KIND}" data-name="{name}" data-crc32="{checksum(part)}">{part}</script>\n'
 
 
@@ -429,7 +429,7 @@ def sealed(page: str) -> bytes:
 
 
 def metadata_of(parts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the data with which a notebook contains the parts of an embedded log, stored in its metadata under the key
+    """Return the metadata of a notebook that contain the parts of an embedded log. They are stored under the key
     `METADATA`.
     """
     return {
@@ -506,8 +506,8 @@ class EmbeddedParts:
     """Description of the damage of the file; empty if the file is intact."""
 
     def data(self, part: str) -> Any:
-        """Decode a part and return its plain data. In these, references (numbers in the list of long strings) still
-        take the place of long strings.
+        """Decode a part of an embedded log and return its plain data. Long strings in these are still replaced by
+        references (their numbers in the list of long strings).
 
         Raises
         ------

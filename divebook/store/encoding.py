@@ -55,7 +55,9 @@ _SAME = f'{{"{TAG}":"same",'.encode()
 
 @functools.lru_cache(maxsize=1024)
 def type_of(kinds: tuple[type[Payload], ...]) -> str:
-    """Return the type of a record: the names of its event types, joined (``step_started+operation_started``)."""
+    """Return the type of a record (a group of events written together): the names of its event types, joined, such as
+    ``step_started+operation_started``.
+    """
     return JOINT.join([kind.event_type for kind in kinds])
 
 
@@ -68,7 +70,7 @@ def names_of(record_type: str) -> tuple[str, ...]:
 
 
 def width_of(record_type: str) -> int:
-    """Return the number of events in a record, from the record's type."""
+    """Return the number of events in a record (a group of events written together), from the record's type."""
     return record_type.count(JOINT) + 1
 
 
@@ -81,8 +83,8 @@ def encode_facts(bodies: Sequence[Body], tagged: Callable[[Any], Any] = tag) -> 
 
 
 def joined(lines: Sequence[bytes]) -> bytes:
-    """Join the JSON lines of a record's events to the encoded data of the record: one line unchanged, several as a JSON
-    list.
+    """Join the JSON texts of a record's events to the encoded data of the record. A single text is returned unchanged;
+    several texts form a JSON list.
     """
     return lines[0] if len(lines) == 1 else b"[" + b",\n".join(lines) + b"]"
 
@@ -533,8 +535,8 @@ def encode_repeats(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> d
 
 
 def _without_repeats(bodies: Sequence[Body]) -> Sequence[Body]:
-    """Return the data of a record's events in which a value is replaced by a reference if an earlier event of the
-    record contains the same value.
+    """Return the data of a record's events. A value is replaced by a reference if an earlier event of the record
+    contains the same value.
     """
     first_values: list[tuple[Any, list[Any]]] = []
     shortened: list[Body] | None = None
@@ -643,8 +645,8 @@ def of_row(columns: Iterable[object]) -> int:
 
 
 def chain(previous: int, heads: Iterable[bytes], payloads: Iterable[bytes]) -> list[int]:
-    """Return the checksum of each of several consecutive records. `previous` is the checksum of the record before them,
-    or 0 if there is none.
+    """Return the checksum of each of several consecutive records, which also covers all records before. `previous` is
+    the checksum of the record before them, or 0 if there is none.
     """
     # Each continues from the one before (test_the_checksum_of_an_event_covers_those_before).
     return [

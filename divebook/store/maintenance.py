@@ -117,7 +117,9 @@ def _try(read: Callable[[], list[T]], faults: list[str]) -> list[T]:
 
 
 class _Contents:
-    """Reader of the large values of one store. The error of a damaged value is cached."""
+    """Reader of the large values of one store. If a value is damaged, the error is remembered and raised again at the
+    next access.
+    """
 
     def __init__(self, store: EventStore) -> None:
         self._store = store

@@ -337,8 +337,8 @@ def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) ->
 
 
 def status_of(events: list[Event]) -> str:
-    """Return the status of an execution according to its events. Events do not distinguish waiting from running, so a
-    waiting one counts as running.
+    """Return the status of an execution according to its events. No event states that an execution waits, so an
+    execution that waits counts as running.
     """
     statuses = [STATUS_AFTER[type(event.data)] for event in events if type(event.data) in STATUS_AFTER]
     return statuses[-1] if statuses else RUNNING

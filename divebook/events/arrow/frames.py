@@ -290,7 +290,8 @@ def zone_of(content: str | list[Any]) -> Any:
 
 
 def read_column(description: Description, arrays: Sequence[Any]) -> Any:
-    """Restore a pandas column from its description (by `ColumnWriter.add`) and the Arrow arrays of the recorded value.
+    """Restore a pandas column of a recorded value. `description` is the result of `ColumnWriter.add` for this column,
+    `arrays` has the Arrow arrays of the recorded value.
 
     The memory of the result may be written to.
     """

@@ -279,8 +279,8 @@ class Connections:
         self.may_write = True
 
     def refused_format(self) -> NewerStoreError:
-        """Return the error for a statement that wrote nothing, because a newer divebook has migrated the tables of the
-        store meanwhile.
+        """Return the error for a writing statement that had no effect, because a newer divebook has migrated the
+        store's tables while this process had the store open.
         """
         ((version,),) = self.read(PRESENT_FORMAT)
         return raised_format(self.address.location, version)

@@ -458,8 +458,8 @@ class LogWriter:
     def _update_cache(
         self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch], keys: Sequence[int]
     ) -> list[int]:
-        """Store the logs of the accepted draft batches, whose key is not 0, in the cache. Return the indices of the
-        other batches.
+        """Update the cache with the logs whose draft batches the server accepted. `keys` contains 0 for each batch that
+        it did not accept; return the indices of these batches.
         """
         refused = []
         for (index, draft), key in zip(drafts.items(), keys, strict=True):
@@ -475,7 +475,9 @@ class LogWriter:
 
 @dataclass(slots=True)
 class CachedLog:
-    """Cached state of a log that this process writes: the execution's row, the end of the log, and its event ids."""
+    """State of a log that this process writes, kept so that it need not be read again: the execution's row, the end of
+    the log, and its event ids.
+    """
 
     key: int
     token: int
@@ -537,8 +539,8 @@ class DraftBatch:
 
 @dataclass(slots=True)
 class SentBatches:
-    """Batches that were sent to the server without waiting, and their outcome. Each batch only adds events to a cached
-    log.
+    """Batches that `LogWriter.begin` sent to the server without waiting for the answer, and their outcome. Each batch
+    only adds events to a log in the cache.
     """
 
     batches: Sequence[PreparedBatch]
@@ -574,8 +576,8 @@ def _head(batch: PreparedBatch, after: CachedLog) -> dict[str, Any]:
 
 
 def lease_columns(lease: Lease) -> dict[str, Any]:
-    """Return a lease as database columns by name. The first batch of a log contains them if the new execution is
-    leased.
+    """Return a lease as database columns by name. They are written with the first batch of a log if the new execution
+    is leased from the beginning.
     """
     owner = lease.owner
     strings = {"host": owner.host, "owner": owner.name, "boot": owner.boot}

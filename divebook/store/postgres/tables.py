@@ -605,8 +605,8 @@ def delete_execution(execute: SendStatement, execution_id: str, sealing: Sealing
 def _move_shared_events(
     execute: SendStatement, key: int, source: int | None, after: int, sealing: Sealing
 ) -> list[str]:
-    """Move the events of a deleted log that forks share to the fork that shares most of them. Return a list with this
-    fork's id, or an empty list if there are no forks.
+    """Move the events that forks share with a deleted execution to the fork that shares most of them. Return a list
+    with the id of this fork, or an empty list if there are no forks.
     """
     forks = execute(_HEIRS, (key,))
     if not forks:

@@ -137,8 +137,8 @@ class Log(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    """Part of a log: consecutive rows that belong to the execution itself, or to a source execution with which it
-    shares them.
+    """Part of a log: consecutive rows in the table of events. They belong to the execution itself, or to a source
+    execution with which a fork shares them.
     """
 
     key: int
@@ -149,8 +149,8 @@ class LogPart(NamedTuple):
 
 
 def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log | None:
-    """Return the location of a log; None for an unknown execution. Raise CorruptStoreError if the index of the file
-    leads to another execution.
+    """Return the location of an execution's log in the table of events; None for an unknown execution. Raise
+    CorruptStoreError if the index of the file leads to another execution.
     """
     row = connection.execute(_FIND, (execution_id,)).fetchone()
     if row is None:
@@ -461,7 +461,7 @@ def read_columns(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, limit: int
 ) -> EventPage | None:
     """Return events of one log as columns, after a check of all checksums. Return None if a check fails; the caller
-    then reads the rows one by one.
+    then reads and checks the rows one by one.
     """
     from divebook.store.pages import MismatchError
 

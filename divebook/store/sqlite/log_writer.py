@@ -217,8 +217,8 @@ class LogWriter:
         return last.checksum or 0, owner_key
 
     def _current(self, cursor: sqlite3.Cursor, execution_id: str) -> CachedLog:
-        """Return the present state of a log: from the cache if no other process has written to the file since,
-        otherwise from the file.
+        """Return the present state of a log: the cached state if no other process has written to the store file since
+        it was cached, otherwise the state in the file.
         """
         cached = self._logs.get(execution_id)
         if cached is not None and cached.generation == self._generation:
@@ -238,7 +238,8 @@ class LogWriter:
 
 @dataclass(slots=True)
 class CachedLog:
-    """Cached state of a log that this process writes: the execution's row, the end of the log, and its event ids.
+    """State of a log that this process writes, kept so that it need not be read again: the execution's row, the end of
+    the log, and its event ids.
 
     The ids replace a unique index, which would cost 160 bytes a step and a quarter of the speed. Ids are UUIDv7, and a
     batch that is sent twice is refused by its expected sequence. The only other duplicates are ids that one execution

@@ -218,7 +218,9 @@ def mark_messages_taken(cursor: sqlite3.Cursor, key: int, last_taken: int) -> No
 
 
 def set_messages_over(cursor: sqlite3.Cursor, key: int, last_taken: int, *, is_over: bool) -> None:
-    """Record in the rows of an execution's messages that the execution has ended (`is_over`) or continues."""
+    """Record in the rows of an execution's messages that the execution has ended (`is_over`), so that no message is
+    waiting for it, or that it continues.
+    """
     cursor.execute(_TURN, (not is_over, last_taken, key))
 
 
@@ -729,8 +731,8 @@ def delete_execution(cursor: sqlite3.Cursor, execution_id: str, sealing: Sealing
 
 
 def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> list[str]:
-    """Move the events of a deleted log that forks share to the fork that shares most of them. Return a list with this
-    fork's id, or an empty list if there are no forks.
+    """Move the events that forks share with a deleted execution to the fork that shares most of them. Return a list
+    with the id of this fork, or an empty list if there are no forks.
     """
     forks = cursor.execute(_HEIRS, (log.key,)).fetchall()
     if not forks:
