@@ -184,8 +184,8 @@ def _assignment(typed: str) -> tuple[str, Any]:
 
 
 def typed_answer(text: str, way: str | None = None, result: str | None = None) -> Any:
-    """Convert a text that a person typed as the answer to a question, in the shell or a magic, to the response to that
-    question.
+    """Convert the text that a person typed as the answer to a question, in the shell or a magic, to the value that the
+    question expects.
 
     Parameters
     ----------

@@ -157,8 +157,8 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
 
 
 def _require_times(cron: str) -> None:
-    """Raise ValueError for a cron expression that croniter accepts but that a schedule may not use, such as one with
-    seconds or random times.
+    """Raise ValueError for a cron expression that a schedule may not use although croniter (the library that reads it)
+    accepts it, such as one with seconds or random times.
 
     Due times have the precision of a minute, so fields for seconds and for years are refused. A random
     time would be different in each computation, and therefore be due again and again.
@@ -269,7 +269,9 @@ class Due:
         return to_microseconds(self.at) > store.seen_to(self.id, to_microseconds(first) - 1)
 
     def see_to(self, store: EventStore) -> None:
-        """Record in the store that this due time and all earlier ones of the schedule are handled."""
+        """Record in the store that this due time and all earlier ones of the schedule have been handled, so that they
+        start nothing more.
+        """
         store.see_to(self.id, to_microseconds(self.at))
 
 

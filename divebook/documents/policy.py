@@ -389,8 +389,8 @@ def _why_protected_entry(path: Path, root: Path) -> str:
 
 
 def marks_named(name: str) -> set[str]:
-    """Return the name in `REPOSITORY_MARKS` (entries that make a folder a git repository) that a lenient file system
-    could take for the same as a file name. The result is a set of this one name, or an empty set.
+    """Return a set of the name in `REPOSITORY_MARKS` (entries that make a folder a git repository) that a file name
+    equals on a lenient file system, which ignores case, for example. The set is empty if there is no such name.
     """
     text = canonical_name(name)
     return {mark for mark in REPOSITORY_MARKS if text == mark.casefold()}

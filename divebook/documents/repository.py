@@ -396,8 +396,8 @@ def _matcher(parts: list[_Part]) -> WildcardMatcher:
 
 
 def _is_linear(parts: list[_Part]) -> bool:
-    """Return whether a path pattern can be matched in linear time by the regular expression that `_linear_expression`
-    builds from its `parts` (texts and wildcards).
+    """Return whether a path pattern, given as its `parts` (texts and wildcards), can be matched in linear time by a
+    regular expression, as `_linear_expression` builds it.
 
     It cannot if ``**/`` stands behind anything but a whole folder (``a**/``): then it may be empty, or end at several
     places.

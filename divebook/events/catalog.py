@@ -250,8 +250,7 @@ class ExecutionPaused(Payload):
 @_event("execution_enqueued", "queue")
 @dataclass(frozen=True, slots=True)
 class ExecutionEnqueued(Payload):
-    """Entry of the execution into a queue. The execution is new, or a worker that stops has returned it to the queue.
-    """
+    """Entry of the execution into a queue. The execution is new, or a worker that stops has given it back."""
 
     queue: str = ""
     priority: int = 0

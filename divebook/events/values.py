@@ -92,8 +92,7 @@ class ByHash(Recorded):
         return self.value
 
     def summary(self) -> str:
-        """Return the type and the length of the value that the store keeps, such as ``dict of 12, kept by its hash``.
-        """
+        """Return the type and the length of the stored value, such as ``dict of 12, kept by its hash``."""
         length = f" of {len(self.value):,}" if isinstance(self.value, str | list | dict) else ""
         return f"{type(self.value).__name__}{length}, kept by its hash"
 

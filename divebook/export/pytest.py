@@ -133,8 +133,8 @@ def _tool(name: str, hints: Mapping[str, bool], **options: Any) -> ToolFunction:
 
 
 async def answered_from_the_log(*_: Any, **__: Any) -> NoReturn:
-    """Raise AssertionError. This function replaces the functions of actions and tools in the replay, which takes their
-    results from the log and must not call them.
+    """Raise AssertionError. The replay takes the results of actions and tools from the log. This function replaces
+    theirs, so that the test fails if the replay calls one.
     """
     raise AssertionError("an action or a tool was called while a log was driven again")
 

@@ -613,8 +613,8 @@ def _object(fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
 
 
 def _is_form(question: Question) -> bool:
-    """Return whether a question expects a mapping of plain values as its answer, so that its form has one field for
-    each value.
+    """Return whether the answer to a question is a mapping of plain values, so that the form for this question has one
+    field for each value.
     """
     schema = question.schema or {}
     properties = schema.get("properties")

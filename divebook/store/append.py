@@ -519,8 +519,8 @@ def invalid(index: int, error: Exception) -> InvalidEventError:
 
 
 def fork_point_error(batch: PreparedBatch) -> StoreError:
-    """Return the error for a fork at an event that is not the last event of a record in the log of the source
-    execution.
+    """Return the error for a fork at an event that is not the last one of a record. The events of a record were written
+    together, so a fork shares all of them or none.
     """
     return StoreError(
         f"execution {batch.source} has no record that ends with event {batch.expected_sequence}, so that no other log "
@@ -580,8 +580,8 @@ def _check_beginning(fact: Payload, *, is_first: bool) -> None:
 
 
 def _check_source(batch: Batch, beginning: Beginning | None) -> None:
-    """Raise InvalidEventError if a batch that begins the log of a fork names no source execution, or if any other batch
-    names one.
+    """Raise InvalidEventError if a batch begins the log of a fork but names no source execution, or if it does not
+    begin a fork but names one.
     """
     is_fork = bool(batch.expected_sequence) and beginning is not None
     if is_fork is not (batch.source is not None):
@@ -679,8 +679,8 @@ class KnownIds:
             index += len(record.facts)
 
     def are_below(self, bounds: Bounds) -> bool:
-        """Return True if all ids of the log are certainly lower than the ids of new records, whose lowest and highest
-        id are `bounds`.
+        """Return True if all ids of the log are certainly lower than the ids of new records. `bounds` are the lowest
+        and the highest id of these records.
         """
         return self._highest is not None and bounds[0] > self._highest
 

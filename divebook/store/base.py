@@ -335,8 +335,8 @@ class EventStore(ABC):
         return records[1:] if records and records[0].last_sequence <= after else records
 
     def history(self, execution_id: str, after: int = 0) -> History:
-        """Return the events of a log after event number `after` as a sequence, which reads events from the store when
-        they are accessed.
+        """Return the events of a log after event number `after` as a sequence. It does not read events from the store
+        until they are accessed.
 
         Raises
         ------
@@ -647,7 +647,9 @@ class EventStore(ABC):
             return self._seen_to(schedule, moment)
 
     def see_to(self, schedule: str, moment: int) -> None:
-        """Record that all due times of a schedule up to a moment have been handled; an earlier moment has no effect."""
+        """Record that all due times of a schedule up to a moment have been handled. If a later moment is recorded
+        already, do nothing.
+        """
         self._check_open()
         with self._lock:
             self._see_to(schedule, moment)
@@ -1283,8 +1285,7 @@ def check_reached(execution_id: str, sequence: int, last: int) -> None:
 
 
 def first_sorted(ids: Iterable[str]) -> list[str]:
-    """Sort execution ids and return the first ``MAX_CANDIDATES + 1``, as `EventStore._candidates` has to return them.
-    """
+    """Sort execution ids and return the first ``MAX_CANDIDATES + 1`` of them, for `EventStore._candidates`."""
     return sorted(ids)[: MAX_CANDIDATES + 1]
 
 

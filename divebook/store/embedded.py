@@ -91,8 +91,8 @@ class LineWriter:
         self._files: set[str] = set()
 
     def events(self, events: Iterable[Event]) -> None:
-        """Write a line for each of the next events of the log, after lines with the contents of files that the event
-        names. A header line precedes the first event.
+        """Write a line for each of the next events of the log. Before an event, write lines with the contents of the
+        files that it names, and before the first event a header line.
         """
         for event in events:
             if not self.count:
@@ -616,8 +616,8 @@ def _newer(name: str, form: int) -> str:
 
 
 def read_embedded(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
-    """Return the log that a page or a notebook contains, and a description of the file's damage, or None if the file is
-    intact.
+    """Return the log that a page or a notebook contains. Also return a description of the file's damage, or None if the
+    file is intact.
 
     If the file is damaged, but the log is not, return both. With `whole`, return an empty log for a damaged file, and
     decode nothing.

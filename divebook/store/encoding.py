@@ -569,8 +569,8 @@ def _replaced(value: Any, place: Sequence[Any], replacement: Any) -> Any:
 
 
 def _replace_repeated(bodies: Sequence[Sequence[Body]], blobs: dict[bytes, bytes]) -> list[Sequence[Body]]:
-    """Return the data of several records in which each value that occurs more than once is replaced by a reference to a
-    blob.
+    """Return the data of several records. Each value that occurs more than once in them is stored as a blob and
+    replaced by references to it.
 
     Large values are not replaced here. They become blobs anyway, and the content of a blob must not depend on the
     records around it.
@@ -581,8 +581,8 @@ def _replace_repeated(bodies: Sequence[Sequence[Body]], blobs: dict[bytes, bytes
 
 
 def _medium_values(value: Any) -> Iterator[bytes]:
-    """Yield the JSON of each value inside an event's data that is long enough to be stored as a blob if it is repeated,
-    but not large.
+    """Yield the JSON of those values inside an event's data that are of medium size: long enough to be stored as a blob
+    if they are repeated, but not large.
     """
     parts: Iterable[Any] = ()
     if type(value) is dict:

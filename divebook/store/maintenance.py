@@ -256,8 +256,8 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
 
 
 def _fault_of_first_event(log: StoredLog) -> str | None:
-    """Return a description of the fault if the first event of a log was not recorded when the execution began, for
-    example because it belongs to another execution; otherwise None.
+    """Return a description of the fault if the first event of a log is not the one with which the execution began, for
+    example because it belongs to another execution. Return None if there is no fault.
 
     Checksums do not reveal it, since the chain of every log begins with 0.
     """
@@ -343,8 +343,8 @@ def _compare(name: str, by_record: object, by_events: object) -> Iterator[Findin
 
 
 def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:
-    """Yield a fault for each large value of a log that the store does not list as used, and for a wrong log size in the
-    execution's row.
+    """Yield a fault (number None, and text) for each large value of a log that the store does not list as used by the
+    log. Also yield one if the execution's row states a wrong size of the log.
 
     Files of a log that was imported from a page or a notebook are absent, which is not a fault.
     """

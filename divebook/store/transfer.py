@@ -147,8 +147,8 @@ def writing(
 
 
 def _files_of(store: EventStore) -> GetFile:
-    """Return a function that returns the content of a workspace file from a store by its hash, or None if the content
-    is missing or damaged.
+    """Return a function that reads workspace files from a store. It returns the content of a file by its hash, or None
+    if the content is missing or damaged.
     """
 
     def get_file(digest: str) -> bytes | None:
@@ -406,8 +406,8 @@ def _fold(log: LogFile, events: list[Event]) -> ExecutionState:
 
 
 def _before_move(events: list[Event]) -> list[Event]:
-    """Return the events of a log before the event that ended it because the execution moved to another store or was
-    imported as a snapshot.
+    """Return the events of a log up to, but without, the event which records that the execution moved to another store
+    or was imported as a snapshot.
     """
     return [*takewhile(lambda event: not isinstance(event.data, ExecutionMoved | ExecutionPictured), events)]
 

@@ -1,5 +1,5 @@
-"""Recorded forms (the forms in which a log stores values) of values of pandas, polars, numpy and pyarrow, and the
-registry of functions that record them.
+"""Recorded forms of values of pandas, polars, numpy and pyarrow (the forms in which a log stores them), and the
+registry of functions that record such values.
 
 The modules that import these libraries are imported lazily: where a value exists, its library is loaded already.
 """

@@ -1,5 +1,5 @@
-"""Recording of pandas' frames, numpy arrays, and scalars of both in a log, with their exact dtypes, and building them
-again.
+"""Recording of pandas' frames, numpy arrays, and scalars of both in a log, with their exact dtypes, and their
+restoration.
 
 A frame consists of columns and indexes. Each column becomes one or several Arrow arrays in the stream of the value.
 Plain data describe the column: its dtype, and the numbers of its arrays in the stream, for example::
@@ -247,8 +247,9 @@ def label_of(recorded: Any) -> Any:
 
 
 def zone_content(zone: Any, path: str) -> str | list[Any]:
-    """Return a time zone as plain data, from which `zone_of` restores it. This is a name if pandas restores the zone
-    from it, a list of one name for any other `ZoneInfo`, or a list of offset and name for a fixed time zone.
+    """Return a time zone as plain data, from which `zone_of` restores it. The data are the zone's name, if pandas
+    restores the zone from it. Otherwise they are a list: of the name for a `ZoneInfo`, of offset and name for a fixed
+    time zone.
 
     A fixed offset is not recorded by its name alone: pandas would read ``timezone(timedelta(hours=1), "CET")`` as the
     zone CET, which has a summer time.

@@ -1,5 +1,5 @@
-"""Frames of row-wise calls: conversion of the input frame to columns, and of the rows' results to a frame that can be
-joined to the input.
+"""Frames of row-wise calls: conversion of the input frame to columns, and of the results of the rows to a frame that
+can be joined to the input.
 
 `Each` with `Rows` makes one call per row of a frame. Results are recorded in parts. A part is a frame indexed by row
 position, with a column ``error`` if a row of the part failed. For a frame with the column ``text`` and three rows::

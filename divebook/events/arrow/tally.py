@@ -1,5 +1,5 @@
-"""Tallies of columns, for summaries of frames: counts of single values, a histogram of the numbers, and counts of all
-other cells.
+"""Tallies of columns, for summaries of frames: the counts of single values, a histogram of the numbers, and counts of
+other cells such as missing ones.
 
 A tally has bounded memory, and its result does not depend on how the cells were split into parts: the bins depend only
 on the least and the greatest number, and strings are counted one by one unless there are more than `MOST_DIFFERENT`

@@ -512,8 +512,8 @@ def _parse_with_libpq(url: str, rest: str) -> dict[str, Any]:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Raise an error of divebook in place of each error that Postgres, or the decoding of its data, raises in the
-    block.
+    """Convert each error of Postgres, or of the decoding of its data, in the block to an error of divebook, and raise
+    that one.
     """
     import psycopg
 

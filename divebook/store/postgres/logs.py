@@ -408,8 +408,8 @@ class LogWriter:
     def _send(
         self, batches: Sequence[PreparedBatch], drafts: dict[int, DraftBatch], durability: Durability
     ) -> list[int]:
-        """Send draft batches in one transaction and wait for the answer. Return the indices of the batches that the
-        server did not accept.
+        """Send batches that are prepared for sending (`DraftBatch`) in one transaction, and wait for the answer. Return
+        the indices of the batches that the server did not accept.
         """
         rows, uses = self._rows(batches, drafts)
         is_relaxed = _is_relaxed(batches, drafts, durability)
@@ -428,13 +428,15 @@ class LogWriter:
     def _send_extensions(
         self, drafts: Mapping[int, DraftBatch], rows: Sequence[Row], *, is_relaxed: bool
     ) -> SentStatement:
-        """Send draft batches that only add events to cached logs, and do not wait for the answer."""
+        """Send batches that are prepared for sending (`DraftBatch`) and only add events to cached logs. Do not wait for
+        the answer.
+        """
         logs = [draft.row() for draft in drafts.values()]
         return self._connections.send(_EXTEND_LOGS, (is_relaxed, *_arrays(_LOG, logs), *_arrays(_ROW, rows)))
 
     def _rows(self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch]) -> tuple[list[Row], list[Row]]:
-        """Return the database rows that draft batches insert: the rows of their records, and the rows of large values
-        that their executions did not use before.
+        """Return the database rows that the given batches insert: the rows of their records, and the rows of large
+        values that their executions did not use before.
         """
         rows: list[Row] = []
         uses: list[Row] = []
@@ -493,7 +495,7 @@ class CachedLog:
 
 @dataclass(slots=True)
 class DraftBatch:
-    """Batch in the form in which it is sent to the server, with the state of its log before and after the batch."""
+    """Batch that is prepared for sending to the server, with the state of its log before and after the batch."""
 
     before: CachedLog | None
     """Log before the batch; None if the batch begins the log."""
@@ -735,7 +737,7 @@ def _decoded(record: StoredRecord, sealing: Sealing, fetch: Fetch, log: LogRows)
 
 
 def line_of(row: tuple[Any, ...]) -> tuple[Line, int]:
-    """Convert a row that the query `RECORD` returned to a `Line` (row of an execution), and return it with the checksum
+    """Convert a row that the query `RECORD` returned to a `Line`, the row of an execution. Return it with the checksum
     that is stored in the row.
     """
     columns: list[Any]
@@ -828,8 +830,8 @@ class TypeNumbers:
         self.load()
 
     def name(self, number: int) -> str:
-        """Return the name of the record type that has a number, or ``type 7`` if number 7 is unknown. If the number is
-        not cached, read all numbers again.
+        """Return the name of the record type that has a number. If the number is not cached, read all numbers again;
+        for an unknown number 7, return ``type 7``.
         """
         if number not in self.names:
             self.load()

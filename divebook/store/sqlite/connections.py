@@ -313,8 +313,8 @@ def translate(error: sqlite3.Error, location: str) -> StoreError:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Raise an error of divebook in place of each error that SQLite, the disk, or the decoding of data raises in the
-    block.
+    """Convert each error of SQLite, of the disk, or of the decoding of data in the block to an error of divebook, and
+    raise that one.
 
     All reads and writes of a store run inside of such a block (tests/store/test_damage.py).
     """

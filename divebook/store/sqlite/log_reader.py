@@ -1,4 +1,4 @@
-"""Reading of logs from a store file: finding the rows of a log, verified records, and events as columns.
+"""Reading of logs from a store file: location of the rows of a log, verified records, and events as columns.
 
 A log is a range of the table of events. The place of a record is the key of its execution times 2**32, plus the
 sequence number of its first event. A fork has no rows for the events that it shares: its log consists of several parts,
@@ -213,8 +213,7 @@ def load_record(connection: sqlite3.Connection, types: EventTypes, row: tuple[An
 
 
 class LogEnd(NamedTuple):
-    """Present end of a log. It may be beyond the end that the execution's row states, because the row is not written
-    with each batch.
+    """Actual end of a log. The execution's row may state an earlier end, because it is not written with each batch.
 
     Writing the row with each commit would cost as much as the records do. It is therefore written when a column changes
     that lists or recovery need, and otherwise every `RECORDS_PER_ROW_UPDATE` records (`log_writer`). Its
@@ -233,8 +232,8 @@ class LogEnd(NamedTuple):
 
 
 def log_end_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log) -> LogEnd:
-    """Return the present end of a log, which may be beyond the end that the execution's row states. Raise
-    CorruptStoreError if the log is damaged.
+    """Return the actual end of a log; the execution's row may state an earlier one. Raise CorruptStoreError if the log
+    is damaged.
     """
     log_end = LogEnd(log.last_sequence, log.checksum)
     for record in load_records(connection, types, log, after=log.last_sequence, last=sys.maxsize):
@@ -262,8 +261,8 @@ def load_decoded_records(
 def load_facts(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, sequences: Sequence[int]
 ) -> dict[int, Payload]:
-    """Return the payloads of the events with the given sequence numbers, by number, with one query for each part of the
-    log.
+    """Return the payloads of the events with the given sequence numbers, by number. A log has one part, or several if
+    it is that of a fork; each part is read with one query.
 
     Raises
     ------
@@ -337,8 +336,8 @@ def load_records(
 def record_start(
     connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, after: int
 ) -> tuple[int, int | None]:
-    """Return the sequence number with which the record that contains event ``after + 1`` begins, and the checksum of
-    the record before it.
+    """Find the record that contains event ``after + 1``. Return the number of its first event, and the checksum of the
+    record before it.
 
     Raises
     ------
@@ -398,8 +397,8 @@ def _check_place(
 
 
 def _is_older(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, sequence: int) -> bool:
-    """Return True if an event has no checksum because an old version of divebook wrote it, and False if the event has
-    lost its checksum.
+    """Return True if an event has no checksum because an old version of divebook wrote it, before there were checksums.
+    Return False if the event has lost its checksum.
 
     Then the first later event with a checksum begins the chain: its checksum continues from 0. An event that merely
     lost its checksum stands in a chain that began before it.

@@ -200,8 +200,8 @@ class LogWriter:
         return log, checksum_before
 
     def _fork_point(self, cursor: sqlite3.Cursor, batch: PreparedBatch, source: str) -> tuple[int, int]:
-        """Return the checksum of the last event that a new fork shares with its source, and the key of the execution in
-        whose rows this event is stored.
+        """Return the checksum of the last event that a new fork shares with its source execution. Also return the key
+        of the execution to which the database row of this event belongs, since the source may be a fork itself.
         """
         source_log = find(cursor, source)
         sequence = batch.expected_sequence

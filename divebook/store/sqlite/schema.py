@@ -334,8 +334,8 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def place_of(key: int, sequence: int) -> int:
-    """Return the primary key in the table of events for a record, from the key of its execution and the number of its
-    first event.
+    """Return the primary key of a record in the table of events. It consists of the key of the record's execution and
+    the number of the record's first event.
     """
     return key << 32 | sequence
 

@@ -806,8 +806,8 @@ def _digests_used(connection: sqlite3.Connection, key: int) -> frozenset[bytes]:
 def _readable_rows(
     connection: sqlite3.Connection, ranges: Sequence[tuple[int, int]]
 ) -> tuple[list[tuple[Any, ...]], str | None]:
-    """Return the event rows of a log before the first row that cannot be read, and the error of that row, or None if
-    all can be read.
+    """Return the event rows of a log before the first row that cannot be read. Also return the error of that row, or
+    None if all rows can be read.
     """
     rows: list[tuple[Any, ...]] = []
     try:

@@ -218,8 +218,8 @@ def mark_messages_taken(cursor: sqlite3.Cursor, key: int, last_taken: int) -> No
 
 
 def set_messages_over(cursor: sqlite3.Cursor, key: int, last_taken: int, *, is_over: bool) -> None:
-    """Record in the rows of an execution's messages that the execution has ended (`is_over`), so that no message is
-    waiting for it, or that it continues.
+    """Record in the rows of an execution's messages that the execution has ended (`is_over`), or that it continues and
+    has yet to take the messages after number `last_taken`.
     """
     cursor.execute(_TURN, (not is_over, last_taken, key))
 
@@ -448,8 +448,8 @@ def write_questions(cursor: sqlite3.Cursor, key: int, changes: Mapping[str, bool
 
 
 def set_questions_over(cursor: sqlite3.Cursor, key: int, *, is_over: bool) -> None:
-    """Record in the rows of an execution's questions that the execution has ended (`is_over`), so that they are no
-    longer listed, or that it continues.
+    """Record in the rows of an execution's questions that the execution has ended (`is_over`) or continues. The
+    questions of ended executions are not listed.
     """
     cursor.execute(_SETTLE_QUESTIONS, (is_over, key))
 
