@@ -1,5 +1,5 @@
-"""Features that the command line and the magics share: answers given before the questions are asked, bounds, changes,
-recovery, bulk operations.
+"""Features that the command line and the magics share: early answers (given before the questions are asked), bounds,
+changes, recovery, and operations on several executions.
 
 An early answer is supplied before its question is asked, so that a run needs no person.
 """
@@ -289,8 +289,8 @@ def change_from(
 
 
 def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str], Any] = value_typed) -> dict[str, Any]:
-    """Parse the values ``NAME=VALUE`` of an option that may be repeated; return the values by name. `read` parses a
-    value, by default as YAML.
+    """Parse the values ``NAME=VALUE`` of an option that may be repeated; return the values by name. The function `read`
+    parses each value; without it, values are YAML.
     """
     values: dict[str, Any] = {}
     for text in texts:

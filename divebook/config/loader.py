@@ -300,7 +300,7 @@ def python_of_notebook(text: str, source_name: str) -> dict[int, str]:
 
 
 def cells_text(numbers: Collection[int]) -> str:
-    """Return the cell numbers for a message: ``code cell 3``, ``code cells 3, 5``."""
+    """Return the numbers of notebook cells as text for a message, such as ``code cell 3`` or ``code cells 3, 5``."""
     return ("code cells " if len(numbers) > 1 else "code cell ") + ", ".join(map(str, numbers))
 
 

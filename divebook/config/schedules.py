@@ -188,8 +188,8 @@ def _moment(wall: datetime, zone: tzinfo | None) -> datetime:
 
 
 def _due_moment(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return the moment, in UTC, at which a schedule is due that is set to a wall-clock time. If a clock change skips
-    that time, it is the moment of the change.
+    """Return the moment, in UTC, of a due time that is stated as wall-clock time. If a clock change skips that time,
+    return the moment of the change.
     """
     moment = _moment(wall, zone)
     return moment if _wall_time(moment, zone) == wall else _clock_change(wall, zone)

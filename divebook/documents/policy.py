@@ -98,7 +98,9 @@ class Policy:
         return f"Policy({', '.join(map(repr, sorted(self.allowed)))})"
 
     def of_code(self) -> Policy:
-        """Return this policy with the permissions added that definitions in Python code always have (`OF_CODE`)."""
+        """Return this policy with additional permissions: those that definitions in Python code always have
+        (`OF_CODE`).
+        """
         return Policy(*self.allowed, *OF_CODE)
 
     def both(self, other: Policy) -> Policy:
@@ -212,8 +214,8 @@ _OF_THE_HOST = ipaddress.ip_address("168.63.129.16")
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is public, and so is every address embedded in it. A zone (``fe80::1%eth0``) is
-    ignored.
+    """Return whether an IP address is public, together with any other address embedded in it, such as an IPv4 address
+    in an IPv6 address. A zone (``fe80::1%eth0``) is ignored.
 
     Example: ``::ffff:127.0.0.1`` embeds the loopback, so it is not public.
 
@@ -674,8 +676,8 @@ class FileArguments:
         self._shown_as = self._folder if shown_as is None else shown_as
 
     def spellings(self, arguments: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Return two copies of the arguments of a call, which an approval rule may match: one with real paths relative
-        to the working folder, and one with absolute real paths.
+        """Return the arguments of a call in two forms, since an approval rule may be written in either of them: with
+        real paths relative to the working folder, and with absolute real paths.
         """
         absolute = dict(self._map_paths(arguments, functools.partial(self._absolute, start=self._start)))
         return [dict(self._map_paths(absolute, self._below)), absolute]

@@ -331,7 +331,9 @@ class _Progress:
 
 
 async def _first(work: Awaitable[T], other: Coroutine[Any, Any, None]) -> T | None:
-    """Return the result of `work`, or None if `other` ends before it. The one that is still running is cancelled."""
+    """Wait until `work` or `other` has ended, and cancel the one that is still running. Return the result of `work`, or
+    None if `other` ended first.
+    """
     tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(work), asyncio.ensure_future(other)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -131,8 +131,8 @@ class Arrow(Recorded):
         return b64decode(self.content) if self._stream is None else self._stream
 
     def data(self) -> Any:
-        """Return the `kind`, `shape` and `layout` of the value and its Arrow IPC stream in base64 as plain data, the
-        stream last.
+        """Return the recorded form as plain data: the `kind`, `shape` and `layout` of the value, and last its Arrow IPC
+        stream in base64.
         """
         return {"kind": self.kind, "shape": list(self.shape), "layout": self.layout, "data": self.content}
 
