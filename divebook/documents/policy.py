@@ -392,7 +392,7 @@ def _why_protected_entry(path: Path, root: Path) -> str:
 
 def marks_named(name: str) -> set[str]:
     """Return a set of the name in `REPOSITORY_MARKS` (entries that make a folder a git repository) that a file name
-    equals on a lenient file system, which ignores case, for example. The set is empty if there is no such name.
+    equals on a lenient file system, which ignores case, for example. The set is empty if there is none.
     """
     text = canonical_name(name)
     return {mark for mark in REPOSITORY_MARKS if text == mark.casefold()}

@@ -257,7 +257,7 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
 
 def _fault_of_first_event(log: StoredLog) -> str | None:
     """Return a description of the fault if the first event of a log is not the one with which the execution began, for
-    example because it belongs to another execution. Return None if there is no fault.
+    example because it belongs to another execution. Otherwise return None.
 
     Checksums do not reveal it, since the chain of every log begins with 0.
     """
