@@ -1,5 +1,5 @@
-"""Features that the command line and the magics share: answers given before the questions are asked, bounds, changes,
-recovery, bulk operations.
+"""Features that the command line and the magics share: early answers (given before the questions are asked), bounds,
+changes, recovery, and operations on several executions.
 
 An early answer is supplied before its question is asked, so that a run needs no person.
 """
@@ -69,8 +69,8 @@ class Answers:
         return tuple(key for key in self._answers if key not in self._used)
 
     def settle(self, execution: Execution, by: str | None = None) -> Execution:
-        """Wait for an execution, and answer its questions as they are asked, as far as there are early answers. Return
-        the execution when it stops.
+        """Wait for an execution, and answer those of its questions for which there are early answers. Return the
+        execution when it has stopped and none of its open questions has an early answer.
 
         An execution stops when it has ended, or when no open question has an early answer.
 
@@ -184,8 +184,8 @@ def _assignment(typed: str) -> tuple[str, Any]:
 
 
 def typed_answer(text: str, way: str | None = None, result: str | None = None) -> Any:
-    """Convert a text that a person typed as the answer to a question, in the shell or a magic, to the response to that
-    question.
+    """Convert the text that a person typed as the answer to a question, in the shell or a magic, to the value that the
+    question expects.
 
     Parameters
     ----------
@@ -209,7 +209,9 @@ def typed_answer(text: str, way: str | None = None, result: str | None = None) -
 
 
 def json_of(what: str, text: str) -> Any:
-    """Parse a JSON text and return its value. Raise InputError, in which `what` names the text, if it is not JSON."""
+    """Parse a JSON text and return its value. Raise InputError if it is not JSON; the error begins with `what`, which
+    describes where the text is from.
+    """
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -287,8 +289,8 @@ def change_from(
 
 
 def pairs(option: str, texts: Iterable[str], example: str, read: Callable[[str], Any] = value_typed) -> dict[str, Any]:
-    """Parse the values ``NAME=VALUE`` of an option that may be repeated; return the values by name. `read` parses a
-    value, by default as YAML.
+    """Parse the values ``NAME=VALUE`` of an option that may be repeated; return the values by name. The function `read`
+    parses each value; without it, values are YAML.
     """
     values: dict[str, Any] = {}
     for text in texts:
@@ -335,7 +337,7 @@ class Recovered:
 
 
 def recovery_mode(config: Config | None = None) -> str:
-    """Return the setting for the recovery of interrupted executions: ``ask``, ``auto`` or ``off``.
+    """Return the configured mode for the recovery of interrupted executions: ``ask``, ``auto`` or ``off``.
 
     The variable ``DIVEBOOK_RECOVER`` takes precedence over the settings; the default is ``ask``.
 
@@ -351,8 +353,8 @@ def recovery_mode(config: Config | None = None) -> str:
 
 
 def resume_all(environment: Environment, records: Sequence[ExecutionRecord]) -> Recovered:
-    """Resume the given executions, without waiting for them. Executions that cannot be resumed here are listed in the
-    result with their errors.
+    """Resume the given executions, without waiting for them. Executions that this process cannot resume are listed in
+    the result with the reason.
     """
     return _resume_each(records, environment.resume, len(records))
 
@@ -423,8 +425,8 @@ class BulkResult:
 def annotating(
     *, note: str | None = None, labels: Iterable[str] = (), tags: Iterable[str] = (), untag: Iterable[str] = ()
 ) -> BulkOperation:
-    """Return a bulk operation that adds the given annotation to an execution. Raise at once if the annotation is not
-    valid.
+    """Return a function that adds the given annotation (tags, note, labels) to one execution; `handle_each` calls it
+    for each of several executions. Raise at once if the annotation is not valid.
 
     Parameters
     ----------
@@ -477,8 +479,8 @@ def _apply(
 
 
 def _after_waiting(row: BulkResult, execution: Execution | None, *, wait: bool) -> BulkResult:
-    """Return the result of a bulk operation for one execution, with the present status of the execution. If `wait` is
-    true, wait for the execution first.
+    """Return the result `row` of a bulk operation with the present status of the execution that it led to. If `wait` is
+    true, wait for that execution first. Without an execution, return `row` unchanged.
     """
     if execution is None:
         return row

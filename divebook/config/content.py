@@ -169,8 +169,8 @@ def resolve_content(definitions: Definitions, sources: Sources | None = None) ->
 def with_documents(
     definitions: Definitions, folder: Path, documents: DocumentRepository, policy: Policy | None = None
 ) -> Definitions:
-    """Register the documents that definitions declare in a repository. Return definitions in which all content is
-    loaded, including documents.
+    """Register the documents that definitions declare in the repository `documents`. Then load the content of all
+    agents and steps, which may be such documents, and return definitions with the loaded content.
     """
     for document in definitions.documents:
         if document.path:
@@ -186,7 +186,7 @@ def _resolved_agent(agent: AgentDefinition, sources: Sources) -> AgentDefinition
 
 
 def _script(path: str, sources: Sources) -> object:
-    """Return the data in the YAML file with the replies of a scripted model."""
+    """Read the YAML file with the replies of a scripted model (a stand-in for a real model), and return its data."""
     sources.policy.file(path, sources.base_path)
     where = sources.base_path / path
     return yaml_of(_text(where, _read_file(where)[0]), path)

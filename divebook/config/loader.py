@@ -159,7 +159,8 @@ def defining_cells(cells: Mapping[int, str]) -> list[int]:
 
 
 def cells_to_run(cells: Mapping[int, str]) -> list[int]:
-    """Return the numbers of the notebook cells that must run to create the notebook's Python definitions, in order.
+    """Return the numbers of the notebook cells that must run to create the notebook's Python definitions, in order: the
+    cells with definitions, and the cells that define or import the names used there.
 
     These are the cells with definitions, and repeatedly the cells that bind a name which a selected cell uses. Example:
     cell 5 defines ``@step def load(): return DATA[LIMIT]``, cell 3 sets ``DATA = read(PATH)`` and cell 1 sets ``PATH``:
@@ -299,7 +300,7 @@ def python_of_notebook(text: str, source_name: str) -> dict[int, str]:
 
 
 def cells_text(numbers: Collection[int]) -> str:
-    """Return the cell numbers for a message: ``code cell 3``, ``code cells 3, 5``."""
+    """Return the numbers of notebook cells as text for a message, such as ``code cell 3`` or ``code cells 3, 5``."""
     return ("code cells " if len(numbers) > 1 else "code cell ") + ", ".join(map(str, numbers))
 
 
@@ -316,8 +317,8 @@ def _code_cells(text: str, source_name: str) -> dict[int, str]:
 
 
 def _warning_about_code(numbers: Collection[int], source_name: str) -> Problem | None:
-    """Return a warning that the cells with Python definitions are not run; None if `numbers`, the numbers of these
-    cells, is empty.
+    """Return a warning that some cells of a notebook, `numbers`, define workflows or agents in Python but are not run.
+    Return None if there are no such cells.
     """
     if not numbers:
         return None
@@ -370,8 +371,8 @@ def _first_line_options(first: str, where: str) -> Namespace:
 
 
 def add_values(environment: Environment, values: Iterable[Any]) -> None:
-    """Add the definitions among the values of a module's or notebook's variables to an environment; ignore other
-    values.
+    """Add the agents, workflows and other definitions among `values` to an environment, and ignore all other values.
+    `values` are the values of the variables of a module or notebook.
 
     The contents of environments are added first, so that single agents and workflows replace those of the same names.
     """

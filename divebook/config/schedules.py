@@ -130,8 +130,8 @@ def latest_due(cron: str, zone: tzinfo | None, now: datetime) -> datetime:
 
 
 def machine_zone(now: datetime) -> tzinfo | None:
-    """Return the time zone of `now`. Return None, which stands for the machine's zone, if `now` has no zone or the same
-    UTC offset as the machine.
+    """Return the time zone in which to compute the due times of schedules that state no zone: the zone of `now`. Return
+    None, which stands for the machine's zone, if `now` has no zone or the same UTC offset as the machine.
     """
     if now.tzinfo is None or now.utcoffset() == now.astimezone().utcoffset():
         return None
@@ -139,7 +139,8 @@ def machine_zone(now: datetime) -> tzinfo | None:
 
 
 def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) -> Iterator[datetime]:
-    """Yield the due times of a cron expression in UTC, going forwards or backwards from the wall-clock time `wall`.
+    """Yield the due times of a cron expression after the wall-clock time `wall`, ascending. If `forwards` is false,
+    yield those before it, descending. All yielded times are in UTC.
 
     The times are in UTC since Python compares two times of one zone by their wall clock, ignoring the fold.
     """
@@ -156,8 +157,8 @@ def _moments(cron: str, zone: tzinfo | None, wall: datetime, *, forwards: bool) 
 
 
 def _require_times(cron: str) -> None:
-    """Raise ValueError for a cron expression that croniter accepts but that a schedule may not use, such as one with
-    seconds or random times.
+    """Raise ValueError for a cron expression that a schedule may not use although croniter (the library that reads it)
+    accepts it, such as one with seconds or random times.
 
     Due times have the precision of a minute, so fields for seconds and for years are refused. A random
     time would be different in each computation, and therefore be due again and again.
@@ -187,8 +188,8 @@ def _moment(wall: datetime, zone: tzinfo | None) -> datetime:
 
 
 def _due_moment(wall: datetime, zone: tzinfo | None) -> datetime:
-    """Return the moment, in UTC, at which a schedule is due that is set to a wall-clock time. If a clock change skips
-    that time, it is the moment of the change.
+    """Return the moment, in UTC, of a due time that is stated as wall-clock time. If a clock change skips that time,
+    return the moment of the change.
     """
     moment = _moment(wall, zone)
     return moment if _wall_time(moment, zone) == wall else _clock_change(wall, zone)
@@ -268,7 +269,9 @@ class Due:
         return to_microseconds(self.at) > store.seen_to(self.id, to_microseconds(first) - 1)
 
     def see_to(self, store: EventStore) -> None:
-        """Record in the store that this due time and all earlier ones of the schedule are handled."""
+        """Record in the store that this due time and all earlier ones of the schedule have been handled, so that they
+        start nothing more.
+        """
         store.see_to(self.id, to_microseconds(self.at))
 
 
@@ -305,8 +308,8 @@ def _due(
     now: datetime,
     due: Callable[[str, tzinfo | None, datetime], datetime],
 ) -> Due:
-    """Return the due time of a schedule, computed by the function `due` from the cron expression, zone and `now`. Raise
-    `SetupError` for an invalid schedule.
+    """Return the due time of a schedule that is next after, or the latest before, `now`, depending on `due`: the
+    function that computes it from the cron expression, zone and `now`. Raise `SetupError` for an invalid schedule.
     """
     if not schedule.cron or not schedule.workflow:
         missing = "Cron" if not schedule.cron else "Workflow"

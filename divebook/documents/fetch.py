@@ -128,7 +128,7 @@ class _Deadline:
         self._timer.daemon = True
 
     def watch(self, connection: socket.socket) -> None:
-        """Register a connection of the download, which is closed when the time is over."""
+        """Register a network connection of this download, so that it is closed when the time limit is over."""
         with self._lock:
             self._connections.append(connection.dup())  # TLS detaches the original connection
         if self._is_over:

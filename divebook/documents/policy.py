@@ -98,7 +98,9 @@ class Policy:
         return f"Policy({', '.join(map(repr, sorted(self.allowed)))})"
 
     def of_code(self) -> Policy:
-        """Return this policy with the permissions added that definitions in Python code always have (`OF_CODE`)."""
+        """Return this policy with additional permissions: those that definitions in Python code always have
+        (`OF_CODE`).
+        """
         return Policy(*self.allowed, *OF_CODE)
 
     def both(self, other: Policy) -> Policy:
@@ -146,14 +148,14 @@ class Policy:
             )
 
     def program(self, path: str, key: str = "DynamicFrom") -> None:
-        """Raise `SetupError` unless the policy allows a definition to run programs. The error names the program's path
-        and the setting that contains it, `key`.
+        """Raise `SetupError` unless the policy allows a definition to run programs. The error names the path of the
+        program, and `key`, the key of the definition that contains this path.
         """
         self._require_programs(f"{key} names the program {path!r}")
 
     def commands(self, key: str) -> None:
-        """Raise `SetupError` unless the policy allows a definition to run programs. The error names the setting that
-        would run commands, `key`.
+        """Raise `SetupError` unless the policy allows a definition to run programs. The error names `key`, the key of
+        the definition with the commands to be run.
         """
         self._require_programs(f"{key} may run commands")
 
@@ -184,8 +186,8 @@ class Policy:
 
 
 def _as_address(host: str) -> str:
-    """Return the usual notation of an IP address for `host` in an old notation (``0x7f.1``), since a proxy would accept
-    that. Any other host is returned unchanged.
+    """Convert an IP address in an old notation (``0x7f.1``) to the usual one (``127.0.0.1``), since a proxy would
+    accept both. Any other host is returned unchanged.
     """
     try:
         return socket.inet_ntoa(socket.inet_aton(host))
@@ -212,8 +214,8 @@ _OF_THE_HOST = ipaddress.ip_address("168.63.129.16")
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is public, and so is every address embedded in it. A zone (``fe80::1%eth0``) is
-    ignored.
+    """Return whether an IP address is public, together with any other address embedded in it, such as an IPv4 address
+    in an IPv6 address. A zone (``fe80::1%eth0``) is ignored.
 
     Example: ``::ffff:127.0.0.1`` embeds the loopback, so it is not public.
 
@@ -389,8 +391,8 @@ def _why_protected_entry(path: Path, root: Path) -> str:
 
 
 def marks_named(name: str) -> set[str]:
-    """Return a set of the name in `REPOSITORY_MARKS` (entries that make a folder a git repository) for which a lenient
-    file system could take a file name; an empty set if there is none.
+    """Return a set of the name in `REPOSITORY_MARKS` (entries that make a folder a git repository) that a file name
+    equals on a lenient file system, which ignores case, for example. The set is empty if there is none.
     """
     text = canonical_name(name)
     return {mark for mark in REPOSITORY_MARKS if text == mark.casefold()}
@@ -415,8 +417,8 @@ def _is_bare_repository(folder: Path) -> bool:
 
 
 def _completes_repository(folder: Path, name: str) -> bool:
-    """Return whether git would recognize a folder as a repository, which it is not yet, if an entry with a name were
-    created in it.
+    """Return whether a folder would become a git repository if an entry with a name were created in it. Return False if
+    git recognizes the folder as a repository already.
 
     Git runs programs that the file ``config`` of a repository names. A definition could write that file first, and then
     the entry that completes the repository.
@@ -435,7 +437,8 @@ def _why_protected_as_store(path: Path, base: Path) -> str:
 
 
 def _stores_of(path: Path) -> list[Path]:
-    """Return the files of the protected stores to which a path belongs; an empty list if it belongs to none.
+    """Return the store files of this process to which a path belongs, for example as a file with data of the store
+    beside it. Return an empty list if there are none.
 
     The files of a store are its own file, files next to it (``-wal``, ``.cache``), and files in the folder of an
     execution.
@@ -450,8 +453,8 @@ def _stores_of(path: Path) -> list[Path]:
 
 
 def _belongs_to(store: str, path: Path) -> bool:
-    """Return whether a path belongs to the store whose file is named `store`. The path is relative to the folder of
-    that file.
+    """Return whether a path belongs to the store whose file is named `store`: it is that file, a file beside it with a
+    longer name (``NAME-wal``), or in a workspace of an execution. The path is relative to the store's folder.
     """
     first, *below = (name.casefold() for name in path.parts)  # some disks ignore capitals
     name = store.casefold()
@@ -673,15 +676,15 @@ class FileArguments:
         self._shown_as = self._folder if shown_as is None else shown_as
 
     def spellings(self, arguments: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Return two copies of the arguments of a call, which an approval rule may match: one with real paths relative
-        to the working folder, and one with absolute real paths.
+        """Return the arguments of a call in two forms, since an approval rule may be written in either of them: with
+        real paths relative to the working folder, and with absolute real paths.
         """
         absolute = dict(self._map_paths(arguments, functools.partial(self._absolute, start=self._start)))
         return [dict(self._map_paths(absolute, self._below)), absolute]
 
     def with_links_followed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the arguments of an approval rule in which links are resolved in each path, up to the first wildcard
-        of the path.
+        """Return the arguments of an approval rule with real paths of files: symbolic links are resolved in the part of
+        each path before its first wildcard.
         """
         return dict(self._map_paths(arguments, self._follow_links))
 

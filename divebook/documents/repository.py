@@ -79,7 +79,9 @@ class DocumentRepository(ABC):
         self._libraries: dict[str, Library] = {}
 
     def include(self, scheme: str, library: Library) -> None:
-        """Add a library, which is then used for all paths that start with a scheme such as ``mcp://``."""
+        """Add a library (a read-only source of documents, such as an MCP server). All paths that start with the scheme,
+        such as ``mcp://``, are then read from it.
+        """
         self._libraries[scheme] = library
 
     def register(self, name: str, path: str) -> None:
@@ -87,8 +89,8 @@ class DocumentRepository(ABC):
         self._names[name] = path if self._library_of(path) else relative_path(path)
 
     def path_named(self, name: str) -> str | None:
-        """Return the path of the file for a registered name; any other path is returned unchanged. Return None if the
-        document is in a library.
+        """Return the path under which this repository stores the document with a registered name; any other path is
+        returned unchanged. Return None if the document is not in the repository but in a library.
         """
         path = self._names.get(name, name)
         return None if self._library_of(path) else path.lstrip("/")
@@ -331,8 +333,8 @@ def matches(pattern: str, path: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> list[Match]:
-    """Return a compiled match function for each of the `alternatives` of a path pattern; raises PatternError if the
-    pattern is not valid.
+    """Return the match functions for a path pattern, one for each of the patterns into which its ``{a,b}`` groups
+    expand. Raise PatternError if the pattern is not valid.
     """
     matchers: list[Match] = []
     steps = 0
@@ -377,7 +379,8 @@ def _expression(token: re.Match[str]) -> _Part:
 
 
 def _matcher(parts: list[_Part]) -> WildcardMatcher:
-    """Return a match function that works for every path pattern, but is slower than a regular expression.
+    """Return a matcher for a path pattern, given as its `parts` (texts and wildcards). It works for every pattern, but
+    is slower than the regular expression of `_linear_expression`.
 
     It is used for patterns that `re` could only match with backtracking. For all others, `re` is 100 times faster.
     """
@@ -393,8 +396,8 @@ def _matcher(parts: list[_Part]) -> WildcardMatcher:
 
 
 def _is_linear(parts: list[_Part]) -> bool:
-    """Return whether a path pattern can be matched in linear time by the regular expression that `_linear_expression`
-    builds from its `parts` (texts and wildcards).
+    """Return whether a path pattern, given as its `parts` (texts and wildcards), can be matched in linear time by a
+    regular expression, as `_linear_expression` builds it.
 
     It cannot if ``**/`` stands behind anything but a whole folder (``a**/``): then it may be empty, or end at several
     places.
@@ -433,8 +436,8 @@ def _linear_expression(parts: list[_Part]) -> str:
 
 
 def _chunk_expression(parts: list[_Part], *, is_anchored: bool) -> str:
-    """Return the regular expression for consecutive parts of a path pattern, of which no wildcard matches a slash. With
-    `is_anchored`, the text must end where the path ends.
+    """Return the regular expression for consecutive parts of a path pattern whose wildcards do not match a slash. With
+    `is_anchored`, the last text among these parts has to be at the end of the path.
     """
     pieces = [""]  # texts, between them a ``*`` each
     for kind, text in parts:

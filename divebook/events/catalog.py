@@ -153,7 +153,8 @@ class ExecutionStarted(Payload):
 @_event("execution_forked", "source", "workflow_name")
 @dataclass(frozen=True, slots=True)
 class ExecutionForked(Payload):
-    """Event at which a fork's own log begins, after the events up to `at` that the fork shares with its source.
+    """Event with which a fork's own log begins. It follows the events up to `at`, which the fork shares with its
+    source.
 
     Calls of the source that were running at this event are dropped.
 
@@ -208,19 +209,23 @@ class ExecutionForked(Payload):
 
     @property
     def parent(self) -> str:
-        """Id of the source execution; if this is a child execution, id of the execution that waits for its end."""
+        """Id of the execution from which this one was forked. If this is a child execution, it is the id of the
+        execution that waits for its end.
+        """
         return self.awaited_by or self.source if self.came_from == CHILD else self.source
 
     @property
     def came_from(self) -> str:
-        """Way in which the execution was created, one of `ORIGINS`; a fork unless the event names another one."""
+        """Way in which the execution was created, one of `ORIGINS`; ``fork`` unless the event states another one."""
         return self.origin or FORK
 
 
 @_event("execution_resumed")
 @dataclass(frozen=True, slots=True)
 class ExecutionResumed(Payload):
-    """Resumption of the execution: failed and cancelled paths return to the start of the step that they were in."""
+    """Resumption of the execution. Paths that failed or were cancelled continue at the start of the step in which that
+    happened.
+    """
 
     previous_status: str = RUNNING
     bounds: Mapping[str, Any] | None = None
@@ -245,7 +250,7 @@ class ExecutionPaused(Payload):
 @_event("execution_enqueued", "queue")
 @dataclass(frozen=True, slots=True)
 class ExecutionEnqueued(Payload):
-    """Entry of the execution into a queue, because it is new or because a stopping worker has returned it."""
+    """Entry of the execution into a queue. The execution is new, or a worker that stops has given it back."""
 
     queue: str = ""
     priority: int = 0
@@ -368,7 +373,9 @@ class PathWaiting(Payload):
 @_event("path_joined", "current_step")
 @dataclass(frozen=True, slots=True)
 class PathJoined(Payload):
-    """Continuation of a path after a `Join` step, for itself and for the completed paths in `joined`."""
+    """Continuation of a path after a `Join` step. The paths in `joined` arrived at the step as well; they are
+    completed, and only this path continues.
+    """
 
     current_step: str = ""
     joined: Sequence[str] = ()
@@ -377,7 +384,9 @@ class PathJoined(Payload):
 @_event("path_completed", "final_step")
 @dataclass(frozen=True, slots=True)
 class PathCompleted(Payload):
-    """End of a path that has reached its last step, has branched, or was joined into another path."""
+    """End of a path without an error: its last step was completed, it was split into new paths, or it was joined into
+    another path.
+    """
 
     final_step: str = ""
 
@@ -426,7 +435,8 @@ class StepCompleted(Payload):
 @_event("rollback_added", "action")
 @dataclass(frozen=True, slots=True)
 class RollbackAdded(Payload):
-    """Registration of a rollback: an action or function that undoes a step, an item or a call.
+    """Registration of an action or function that undoes a step, an item of an `Each` step, or a call. It is run if the
+    execution is rolled back.
 
     It runs if the execution fails or is cancelled.
     """
@@ -554,8 +564,8 @@ class IterationFailed(Payload):
 @_event("rows_completed", "operation_id")
 @dataclass(frozen=True, slots=True)
 class RowsCompleted(Payload):
-    """Results of rows of a frame in an `Each` step with `Rows`: all rows that ended since the previous event of this
-    type.
+    """Results of rows of a frame in an `Each` step with `Rows`, which handles a frame row by row. The event contains
+    all rows that ended since the previous event of this type.
     """
 
     iteration_index: int = -1

@@ -227,7 +227,8 @@ def _record_model(name: str, value: Any, path: str, normalize: Normalize) -> Rec
 
 
 def _private(value: Any, path: str, normalize: Normalize) -> dict[str, Any]:
-    """Return the private attributes of a pydantic model, in recorded form, that differ from their defaults.
+    """Return the private attributes of a pydantic model whose values differ from the defaults, in recorded form. Values
+    that a log cannot contain are left out.
 
     An attribute that cannot be stored, such as a lock or a connection, has its default when the instance is opened.
     """

@@ -226,7 +226,8 @@ def short_hash(data: Any, path: str = "data") -> str:
 
 
 def _hash_form(value: Any) -> Any:
-    """Return a value in the form that is hashed, which is the form that older versions of divebook recorded.
+    """Convert a value to the form from which its hash is computed. This is the form that older versions of divebook
+    recorded, so that equal values have equal hashes in all versions.
 
     Older versions recorded a tuple as a list, a mapping of the standard library as a dict, and a datetime in a named
     zone at its offset. Their hashes must still match, so those forms are hashed. The fields of an instance kept tuples
@@ -269,7 +270,7 @@ def content_of(recorded: ByHash, path: str = "value") -> bytes:
 
 
 def digest_of(recorded: ByHash) -> str:
-    """Return the SHA-256 (hexadecimal) of the JSON of a `ByHash` value, under which a store keeps the value."""
+    """Return the SHA-256 (hexadecimal) of the JSON of a `ByHash` value. The store keeps the value under this hash."""
     return hashlib.sha256(content_of(recorded)).hexdigest()
 
 
@@ -406,8 +407,8 @@ def compile_data_function(kind: type[Payload], fallback: DataFunction) -> DataFu
 
 
 def _field_lines(name: str, hint: Any) -> str:
-    """Return Python source lines for a compiled data function: they check one field of a payload and copy it into
-    `data`, or call the fallback if the field is wrong.
+    """Return Python source lines for a function that `compile_data_function` compiles. They check one field of a
+    payload and copy it into the dict `data`; if the field is wrong, they call the function `fallback`.
     """
     read = f" v = payload.{name}"
     copy = f"data[{name!r}] = v"
@@ -421,8 +422,8 @@ def _field_lines(name: str, hint: Any) -> str:
 
 
 def _state_mutated_data(fallback: DataFunction) -> DataFunction:
-    """Return the function that converts `StateMutated` payloads to plain data. It is not compiled, because the field
-    contains `Mutation` objects.
+    """Return the function that checks `StateMutated` payloads and converts them to plain data. Unlike those of other
+    classes it is not compiled, because the payload contains `Mutation` objects.
     """
 
     def plain(payload: StateMutated) -> dict[str, Any]:
@@ -440,8 +441,8 @@ def _state_mutated_data(fallback: DataFunction) -> DataFunction:
 
 
 class _DataFunctions(dict[type, DataFunction]):
-    """Functions that convert payloads to plain data, by payload class. Each is compiled when the first payload of its
-    class is checked.
+    """Functions that check payloads and convert them to plain data, by payload class. Each is compiled when the first
+    payload of its class is converted.
     """
 
     def __missing__(self, kind: type) -> DataFunction:

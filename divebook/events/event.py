@@ -153,7 +153,8 @@ def type_id(prefix: str, milliseconds: int, chance: int) -> str:
 
 
 def successor(identifier: str, places: int) -> str:
-    """Return the identifier that comes `places` after `identifier` in order; only the last two letters change.
+    """Return the identifier that is `places` positions after `identifier` in order. Only the last two letters change;
+    raise ValueError if they cannot be increased so far.
 
     Raises
     ------
@@ -172,7 +173,8 @@ def successor(identifier: str, places: int) -> str:
 
 
 def place_of(identifier: str) -> tuple[str | tuple[str], int]:
-    """Split an identifier into the prefix that it shares with its successors, and its position among these, from 0.
+    """Split an identifier into a prefix and a number. Consecutive identifiers have the same prefix, and numbers that
+    increase by one, from 0.
 
     An identifier without successors is returned in a tuple, at place 0, so that it cannot equal such a prefix.
 
@@ -260,8 +262,8 @@ class Record:
         return [self._event(place, data) for place, data in enumerate(self.facts)]
 
     def step_of(self, data: Payload) -> str:
-        """Return the step of the event with the payload `data` in this record; empty if the event is about a whole
-        path.
+        """Return the step of the event in this record that has the payload `data`. Return an empty string if this event
+        is about a whole path, not a step.
         """
         return "" if len(self.facts) > 1 and type(data) in ON_NO_STEP else self.step
 

@@ -60,8 +60,8 @@ def fast_init(cls: type[T], needed: Sequence[str] | None = None) -> type[T]:
 
 
 def _post_init_lines(needed: Sequence[str] | None) -> list[str]:
-    """Return the source lines with which a compiled ``__init__`` calls ``__post_init__``, if necessary only under a
-    condition.
+    """Return the source lines that call ``__post_init__`` in a compiled ``__init__``. The call may depend on a
+    condition, or be left out if it is never necessary.
     """
     if needed is None:
         return ["self.__post_init__()"]
@@ -125,7 +125,9 @@ HOLDS = "holds"
 
 
 class _Check(NamedTuple):
-    """Type check of one field of a payload: the classes that are always valid, and a function for all other values."""
+    """Type check of one field of a payload: a set of classes whose instances are valid, and a function that checks all
+    other values.
+    """
 
     exact: frozenset[type]
     """Classes whose instances are valid without a further check."""
@@ -202,7 +204,9 @@ def _build_checks(kind: type) -> _Checks:
 
 
 def declared(kind: Any) -> dict[str, Any]:
-    """Return the type that each field of a dataclass has when it is converted to plain data, by field name."""
+    """Return the type of each field of a dataclass, by field name: the type that the field has as plain data if its
+    metadata state one (`HOLDS`), otherwise the annotated type.
+    """
     hints = get_type_hints(kind)
     return {entry.name: entry.metadata.get(HOLDS, hints[entry.name]) for entry in fields(kind)}
 

@@ -116,8 +116,8 @@ class Recorded(ABC):
         return None
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:  # noqa: ARG002 - for those that have parts
-        """Return a copy of the recorded form in which each contained value is replaced by the result of `change`; the
-        same object if it contains none.
+        """Return a copy of the recorded form in which each contained value is replaced by the result of `change`. If
+        the recorded form contains no values, return it unchanged.
         """
         return self
 
@@ -179,7 +179,9 @@ class Container(Recorded):
         return 2 * len(self.items)
 
     def parts(self, change: Callable[[Any], Any]) -> Recorded:
-        """Return a copy of the recorded container whose list of items is replaced by ``change(items)``."""
+        """Return a copy of the recorded container. Its items are ``change(items)``, where `items` is the list of the
+        items of this container.
+        """
         return Container(self.tag, change(self.items))
 
 
@@ -257,8 +259,8 @@ def _opened_or_recorded(value: Recorded) -> Any:
 
 
 def _builtin(value: Any) -> Any:
-    """Return a number from the log as a plain int or float, if it is an instance of the marker classes `BigInt` or
-    `NonFinite`; other values unchanged.
+    """Convert an instance of the marker classes `BigInt` and `NonFinite` to a plain int or float. Any other value is
+    returned unchanged.
     """
     if isinstance(value, BigInt):
         return int(value)
@@ -327,8 +329,8 @@ class _Kind(NamedTuple):
 
 
 def _of(module: str, name: str, allowed_names: frozenset[str], text: str) -> Any:
-    """Build an instance of the class `name` of a standard-library module from a string. Raise ValueError for a class
-    not in `allowed_names`.
+    """Build a standard-library object from a string: call the class `name` of a module with the string. Raise
+    ValueError if the class is not in `allowed_names`.
     """
     if name not in allowed_names:
         raise ValueError(f"unknown class {name!r} of {module}")

@@ -54,8 +54,8 @@ def upcast(
 
 
 def apply_changes(data: Data, version: int, changes: Sequence[Change], source: str) -> Data:
-    """Convert the data of an event of format `version` to the present format, by all later changes; the result lacks
-    the key `FORM`.
+    """Convert the data of an event from format number `version` to the present format, by the changes made since then.
+    The result does not have the key `FORM`, which contains that number.
 
     `source` names the data in the error; raises `NewerStoreError` for a version above the number of changes.
     """

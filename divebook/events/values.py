@@ -80,19 +80,19 @@ class ByHash(Recorded):
         """JSON of the value; None until `divebook.events.codec.content_of` encodes it."""
 
     def data(self) -> Any:
-        """Return the wrapped value, in normalized form."""
+        """Return the value that the store keeps by its hash, in normalized form (plain data and recorded forms)."""
         return self.value
 
     def open(self) -> Any:
-        """Build a new copy of the wrapped value, in which recorded forms are opened."""
+        """Build a new copy of the value that the store keeps by its hash, in which recorded forms are opened."""
         return opened(self.value)
 
     def plain(self) -> Any:
-        """Return the wrapped value, in normalized form."""
+        """Return the value that the store keeps by its hash, in normalized form (plain data and recorded forms)."""
         return self.value
 
     def summary(self) -> str:
-        """Return the type and the length of the wrapped value, such as ``dict of 12, kept by its hash``."""
+        """Return the type and the length of the stored value, such as ``dict of 12, kept by its hash``."""
         length = f" of {len(self.value):,}" if isinstance(self.value, str | list | dict) else ""
         return f"{type(self.value).__name__}{length}, kept by its hash"
 

@@ -47,8 +47,8 @@ LEAST_PACKED = 16
 
 
 def clean_log(events: Sequence[Event], redactor: Redactor) -> list[dict[str, Any]]:
-    """Return the payload of each event as plain JSON data from which secrets were removed, so that valid events can
-    still be built from them.
+    """Return the payload of each event as plain JSON data from which secrets were removed. Valid events can still be
+    built from these data.
 
     The redactor first learns the secrets of all events.
 
@@ -87,7 +87,9 @@ def _check(event: Event, data: dict[str, Any]) -> None:
 
 
 def _opaque(value: Any, redactor: Redactor) -> Any:
-    """Return plain data in which encoded values (bytes, frames) are hidden if their content contains a secret."""
+    """Return plain data in which encoded values, such as bytes and frames, are replaced by `HIDDEN` if they contain a
+    secret.
+    """
     if isinstance(value, list):
         return [_opaque(part, redactor) for part in value]
     if not isinstance(value, dict):
@@ -182,8 +184,8 @@ def page_of(execution: Execution, events: Iterable[Event], *, log: bool, known_s
 
 
 def _fitting(run: CleanRun, saved: PackedRun) -> tuple[Recording, LongTexts, dict[str, str]]:
-    """Return the largest recording of a run that fits into a page. The recording has the events that the page shows;
-    its long texts and the encoded parts of the page are returned with it.
+    """Return the largest recording of a run (the data that the page shows) that still fits into a page. Also return its
+    long texts and the encoded parts of the page.
     """
     for longest, count in attempts(run.length, LONGEST_TEXTS):
         recording = run.recording(events=count, texts=longest)

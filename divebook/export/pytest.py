@@ -114,8 +114,8 @@ def read_from(path: str | Path) -> Definitions:
 def verified_against(
     log: LogFile, definitions: Definitions | None, values: Iterable[Any], actions: Options, tools: Options
 ) -> Verification:
-    """Replay a workflow definition against a log, and return whether both agree. Agents and workflow functions are
-    taken from `values`, the values of modules' variables.
+    """Replay a workflow definition against a log, and return whether both agree. Agents and workflow functions in
+    Python are taken from `values`, the values of the variables of modules. Stand-ins replace actions and tools.
     """
     stand_in_actions = [Action(name, answered_from_the_log, **options) for name, options in actions.items()]
     stand_in_tools = [_tool(name, **options) for name, options in tools.items()]
@@ -133,8 +133,8 @@ def _tool(name: str, hints: Mapping[str, bool], **options: Any) -> ToolFunction:
 
 
 async def answered_from_the_log(*_: Any, **__: Any) -> NoReturn:
-    """Raise AssertionError. This function replaces the functions of actions and tools in the replay, which takes their
-    results from the log and must not call them.
+    """Raise AssertionError. The replay takes the results of actions and tools from the log. This function replaces
+    theirs, so that the test fails if the replay calls one.
     """
     raise AssertionError("an action or a tool was called while a log was driven again")
 
@@ -274,7 +274,8 @@ def _log_of(execution: Execution, redactor: Redactor) -> bytes:
 
 
 def _without_secrets(event: Event, data: dict[str, Any]) -> Event:
-    """Return a copy of an event with `data`, its plain data from which secrets were removed, as its payload.
+    """Return a copy of an event with another payload. It is built from `data`, the event's plain data from which
+    secrets were removed.
 
     If secrets were removed from the parameters of an operation, the hash of the parameters is computed again.
     """
@@ -456,8 +457,8 @@ def write_notebook(
 
 
 def _numbered(cells: Iterable[tuple[str, Any]]) -> Iterator[Any]:
-    """Yield notebook cells with fixed ids from pairs of source and output. Code cells have the execution numbers that
-    they would have after all cells ran.
+    """Yield notebook cells for pairs of source and output, with fixed ids. Code cells are numbered as if all of them
+    had been executed in order.
     """
     numbers = count(1)
     for position, (source, output_data) in enumerate(cells, 1):

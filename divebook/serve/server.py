@@ -263,8 +263,8 @@ class WorkflowServer:
         return None
 
     async def _ask_within_call(self, context: Context, execution: Execution) -> bool:
-        """Ask the client the first open question of an execution during the tool call. Return whether the question was
-        answered, by the client or elsewhere.
+        """Ask the client the first open question of an execution while its tool call is still running. Return True if
+        the question was answered, by this client or elsewhere.
         """
         question = execution.interrupts[0]
         complaint = ""
@@ -331,7 +331,9 @@ class _Progress:
 
 
 async def _first(work: Awaitable[T], other: Coroutine[Any, Any, None]) -> T | None:
-    """Return the result of `work`, or None if `other` ends before it. The one that is still running is cancelled."""
+    """Wait until `work` or `other` has ended, and cancel the one that is still running. Return the result of `work`, or
+    None if `other` ended first.
+    """
     tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(work), asyncio.ensure_future(other)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -357,8 +359,8 @@ _LENGTH = 32
 
 
 def key_beside(location: str) -> bytes:
-    """Return the key with which the server protects the state of questions, which clients send back, against changes.
-    The key is in a file next to the store, which is created if missing.
+    """Return the secret key that protects the state of questions, which clients send back to the server, against
+    changes. The key is in a file next to the store, which is created if missing; any other store gets a new key.
 
     Parameters
     ----------
@@ -470,7 +472,9 @@ def tool_of(name: str, workflow: Workflow) -> Tool:
 
 
 def status_tool() -> Tool:
-    """Return the description of the MCP tool with which a client waits again for an execution that it has started."""
+    """Return the description of an MCP tool. A client calls this tool to wait once more for an execution that an
+    earlier tool call has started.
+    """
     return Tool(
         name=STATUS_TOOL,
         description="Wait for a run that a tool of this server has begun, and return what has become of it.",
@@ -611,8 +615,8 @@ def _object(fields: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
 
 
 def _is_form(question: Question) -> bool:
-    """Return whether a question expects a mapping of plain values as its answer, so that its form has one field for
-    each value.
+    """Return whether the answer to a question is a mapping of plain values, so that the form for this question has one
+    field for each value.
     """
     schema = question.schema or {}
     properties = schema.get("properties")

@@ -202,8 +202,8 @@ class PreparedBatch:
         return chain(previous, self.heads, self.payloads)
 
     def check_may_follow(self, status: str) -> None:
-        """Raise `ExecutionEndedError` if the execution has ended, and an event of the batch may not follow its final
-        status.
+        """Raise `ExecutionEndedError` if the execution has ended with `status`, and the batch contains an event that is
+        not allowed after the end.
         """
         for record in self.records if status in TERMINAL else ():
             for fact in record.facts:
@@ -230,7 +230,9 @@ class StatusColumns:
 
 
 class Appending(NamedTuple):
-    """Append that `EventStore.append_in_a_moment` has started. If it is not complete yet, `finish` completes it."""
+    """Append operation that `EventStore.append_in_a_moment` has started. If it is not complete yet, `finish` completes
+    it.
+    """
 
     finish: Callable[[], list[Refusal | None]]
     """Function that returns the answers for all batches; it writes batches that were not sent yet, and may block for
@@ -397,8 +399,8 @@ class _Drafts:
             self.are_long = True
 
     def _tag(self, value: Any) -> Any:
-        """Convert a value that JSON lacks to its tagged form (`tag`). A value or file that is stored by its hash is
-        added to `blobs`.
+        """Convert a value that JSON cannot represent to a dict with the key ``$type`` (its tagged form). Add the
+        contents of values and files that the store keeps by their hash to `blobs`.
 
         The encoder calls this only for values that JSON lacks.
         """
@@ -416,8 +418,8 @@ class _Drafts:
             self.effects.add(fact, sequence, record.recorded_at)
 
     def encode_long_values(self) -> dict[bytes, bytes]:
-        """Encode the records that contain long values again. References replace repeated and large values; return the
-        contents of these (blobs) by hash.
+        """Encode the records with long values again, so that references replace repeated and large values. Return the
+        contents of these values (blobs) by hash.
         """
         try:
             return encode_repeats(self.bodies, self.payloads)
@@ -475,8 +477,8 @@ _NO_EFFECTS = _Effects("")
 
 
 def note_questions(questions: dict[str, bool], fact: Payload) -> None:
-    """Update `questions` by one event: True for a question that it asks, False for a question that it settles; a fork
-    event removes all questions.
+    """Record in `questions` the effect of one event: True for a question that it asks, False for a question that it
+    answers, withdraws or lets expire. An event that begins a fork removes all questions.
     """
     if isinstance(fact, QUESTIONS):
         questions[fact.interrupt_id] = isinstance(fact, InterruptRaised)
@@ -517,8 +519,8 @@ def invalid(index: int, error: Exception) -> InvalidEventError:
 
 
 def fork_point_error(batch: PreparedBatch) -> StoreError:
-    """Return the error for a fork at an event that is not the last event of a record in the log of the source
-    execution.
+    """Return the error for a fork at an event that is not the last one of a record. The events of a record were written
+    together, so a fork shares all of them or none.
     """
     return StoreError(
         f"execution {batch.source} has no record that ends with event {batch.expected_sequence}, so that no other log "
@@ -527,7 +529,7 @@ def fork_point_error(batch: PreparedBatch) -> StoreError:
 
 
 def durability_called(name: str | None) -> Durability | None:
-    """Return `name` if it is the name of a durability (``full`` or ``relaxed``) or None.
+    """Return `name` after a check that it is the name of a durability (``full`` or ``relaxed``) or None.
 
     Raises
     ------
@@ -540,8 +542,8 @@ def durability_called(name: str | None) -> Durability | None:
 
 
 def _check_record(record: Record, execution_id: str, sequence: int) -> str:
-    """Check that a record fits its position in a log. Return the id of the record's last event, or raise
-    InvalidEventError.
+    """Check that a record is valid, belongs to a log, and has the expected sequence number. Return the id of the
+    record's last event, or raise InvalidEventError.
 
     Raises
     ------
@@ -578,8 +580,8 @@ def _check_beginning(fact: Payload, *, is_first: bool) -> None:
 
 
 def _check_source(batch: Batch, beginning: Beginning | None) -> None:
-    """Raise InvalidEventError if a batch that begins the log of a fork names no source execution, or if any other batch
-    names one.
+    """Raise InvalidEventError if a batch begins the log of a fork but names no source execution, or if it does not
+    begin a fork but names one.
     """
     is_fork = bool(batch.expected_sequence) and beginning is not None
     if is_fork is not (batch.source is not None):
@@ -591,7 +593,7 @@ def _check_source(batch: Batch, beginning: Beginning | None) -> None:
 
 
 def _index_of_wrong_fact(record: Record, bodies: Sequence[Body]) -> int:
-    """Return the index of the event in a record whose payload cannot be encoded.
+    """Return the index of the event whose payload cannot be encoded, counted from the first event of a record.
 
     `bodies` are the data of the facts before it, or of all facts.
     """
@@ -620,9 +622,9 @@ def _first_lease(batch: Batch, owner: Owner) -> Lease:
 
 
 def _with_status(batch: Batch, status_change: StatusColumns | None) -> tuple[StatusColumns | None, str | None]:
-    """Merge the status change that a batch's events cause with the status that the batch itself states, and return
-    both. The stated status counts, unless the events end the execution. It is returned as None if the batch states none
-    or a final status.
+    """Merge the status change that a batch's events cause with the status that the batch itself states. Return both;
+    the second is None if the batch states none or a final one. A stated status counts, unless the events end the
+    execution.
 
     The second value is None if the events determine the status.
     """
@@ -677,8 +679,8 @@ class KnownIds:
             index += len(record.facts)
 
     def are_below(self, bounds: Bounds) -> bool:
-        """Return True if all ids of the log are certainly lower than the ids of new records, whose lowest and highest
-        id are `bounds`.
+        """Return True if all ids of the log are certainly lower than the ids of new records. `bounds` are the lowest
+        and the highest id of these records.
         """
         return self._highest is not None and bounds[0] > self._highest
 
@@ -824,8 +826,8 @@ def _matches(required: str | None, value: str | None) -> bool:
 
 
 class Beginning(NamedTuple):
-    """Data of the event that opened an execution's log, as far as lists show it or filter by it. Tags and note may
-    change later.
+    """Data of the event that opened an execution's log. They are part of the execution's row, so that lists can show
+    them and filter by them. Tags and note may change later.
     """
 
     workflow_name: str
@@ -891,7 +893,7 @@ class Line(NamedTuple):
     opened: int = 1
 
     def seal(self) -> int:
-        """Return the checksum of this table row."""
+        """Return the checksum of this table row, by which damage of the row is detected."""
         # Without `opened` unless it is a fork, so that rows from before the introduction of forks keep their checksums.
         return of_row(self if self.opened > 1 else self[:-1])
 
@@ -916,7 +918,9 @@ def record_of(line: Line) -> ExecutionRecord:
 
 
 def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durability) -> Line:
-    """Return the row of a new execution for the database table of executions, before its first events are counted."""
+    """Return the row of a new execution for the database table of executions. Its numbers of events and bytes are still
+    0.
+    """
     created = batch.began_at
     counters = (0, None, 0, None, 0, durability)
     name, fingerprint, key, origin, parent, tags, note, notebook, cell, opened = beginning
@@ -926,7 +930,9 @@ def first_line(batch: PreparedBatch, beginning: Beginning, durability: Durabilit
 
 
 def line_after(line: Line, batch: PreparedBatch, size: int) -> Line:
-    """Return an execution's table row as it is after a batch of events; `size` is the new size of the log in bytes."""
+    """Return an execution's row for the database table as it is after a batch of events; `line` is the row before the
+    batch, `size` the new size of the log in bytes.
+    """
     status = batch.status or line.status
     ended_at = line.ended_at
     error = line.error

@@ -173,8 +173,8 @@ class EventStore(ABC):
 
     @property
     def syncs_apart(self) -> bool:
-        """True if it is worth calling `append_unsynced` and then `sync`, because `append_unsynced` returns sooner than
-        `append_all`.
+        """True if `append_unsynced` returns sooner than `append_all`, because it does not wait for the disk. It is then
+        worth calling `append_unsynced` several times, and `sync` once afterwards.
         """
         return False
 
@@ -187,7 +187,8 @@ class EventStore(ABC):
         return self.append_all(batches)
 
     def sync(self) -> None:
-        """Wait until all earlier appends would survive a power failure, as far as their durability requires it.
+        """Wait until all earlier appends would survive a power failure, except those with a durability that does not
+        promise this.
 
         Another thread may append during the call.
         """
@@ -255,8 +256,8 @@ class EventStore(ABC):
         return prepared
 
     def _is_readable(self, execution_id: str) -> bool:
-        """Return True if this process has already decrypted the end of the execution's log with the present codec, so
-        that `check_key` can be skipped.
+        """Return True if this process has decrypted the last record of an execution's log before, with the present
+        codec. The check of the encryption key (`check_key`) can then be skipped.
         """
         # None is a valid codec (plain text), so the default must be another object.
         return self._readable.get(execution_id, self) is self.sealing.codec
@@ -334,8 +335,8 @@ class EventStore(ABC):
         return records[1:] if records and records[0].last_sequence <= after else records
 
     def history(self, execution_id: str, after: int = 0) -> History:
-        """Return the events of a log after event number `after` as a sequence, which reads events from the store when
-        they are accessed.
+        """Return the events of a log after event number `after` as a sequence. It does not read events from the store
+        until they are accessed.
 
         Raises
         ------
@@ -646,7 +647,9 @@ class EventStore(ABC):
             return self._seen_to(schedule, moment)
 
     def see_to(self, schedule: str, moment: int) -> None:
-        """Record that all due times of a schedule up to a moment have been handled; an earlier moment has no effect."""
+        """Record that all due times of a schedule up to a moment have been handled. If a later moment is recorded
+        already, do nothing.
+        """
         self._check_open()
         with self._lock:
             self._see_to(schedule, moment)
@@ -998,8 +1001,8 @@ class EventStore(ABC):
 
     @abstractmethod
     def _read_records(self, execution_id: str, after: int, last: int) -> list[Record]:
-        """Return the records of a log that contain the events above `after` up to `last`. The record before them may be
-        included.
+        """Return the records (groups of events) of a log that contain the events above `after` up to `last`. The result
+        may begin with the record before these.
         """
 
     @abstractmethod
@@ -1271,8 +1274,8 @@ class StoredSummary(NamedTuple):
 
 
 def check_reached(execution_id: str, sequence: int, last: int) -> None:
-    """Raise StoreError if a log whose last event is number `last` does not contain event `sequence`, for which a
-    checkpoint is to be stored.
+    """Check that a log contains event `sequence`, for which a checkpoint is to be stored. Raise StoreError if the last
+    event of the log, number `last`, is before it.
     """
     if not 0 < sequence <= last:
         raise StoreError(

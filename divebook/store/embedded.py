@@ -91,8 +91,8 @@ class LineWriter:
         self._files: set[str] = set()
 
     def events(self, events: Iterable[Event]) -> None:
-        """Write a line for each of the next events of the log, after lines with the contents of files that the event
-        names. A header line precedes the first event.
+        """Write a line for each of the next events of the log. Before an event, write lines with the contents of the
+        files that it names, and before the first event a header line.
         """
         for event in events:
             if not self.count:
@@ -177,8 +177,8 @@ def read_records(records: Iterable[Any], name: str) -> LogFile:
 
 
 def _numbered(stream: BinaryIO, name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the parsed entries of a file (events, header and others), each with its place for error messages (``FILE,
-    line 3``).
+    """Yield the parsed entries of an exported file (events, header and others), each with its position for error
+    messages, such as ``FILE, line 3``. The file contains one entry on each line, or a JSON list of entries.
 
     A file has one entry in each line, or one JSON array of all entries.
     """
@@ -329,8 +329,8 @@ def _brief(value: Any) -> str:
 
 
 def decoded(record: Any, place: str) -> Event:
-    """Decode an exported log's parsed entry to an event, and check the workflow definition that it may contain. Error
-    messages begin with `place`.
+    """Decode an event from a parsed entry of an exported log, and check the workflow definition that it may contain.
+    Error messages begin with `place`, the position of the entry in the file.
     """
     try:
         event = decode_record(record)
@@ -399,12 +399,16 @@ _BORDER = re.compile(r"(\n|^#+ [^\n:]{1,60}: )", re.MULTILINE)
 
 
 def pack(data: bytes) -> str:
-    """Return bytes, deflated and in base64, as the string of a part, as in a page or notebook that contains a log."""
+    """Return bytes as a string: compressed (deflate) and in base64. Pages and notebooks contain the parts of an
+    embedded log as such strings.
+    """
     return base64.b64encode(zlib.compress(data, 9)).decode("ascii")
 
 
 def part_of(value: Any) -> str:
-    """Return plain data as the string of a part in a page or notebook: JSON, deflated, in base64."""
+    """Return plain data as a string: JSON, compressed (deflate), in base64. Pages and notebooks contain the parts of an
+    embedded log as such strings.
+    """
     return pack(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode())
 
 
@@ -414,7 +418,7 @@ def checksum(text: str) -> str:
 
 
 def script_of(name: str, part: str) -> str:
-    """Return the HTML script element with which a page contains a part of an embedded log."""
+    """Return the HTML script element in which a page contains a part of an embedded log."""
     return f'<script type="{KIND}" data-name="{name}" data-crc32="{checksum(part)}">{part}</script>\n'
 
 
@@ -425,7 +429,7 @@ def sealed(page: str) -> bytes:
 
 
 def metadata_of(parts: Mapping[str, str]) -> dict[str, Any]:
-    """Return the data with which a notebook contains the parts of an embedded log, stored in its metadata under the key
+    """Return the metadata of a notebook that contain the parts of an embedded log. They are stored under the key
     `METADATA`.
     """
     return {
@@ -502,8 +506,8 @@ class EmbeddedParts:
     """Description of the damage of the file; empty if the file is intact."""
 
     def data(self, part: str) -> Any:
-        """Decode a part and return its plain data. In these, references (numbers in the list of long strings) still
-        take the place of long strings.
+        """Decode a part of an embedded log and return its plain data. Long strings in these are still replaced by
+        references (their numbers in the list of long strings).
 
         Raises
         ------
@@ -612,8 +616,8 @@ def _newer(name: str, form: int) -> str:
 
 
 def read_embedded(path: Path, *, whole: bool = False) -> tuple[LogFile, InvalidEventError | NewerStoreError | None]:
-    """Return the log that a page or a notebook contains, and a description of the file's damage, or None if the file is
-    intact.
+    """Return the log that a page or a notebook contains. Also return a description of the file's damage, or None if the
+    file is intact.
 
     If the file is damaged, but the log is not, return both. With `whole`, return an empty log for a damaged file, and
     decode nothing.
@@ -688,8 +692,8 @@ def _records(
 
 
 class LongTexts:
-    """List of the distinct long strings in plain data. `without` replaces the strings in the data by references, their
-    numbers in this list.
+    """List of the distinct long strings in plain data, so that each is written only once. `without` replaces each long
+    string in the data by a reference, its number in this list.
 
     For example, ``without(["a long string that occurs twice"] * 2)`` returns two marks with the same number. Strings
     with the same beginning are neighbours in the list, so that deflate finds the repetition.
@@ -721,7 +725,7 @@ class LongTexts:
         """List of long strings as written: each entry is a string, or a list of pieces that may be references."""
 
     def places(self) -> dict[str, int]:
-        """Return a copy of the dict that has the number of each long string in the list."""
+        """Return a dict with the number of each long string in this list, by string."""
         return {**self._places}
 
     def without(self, value: Any) -> Any:
@@ -753,8 +757,8 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 
 def _pieces(text: str) -> list[str]:
-    """Split a string of several lines into lines, line breaks and labels of headings, for the list of long strings.
-    Return an empty list for a single line.
+    """Split a string of several lines into lines, line breaks and labels of headings, so that equal lines of several
+    strings are written only once. Return an empty list for a string of one line.
     """
     if "\n" not in text:
         return []
@@ -762,8 +766,8 @@ def _pieces(text: str) -> list[str]:
 
 
 def whole_texts(new: Sequence[Any], earlier: Sequence[str] = ()) -> list[str]:
-    """Return the list of long strings for `with_texts`. It has the strings of `earlier`, then those of `new`, in which
-    a string of several lines is stored as its pieces.
+    """Return the long strings `earlier`, then those of `new`, as one list for `with_texts`. An item of `new` may be a
+    list of pieces instead of a string; the pieces are joined.
 
     Raises the errors of `with_texts`.
     """
@@ -802,7 +806,7 @@ class Closable(Protocol):
 
 
 def close_when_dropped(owner: object, connection: Closable) -> None:
-    """Close a connection when its owner is garbage-collected.
+    """Register a connection to be closed when its owner is garbage-collected.
 
     At the end of the process the connection stays open, because a thread may still use it.
     """

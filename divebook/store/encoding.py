@@ -55,7 +55,9 @@ _SAME = f'{{"{TAG}":"same",'.encode()
 
 @functools.lru_cache(maxsize=1024)
 def type_of(kinds: tuple[type[Payload], ...]) -> str:
-    """Return the type of a record: the names of its event types, joined (``step_started+operation_started``)."""
+    """Return the type of a record (a group of events written together): the names of its event types, joined, such as
+    ``step_started+operation_started``.
+    """
     return JOINT.join([kind.event_type for kind in kinds])
 
 
@@ -68,7 +70,7 @@ def names_of(record_type: str) -> tuple[str, ...]:
 
 
 def width_of(record_type: str) -> int:
-    """Return the number of events in a record, from the record's type."""
+    """Return the number of events in a record (a group of events written together), from the record's type."""
     return record_type.count(JOINT) + 1
 
 
@@ -81,15 +83,15 @@ def encode_facts(bodies: Sequence[Body], tagged: Callable[[Any], Any] = tag) -> 
 
 
 def joined(lines: Sequence[bytes]) -> bytes:
-    """Join the JSON lines of a record's events to the encoded data of the record: one line unchanged, several as a JSON
-    list.
+    """Join the JSON texts of a record's events to the encoded data of the record. A single text is returned unchanged;
+    several texts form a JSON list.
     """
     return lines[0] if len(lines) == 1 else b"[" + b",\n".join(lines) + b"]"
 
 
 def places(bodies: Sequence[Body], first: int = 0) -> list[tuple[Any, Any, list[Any]]]:
-    """Return where the events of a record have values that may be long: for each value its dict, its key in the dict,
-    and the path from the record to the value.
+    """Return the values in the payloads of a record's events that may be long. For each value, return the dict that
+    contains it, its key in this dict, and the path from the record to the value.
 
     The searched values are the fields of facts, and the values of variables that a fact changes. `first` is the index
     of the first body in the record.
@@ -114,8 +116,8 @@ def _may_be_long(value: Any) -> bool:
 
 
 def split(record_type: str, data: bytes) -> list[bytes]:
-    """Split the data of a record into the JSON of each of its events. The data must be decrypted, and contain large
-    values instead of references to them.
+    """Split the data of a record into one JSON text for each of its events. The data must be decrypted, and contain
+    large values instead of references to them.
 
     Raises
     ------
@@ -154,8 +156,8 @@ def decode_facts(record_type: str, data: bytes) -> list[Payload]:
 
 
 def _bodies(record_type: str, data: bytes) -> list[Body]:
-    """Decode the data of a record to the plain data of its events. A reference to a value of an earlier event of the
-    record is replaced by this value.
+    """Decode the data of a record to plain data, one dict for each event. If an event refers to a value of an earlier
+    event of the record, the value is inserted.
     """
     try:
         bodies: list[Body] = parse(data)
@@ -361,8 +363,8 @@ def reference(content: bytes, blobs: dict[bytes, bytes]) -> dict[str, Any]:
 
 
 def by_reference(value: Any, blobs: dict[bytes, bytes]) -> Any:
-    """Return plain data in which references replace the values that a store always keeps by their hash (`ByHash`), and
-    add their contents and those of files to `blobs`.
+    """Return plain data in which references replace the values that a store always keeps by their hash (`ByHash`). Add
+    the contents of these values, and of files, to `blobs`.
     """
     kind = type(value)
     if kind is ByHash:
@@ -508,8 +510,8 @@ LARGE = b""
 
 
 def encode_repeats(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> dict[bytes, bytes]:
-    """Encode the records of a batch again, in place in `payloads`, if they have repeated or large values. References
-    replace these values; return their contents (blobs) by hash.
+    """Encode those records of a batch again that have repeated or large values, so that references replace these
+    values. Change `payloads` in place; return the contents of the values (blobs) by hash.
 
     1. Within each long record, replace values that occur again.
     2. Among the longer records, replace values that several of them contain by blobs.
@@ -533,8 +535,8 @@ def encode_repeats(bodies: Sequence[Sequence[Body]], payloads: list[bytes]) -> d
 
 
 def _without_repeats(bodies: Sequence[Body]) -> Sequence[Body]:
-    """Return the data of a record's events in which a value is replaced by a reference if an earlier event of the
-    record contains the same value.
+    """Return the data of a record's events. A value is replaced by a reference if an earlier event of the record
+    contains the same value.
     """
     first_values: list[tuple[Any, list[Any]]] = []
     shortened: list[Body] | None = None
@@ -567,8 +569,8 @@ def _replaced(value: Any, place: Sequence[Any], replacement: Any) -> Any:
 
 
 def _replace_repeated(bodies: Sequence[Sequence[Body]], blobs: dict[bytes, bytes]) -> list[Sequence[Body]]:
-    """Return the data of several records in which each value that occurs more than once is replaced by a reference to a
-    blob.
+    """Return the data of several records. Each value that occurs more than once in them is stored as a blob and
+    replaced by references to it.
 
     Large values are not replaced here. They become blobs anyway, and the content of a blob must not depend on the
     records around it.
@@ -579,8 +581,8 @@ def _replace_repeated(bodies: Sequence[Sequence[Body]], blobs: dict[bytes, bytes
 
 
 def _medium_values(value: Any) -> Iterator[bytes]:
-    """Yield the JSON of each value inside an event's data that is long enough to be stored as a blob if it is repeated,
-    but not large.
+    """Yield the JSON of those values inside an event's data that are of medium size: long enough to be stored as a blob
+    if they are repeated, but not large.
     """
     parts: Iterable[Any] = ()
     if type(value) is dict:
@@ -631,8 +633,8 @@ def _content(value: Any) -> bytes | None:
 
 
 def head(recorded_at: int, event_type: str, event_id: str, path: str, step: str) -> bytes:
-    """Return the bytes of a record's time, type, id, path and step, which the record's checksum covers before the
-    payload.
+    """Return the time, type, id, path and step of a record as bytes. The record's checksum covers these bytes and then
+    the payload.
     """
     return f"{recorded_at}\n{event_type}\n{event_id}\n{path}\n{step}\n".encode()
 
@@ -643,8 +645,8 @@ def of_row(columns: Iterable[object]) -> int:
 
 
 def chain(previous: int, heads: Iterable[bytes], payloads: Iterable[bytes]) -> list[int]:
-    """Return the checksum of each of several consecutive records. `previous` is the checksum of the record before them,
-    or 0 if there is none.
+    """Return the checksum of each of several consecutive records, which also covers all records before. `previous` is
+    the checksum of the record before them, or 0 if there is none.
     """
     # Each continues from the one before (test_the_checksum_of_an_event_covers_those_before).
     return [
@@ -701,5 +703,7 @@ FOLDER = 0o700
 
 
 def opener(path: str, flags: int) -> int:
-    """Open a file for the argument `opener` of Python's `open`. A new file gets the permissions `FILE`."""
+    """Open a file; a new file gets the permissions `FILE`. Pass this function to Python's `open` as the argument
+    `opener`.
+    """
     return os.open(path, flags, FILE)

@@ -104,7 +104,8 @@ def _fernet() -> ModuleType:
 
 
 class Sealing:
-    """Conversion of values to the form in which a store keeps them, compressed and encrypted, and back.
+    """Conversion of values to the form in which a store keeps them, and back. The stored form is compressed and
+    encrypted.
 
     Parameters
     ----------

@@ -148,8 +148,8 @@ class _Inbox:
         return True
 
     def pop_events(self, last: int) -> tuple[list[Event], bool]:
-        """Remove all events from the queue. Return those that directly continue after event `last`, and True if the
-        store has no further events that are missing here.
+        """Remove all events from the queue. Return those that follow event `last` without a gap. Also return True if
+        these are all new events, or False if the caller has to read further events from the store.
         """
         events: list[Event] = []
         has_news = self._has_news

@@ -83,8 +83,8 @@ class Moment:
 
     @classmethod
     def at(cls, now: int | None) -> Self:
-        """Return the present time by both clocks. If `now` is given, return this wall-clock time without a time of the
-        monotonic clock.
+        """Return the present time by both clocks. If `now` is given, it is used as the time of the wall clock, and the
+        time of the monotonic clock is None.
         """
         if now is not None:
             return cls(now, None)

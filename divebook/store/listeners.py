@@ -168,8 +168,8 @@ class NewsListeners:
                 _log.exception("a listener to the store's news failed")
 
     def _has_listeners(self) -> bool:
-        """Return True if there are listeners. If there are none, forget the thread under the same lock, because it
-        ends; `add` then starts another one.
+        """Return True if there are listeners. Without listeners, the thread that calls this ends; forget it while the
+        lock is held, so that the next `add` starts another thread.
         """
         with self._lock:
             if not self._listeners:

@@ -117,7 +117,9 @@ def _try(read: Callable[[], list[T]], faults: list[str]) -> list[T]:
 
 
 class _Contents:
-    """Reader of the large values of one store. The error of a damaged value is cached."""
+    """Reader of the large values of one store. If a value is damaged, the error is remembered and raised again at the
+    next access.
+    """
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
@@ -175,8 +177,8 @@ def _check_execution(store: EventStore, execution_id: str, contents: _Contents, 
 def _check_values(
     store: EventStore, log: StoredLog, contents: _Contents, fold: Fold | None, *, intact: bool
 ) -> list[Finding]:
-    """Return the faults in the payloads of a log, and in the data that the store derives from them. If the log is not
-    `intact`, return only payloads that cannot be decoded.
+    """Return the faults in the payloads of a log. If there are none and the log is `intact`, return the faults in the
+    data that the store derives from the payloads.
 
     Each group of checks runs only if the ones before found nothing, since one fault would cause others.
     """
@@ -196,7 +198,8 @@ def _check_values(
 
 
 def _first_of_each_event(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the first fault of each event in `findings`, and all faults that do not concern a single event.
+    """Return the first fault of each event in `findings` (pairs of event number and text), and all faults without an
+    event number.
 
     Later findings of an event have the same cause as the first.
     """
@@ -212,8 +215,7 @@ def _by_sequence(finding: Finding) -> int:
 
 
 def _check_rows(log: StoredLog) -> Iterator[Finding]:
-    """Yield a finding (number and text of a fault) for each record of a log that is missing, changed or in the wrong
-    position.
+    """Yield a fault (event number and text) for each record of a log that is missing, changed or in the wrong position.
 
     A checksum continues from the preceding one. If a record does not match, either it or the preceding checksum was
     changed. Two candidates for the preceding checksum therefore remain: the stored one, and the one that the content of
@@ -254,8 +256,8 @@ def _check_rows(log: StoredLog) -> Iterator[Finding]:
 
 
 def _fault_of_first_event(log: StoredLog) -> str | None:
-    """Return a description of the fault if the first event of a log was not recorded when the execution began, for
-    example because it belongs to another execution; otherwise None.
+    """Return a description of the fault if the first event of a log is not the one with which the execution began, for
+    example because it belongs to another execution. Otherwise return None.
 
     Checksums do not reveal it, since the chain of every log begins with 0.
     """
@@ -289,8 +291,8 @@ def _name_of(record: StoredRecord) -> str:
 def _check_payloads(
     store: EventStore, log: StoredLog, contents: _Contents, results: tuple[list[bytes], list[Event]]
 ) -> Iterator[Finding]:
-    """Decode all payloads of a log, and append them and their events to the lists in `results`. Yield a finding for
-    each record that cannot be read.
+    """Decode all payloads of a log. Append the payloads and their events to the two lists in `results`, and yield a
+    fault (event number and text) for each record that cannot be read.
     """
     payloads, events = results
     for record in log.records:
@@ -304,7 +306,9 @@ def _check_payloads(
 
 
 def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield a finding if the status, end time or error in an execution's row differs from that of its events."""
+    """Yield a description of the fault if the status, end time or error in an execution's row differs from that of its
+    events.
+    """
     all_changes = [status_change_of(event.data, event.recorded_at) for event in events]
     changes = [status_change for status_change in all_changes if status_change is not None]
     if not changes:
@@ -319,7 +323,7 @@ def _check_record(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[
 
 
 def _check_beginning(record: ExecutionRecord, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield a finding for each difference between an execution's row and the event that opened its log, with later
+    """Yield a description of each difference between an execution's row and the event that opened its log, with later
     annotations.
     """
     if not isinstance(events[0].data, ExecutionStarted):
@@ -339,8 +343,8 @@ def _compare(name: str, by_record: object, by_events: object) -> Iterator[Findin
 
 
 def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents) -> Iterator[Finding]:
-    """Yield a finding for each large value of a log that the store does not list as used, and for a wrong log size in
-    the execution's row.
+    """Yield a fault (number None, and text) for each large value of a log that the store does not list as used by the
+    log. Also yield one if the execution's row states a wrong size of the log.
 
     Files of a log that was imported from a page or a notebook are absent, which is not a fault.
     """
@@ -364,8 +368,8 @@ def _check_blobs(log: StoredLog, payloads: Sequence[bytes], contents: _Contents)
 
 
 def _check_questions(log: StoredLog, events: Sequence[Event]) -> Iterator[Finding]:
-    """Yield a finding for each question that the store lists as open although the events of the log settle it, or does
-    not list although the events leave it open.
+    """Compare the open questions that the store lists with those that the events of the log leave open. Yield a fault
+    for each question that is in only one of the two lists.
     """
     states: dict[str, bool] = {}
     for event in events:

@@ -351,8 +351,8 @@ class MemoryStore(EventStore):
         return log.status == RUNNING or log.lease is not None or is_due or self._has_untaken(execution_id)
 
     def _in_queues(self, *, withheld: bool = False) -> Iterator[QueuedExecution]:
-        """Yield the queue entries of executions that have not ended, queue by queue, in the order of claims: with
-        `withheld` the entries that workers skip, otherwise the others.
+        """Yield the queue entries of executions that have not ended, queue by queue, in the order in which workers
+        claim them. With `withheld`, yield the entries that workers skip instead.
         """
         with self._lock:
             entries = [
@@ -564,8 +564,8 @@ class MemoryLog:
         return [StoredRecord(*head, payload, checksum) for head, payload, checksum in rows]
 
     def forked(self, at: int, new_log: MemoryLog, digests_in: Callable[[bytes], Iterable[bytes]]) -> MemoryLog:
-        """Return a copy of `new_log`, the empty log of a fork, that begins with the events of this log up to event
-        `at`.
+        """Return a copy of `new_log`, the empty log of a fork, in which the events of this log up to event `at` are the
+        first events.
 
         `digests_in` returns the digests of the large values that a payload refers to.
         """

@@ -41,7 +41,7 @@ _WITHOUT_STEP = frozenset(kind.event_type for kind in ON_NO_STEP)
 
 
 class MismatchError(Exception):
-    """Error for rows of the table of events whose columns, read together, contradict each other.
+    """Error for rows of the table of events that were read as columns, and whose columns contradict each other.
 
     The caller then reads the rows one by one, which reveals the fault.
     """
@@ -259,8 +259,8 @@ class Rows(NamedTuple):
         return lines.flatten()
 
     def _of_events(self, row: Numbers, place: Numbers) -> tuple[Any, Any]:
-        """Return the type and the step of each event. Event i is number ``place[i]`` among the events of row
-        ``row[i]``.
+        """Return the type and the step of each event as Arrow arrays. `row[i]` is the row that contains event i, and
+        `place[i]` its position among the events of this row.
         """
         rows_steps = self.steps.dictionary_encode().take(row)
         # Two tables with a row for each record type and a column for each place in a record: the number of the event
@@ -282,8 +282,8 @@ class Rows(NamedTuple):
 
 
 def _lines(payloads: Any, is_wide: Numbers) -> Any:
-    """Split the payload of each row into lines, one for each event. `is_wide` is true for rows of several events, whose
-    payloads are enclosed in brackets.
+    """Split the payload of each row into lines of JSON, one for each event. `is_wide` is true for rows of several
+    events; their payloads are JSON lists, so the brackets are removed first.
     """
     bare = pc.if_else(pa.array(is_wide), pc.binary_slice(payloads, 1, -1), payloads)
     return pc.split_pattern(bare, b",\n")

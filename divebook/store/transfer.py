@@ -147,8 +147,8 @@ def writing(
 
 
 def _files_of(store: EventStore) -> GetFile:
-    """Return a function that returns the content of a workspace file from a store by its hash, or None if the content
-    is missing or damaged.
+    """Return a function that reads workspace files from a store. It returns the content of a file by its hash, or None
+    if the content is missing or damaged.
     """
 
     def get_file(digest: str) -> bytes | None:
@@ -308,8 +308,8 @@ def import_(
 
 
 def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) -> None:
-    """Raise StoreError if a file moves an execution to a store that already has this execution, or that has a fork
-    imported from such a file.
+    """Raise StoreError if a file moves an execution to a store that already has this execution, or a fork imported from
+    such a file. Two executions would then continue from the same events.
     """
     execution_id = log.events[0].execution_id
     try:
@@ -337,8 +337,8 @@ def _refuse_second_arrival(store: EventStore, log: LogFile, *, as_fork: bool) ->
 
 
 def status_of(events: list[Event]) -> str:
-    """Return the status of an execution according to its events. Events do not distinguish waiting from running, so a
-    waiting one counts as running.
+    """Return the status of an execution according to its events. No event states that an execution waits, so an
+    execution that waits counts as running.
     """
     statuses = [STATUS_AFTER[type(event.data)] for event in events if type(event.data) in STATUS_AFTER]
     return statuses[-1] if statuses else RUNNING
@@ -406,8 +406,8 @@ def _fold(log: LogFile, events: list[Event]) -> ExecutionState:
 
 
 def _before_move(events: list[Event]) -> list[Event]:
-    """Return the events of a log before the event that ended it because the execution moved to another store or was
-    imported as a snapshot.
+    """Return the events of a log up to, but without, the event which records that the execution moved to another store
+    or was imported as a snapshot.
     """
     return [*takewhile(lambda event: not isinstance(event.data, ExecutionMoved | ExecutionPictured), events)]
 
@@ -460,7 +460,7 @@ def _beginning(events: list[Event]) -> ExecutionStarted:
 
 
 def _with_beginning(events: list[Event], beginning: ExecutionStarted) -> list[Event]:
-    """Return the events of a log with `beginning` as the payload of the first event."""
+    """Return the events of a log, with the payload `beginning` in place of that of the first event."""
     return [replace(events[0], data=beginning), *events[1:]]
 
 
@@ -598,8 +598,8 @@ def _acquire_copy_lease(target: EventStore, execution_id: str) -> Lease:
 
 
 def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) -> tuple[str, int] | None:
-    """Return the source execution with which a copied fork can share events in the target store, and their number.
-    Return None if it can share none.
+    """Return the execution in the target store with which a copied fork can share its first events, and the number of
+    these events. Return None if it can share none.
 
     Logs share whole records. A fork at an event inside a record of its source has its own copy of the beginning of that
     record, and shares only the records before it (`divebook.runtime.forks.first_batch`).
@@ -623,8 +623,8 @@ def _shared_in(source: EventStore, target: EventStore, record: ExecutionRecord) 
 def _batches(
     source: EventStore, record: ExecutionRecord, shared: tuple[str, int] | None, copied_length: int
 ) -> Iterator[Batch]:
-    """Yield the batches that copy a log after event `copied_length`. `shared` is the result of `_shared_in`: the events
-    that are not copied but shared.
+    """Yield the batches that copy the events of a log after event `copied_length`. `shared` is the result of
+    `_shared_in`: the target store already has these first events of a fork, so that they are not copied.
     """
     source_of_fork: str | None = None
     if shared is not None:

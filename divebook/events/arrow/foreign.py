@@ -1,5 +1,5 @@
-"""Recorded forms (the forms in which a log stores values) of values of pandas, polars, numpy and pyarrow, and the
-registry of functions that record them.
+"""Recorded forms of values of pandas, polars, numpy and pyarrow (the forms in which a log stores them), and the
+registry of functions that record such values.
 
 The modules that import these libraries are imported lazily: where a value exists, its library is loaded already.
 """
@@ -131,8 +131,8 @@ class Arrow(Recorded):
         return b64decode(self.content) if self._stream is None else self._stream
 
     def data(self) -> Any:
-        """Return the `kind`, `shape` and `layout` of the value and its Arrow IPC stream in base64 as plain data, the
-        stream last.
+        """Return the recorded form as plain data: the `kind`, `shape` and `layout` of the value, and last its Arrow IPC
+        stream in base64.
         """
         return {"kind": self.kind, "shape": list(self.shape), "layout": self.layout, "data": self.content}
 
@@ -141,8 +141,8 @@ class Arrow(Recorded):
         return _open_checked(self.kind, lambda: _module_of(self.kind).open_value(self))
 
     def least_bytes(self) -> int:
-        """Return a lower bound of the encoded size in bytes: the length of the Arrow stream in base64 if it is already
-        computed, otherwise as bytes.
+        """Return a lower bound of the encoded size in bytes, without encoding the value. This is the length of the
+        Arrow stream in base64 if that was computed before; otherwise it is the length of the stream as bytes.
         """
         return len(self._text or self._stream or "")
 

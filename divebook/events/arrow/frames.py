@@ -1,5 +1,5 @@
-"""Recording of pandas' frames, numpy arrays, and scalars of both in a log, with their exact dtypes, and building them
-again.
+"""Recording of pandas' frames, numpy arrays, and scalars of both in a log, with their exact dtypes, and their
+restoration.
 
 A frame consists of columns and indexes. Each column becomes one or several Arrow arrays in the stream of the value.
 Plain data describe the column: its dtype, and the numbers of its arrays in the stream, for example::
@@ -226,7 +226,9 @@ class ColumnWriter:
         raise _unsupported_dtype(dtype, path)
 
     def label(self, value: Any, path: str) -> Any:
-        """Return a cell, or the name of a column, as plain data, from which `label_of` restores it."""
+        """Return a cell, or the name of a column, as plain data that a log can contain. `label_of` restores it from
+        them.
+        """
         if type(value) is tuple:
             return {"tuple": [self.label(item, path) for item in value]}
         plain = self._normalize(value, path)
@@ -245,7 +247,9 @@ def label_of(recorded: Any) -> Any:
 
 
 def zone_content(zone: Any, path: str) -> str | list[Any]:
-    """Return a time zone as plain data: its name, the key of a `ZoneInfo`, or the offset and name of a fixed time zone.
+    """Return a time zone as plain data, from which `zone_of` restores it. The data are the zone's name, if pandas
+    restores the zone from it. Otherwise they are a list: of the name for a `ZoneInfo`, of offset and name for a fixed
+    time zone.
 
     A fixed offset is not recorded by its name alone: pandas would read ``timezone(timedelta(hours=1), "CET")`` as the
     zone CET, which has a summer time.
@@ -274,8 +278,8 @@ def zone_content(zone: Any, path: str) -> str | list[Any]:
 
 
 def zone_of(content: str | list[Any]) -> Any:
-    """Return the time zone that `zone_content` converted to plain data. A name is returned as a string, which pandas
-    accepts as a time zone.
+    """Return the time zone for `content`, the plain data that `zone_content` returned for it. If `content` is a name,
+    it is returned unchanged, because pandas accepts a name as a time zone.
     """
     if isinstance(content, str):
         return content
@@ -287,7 +291,8 @@ def zone_of(content: str | list[Any]) -> Any:
 
 
 def read_column(description: Description, arrays: Sequence[Any]) -> Any:
-    """Restore a pandas column from its description (by `ColumnWriter.add`) and the Arrow arrays of the recorded value.
+    """Restore a pandas column of a recorded value. `description` is the result of `ColumnWriter.add` for this column,
+    `arrays` has the Arrow arrays of the recorded value.
 
     The memory of the result may be written to.
     """
@@ -337,7 +342,9 @@ def _arrow_dtype(description: Description, array: Any) -> Any:
 
 
 def index_of(values: Any) -> pd.Index[Any]:
-    """Return a pandas Index with the given values and their dtype; pandas does not infer another dtype."""
+    """Return a pandas Index with the given values. It has the dtype of the values, since pandas would otherwise infer
+    one.
+    """
     index: pd.Index[Any] = pd.Index(values, dtype=values.dtype, tupleize_cols=False, copy=False)
     return index
 

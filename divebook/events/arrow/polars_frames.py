@@ -1,5 +1,5 @@
-"""Recording of polars' DataFrame and Series in a log, as the IPC stream that polars itself writes, and building them
-again from it.
+"""Recording of polars' DataFrame and Series in a log, as the IPC stream that polars itself writes, and their
+restoration.
 """
 
 from __future__ import annotations

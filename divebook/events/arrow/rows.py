@@ -1,5 +1,5 @@
-"""Frames of row-wise calls: conversion of the input frame to columns, and of the rows' results to a frame that can be
-joined to the input.
+"""Frames of row-wise calls: conversion of the input frame to columns, and of the results of the rows to a frame that
+can be joined to the input.
 
 `Each` with `Rows` makes one call per row of a frame. Results are recorded in parts. A part is a frame indexed by row
 position, with a column ``error`` if a row of the part failed. For a frame with the column ``text`` and three rows::
@@ -125,7 +125,9 @@ def _column(cells: list[Any]) -> Any:
 
 
 def failures_by_position(parts: Sequence[Any]) -> dict[int, bool]:
-    """Return a dict by row position: True if the row in the recorded frames of results failed, otherwise False."""
+    """Return for each row position True if the row failed, otherwise False. `parts` are recorded frames, each with the
+    results of some rows.
+    """
     has_failed: dict[int, bool] = {}
     for part in parts:
         frame = part.open()
@@ -135,8 +137,8 @@ def failures_by_position(parts: Sequence[Any]) -> dict[int, bool]:
 
 
 def outcome_of(length: int, rounds: Sequence[tuple[int, Sequence[Any]]]) -> pd.DataFrame:
-    """Return the results of all rows of a step as a frame by position, with the column ``error``; a repeated row has
-    its latest result.
+    """Return the results of all rows of a step as one frame by row position, with the column ``error``. Failed rows may
+    have been called again in later `rounds`; a row has its latest result.
 
     Rows that have not ended are missing.
 
@@ -252,8 +254,8 @@ _UNIFORM_KINDS = _NUMBER_KINDS | {"string", "boolean"}
 
 
 def count_rows(recorded: Recorded, tallies: dict[str, ColumnTally]) -> None:
-    """Count the cells of a recorded frame of results in `tallies`, by column name, without failed rows. Ignore a
-    recorded value that is not a frame.
+    """Count the cells of a recorded frame of results, without failed rows, and add the counts to `tallies` by column
+    name. Ignore a recorded value that is not a frame.
 
     Raises
     ------
@@ -266,8 +268,8 @@ def count_rows(recorded: Recorded, tallies: dict[str, ColumnTally]) -> None:
 
 
 def count_frame(frame: pd.DataFrame, tallies: dict[str, ColumnTally]) -> None:
-    """Count the cells of a frame in `tallies`, by column name, without failed rows. At most `MOST_COUNTED` columns are
-    counted.
+    """Count the cells of a frame, without failed rows, and add the counts to `tallies` by column name. At most
+    `MOST_COUNTED` columns are counted.
     """
     if ERROR in frame and (is_sound := frame[ERROR].isna().to_numpy()).sum() < len(frame):
         frame = frame[is_sound]

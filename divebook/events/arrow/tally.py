@@ -1,5 +1,5 @@
-"""Tallies of columns, for summaries of frames: counts of single values, a histogram of the numbers, and counts of all
-other cells.
+"""Tallies of columns, for summaries of frames: the counts of single values, a histogram of the numbers, and counts of
+other cells such as missing ones.
 
 A tally has bounded memory, and its result does not depend on how the cells were split into parts: the bins depend only
 on the least and the greatest number, and strings are counted one by one unless there are more than `MOST_DIFFERENT`
@@ -211,8 +211,8 @@ class ColumnTally:
         self.add_whole(Counter(map(int, finite)) if self.are_whole else None)
 
     def add_whole(self, counts: Mapping[int, int] | None) -> None:
-        """Add the counts of integer cells, given by integer. None means that the integers have too many distinct
-        values; from then on they are counted only in bins.
+        """Add the counts of integer cells, given by integer. None means that there are too many distinct integers to
+        count each one; from then on, integers are counted only in bins of the histogram.
         """
         self.whole = None if counts is None else _sum_if_few(self.whole, counts, MOST_WHOLE)
 

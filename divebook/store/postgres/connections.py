@@ -243,8 +243,8 @@ class Connections:
         return SentStatement(link, self)
 
     def settle(self) -> None:
-        """Wait for the answer to the statement that `send` has sent, if it has not been processed, and process it. Call
-        this before a write.
+        """Wait for the answer to the statement that `send` has sent, and process it. If it was processed already, do
+        nothing. Call this before a write.
         """
         if self.unanswered is not None:
             self.unanswered()
@@ -279,8 +279,8 @@ class Connections:
         self.may_write = True
 
     def refused_format(self) -> NewerStoreError:
-        """Return the error for a statement that wrote nothing, because a newer divebook has migrated the tables of the
-        store meanwhile.
+        """Return the error for a writing statement that had no effect, because a newer divebook has migrated the
+        store's tables while this process had the store open.
         """
         ((version,),) = self.read(PRESENT_FORMAT)
         return raised_format(self.address.location, version)
@@ -413,8 +413,8 @@ def _is_idle(link: Link) -> bool:
 
 @functools.cache
 def _array_dumper() -> type[Dumper]:
-    """Return the psycopg adapter that sends a `BinaryArray` unchanged. The type of the array is stated by a cast in the
-    SQL statement.
+    """Return the class by which psycopg sends a `BinaryArray` unchanged. The type of the array is stated by a cast in
+    the SQL statement.
     """
     from psycopg.adapt import Dumper
     from psycopg.pq import Format
@@ -488,8 +488,8 @@ class DatabaseAddress:
 
 
 def _parse_with_libpq(url: str, rest: str) -> dict[str, Any]:
-    """Return the connection parameters in the URL of a database, as libpq reads them; `rest` is the URL without
-    divebook's own parameters.
+    """Return the connection parameters in the URL of a database, as libpq (the client library of Postgres) parses them.
+    `rest` is the URL without divebook's own parameters.
     """
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
@@ -512,8 +512,8 @@ def _parse_with_libpq(url: str, rest: str) -> dict[str, Any]:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Raise an error of divebook in place of each error that Postgres, or the decoding of its data, raises in the
-    block.
+    """Convert each error of Postgres, or of the decoding of its data, in the block to an error of divebook, and raise
+    that one.
     """
     import psycopg
 
@@ -633,8 +633,8 @@ def _contents(kind: int, column: Sequence[bytes]) -> BinaryArray:
 
 @functools.lru_cache(maxsize=256)
 def _layout(kind: int, count: int) -> struct.Struct:
-    """Return the format for packing an array of `count` numbers of a Postgres type, with the array's header, into
-    binary form.
+    """Return the `struct` format of a Postgres array in binary form: the array's header, then `count` numbers of the
+    type `kind`.
     """
     return struct.Struct(">iiIii" + f"i{_WIDTHS[kind][1]}" * count)
 

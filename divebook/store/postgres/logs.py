@@ -238,8 +238,8 @@ class LogWriter:
             sent.notify(sent.batches, sent.answers)
 
     def _finish_sent(self, sent: SentBatches, entered: Collection[int]) -> list[Refusal | None]:
-        """Return the outcome of batches that `begin` has sent: for each the error, or None. Batches that the server did
-        not accept are first written again with `write`.
+        """Return for each batch that `begin` has sent the error with which it was refused, or None if it was written.
+        Batches that the server did not accept are first written again with `write`.
         """
         answers: list[Refusal | None] = [None] * len(sent.batches)
         refused = self._update_cache(sent.batches, sent.drafts, _keys(sent.drafts, entered))
@@ -391,8 +391,8 @@ class LogWriter:
             raise StartKeyTakenError(key, unescaped(holder))
 
     def _fork_point(self, batch: PreparedBatch, source: str) -> tuple[int, dict[str, Any]]:
-        """Return the checksum of the last event that a new fork shares with its source, and the columns with which the
-        fork refers to this event's row.
+        """Return the checksum of the last event that a new fork shares with its source execution. Also return columns
+        for the fork's row, which refer to the database row of this event.
         """
         sequence = batch.expected_sequence
         log = self._reader.find(source, sequence - 1, sequence)
@@ -408,8 +408,8 @@ class LogWriter:
     def _send(
         self, batches: Sequence[PreparedBatch], drafts: dict[int, DraftBatch], durability: Durability
     ) -> list[int]:
-        """Send draft batches in one transaction and wait for the answer. Return the indices of the batches that the
-        server did not accept.
+        """Send batches that are prepared for sending (`DraftBatch`) in one transaction, and wait for the answer. Return
+        the indices of the batches that the server did not accept.
         """
         rows, uses = self._rows(batches, drafts)
         is_relaxed = _is_relaxed(batches, drafts, durability)
@@ -428,13 +428,15 @@ class LogWriter:
     def _send_extensions(
         self, drafts: Mapping[int, DraftBatch], rows: Sequence[Row], *, is_relaxed: bool
     ) -> SentStatement:
-        """Send draft batches that only add events to cached logs, and do not wait for the answer."""
+        """Send batches that are prepared for sending (`DraftBatch`) and only add events to cached logs. Do not wait for
+        the answer.
+        """
         logs = [draft.row() for draft in drafts.values()]
         return self._connections.send(_EXTEND_LOGS, (is_relaxed, *_arrays(_LOG, logs), *_arrays(_ROW, rows)))
 
     def _rows(self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch]) -> tuple[list[Row], list[Row]]:
-        """Return the database rows that draft batches insert: the rows of their records, and the rows of large values
-        that their executions did not use before.
+        """Return the database rows that the given batches insert: the rows of their records, and the rows of large
+        values that their executions did not use before.
         """
         rows: list[Row] = []
         uses: list[Row] = []
@@ -458,8 +460,8 @@ class LogWriter:
     def _update_cache(
         self, batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatch], keys: Sequence[int]
     ) -> list[int]:
-        """Store the logs of the accepted draft batches, whose key is not 0, in the cache. Return the indices of the
-        other batches.
+        """Update the cache with the logs whose draft batches the server accepted. `keys` contains 0 for each batch that
+        it did not accept; return the indices of these batches.
         """
         refused = []
         for (index, draft), key in zip(drafts.items(), keys, strict=True):
@@ -475,7 +477,9 @@ class LogWriter:
 
 @dataclass(slots=True)
 class CachedLog:
-    """Cached state of a log that this process writes: the execution's row, the end of the log, and its event ids."""
+    """State of a log that this process writes, kept so that it need not be read again: the execution's row, the end of
+    the log, and its event ids.
+    """
 
     key: int
     token: int
@@ -491,7 +495,7 @@ class CachedLog:
 
 @dataclass(slots=True)
 class DraftBatch:
-    """Batch in the form in which it is sent to the server, with the state of its log before and after the batch."""
+    """Batch that is prepared for sending to the server, with the state of its log before and after the batch."""
 
     before: CachedLog | None
     """Log before the batch; None if the batch begins the log."""
@@ -513,8 +517,8 @@ class DraftBatch:
         return self.before is not None and not (has_status_change or has_more or self.new_blobs)
 
     def row(self) -> tuple[Any, ...]:
-        """Return what is sent to update the execution's row for a batch that only appends events: the columns that the
-        server compares first, and the new values.
+        """Return the values with which the server updates an execution's row, for a batch that only appends events. The
+        server compares the first values with the present row, and then writes the others.
         """
         before = self.before
         after = self.log
@@ -524,8 +528,8 @@ class DraftBatch:
         return (*compared, line.status, line.last_sequence, line.size, line.taken, line.seal(), after.checksum)
 
     def head(self, batch: PreparedBatch) -> dict[str, Any]:
-        """Return what is sent to write or update the execution's row, as JSON data: the columns that the server
-        compares first, and the new values.
+        """Return the data (JSON) with which the server writes or updates an execution's row. The server compares some
+        of the values with the present row before it writes the others.
         """
         before = self.before
         compared = self.head_of_new_log
@@ -537,8 +541,8 @@ class DraftBatch:
 
 @dataclass(slots=True)
 class SentBatches:
-    """Batches that were sent to the server without waiting, and their outcome. Each batch only adds events to a cached
-    log.
+    """Batches that `LogWriter.begin` sent to the server without waiting for the answer, and their outcome. Each batch
+    only adds events to a log in the cache.
     """
 
     batches: Sequence[PreparedBatch]
@@ -574,8 +578,8 @@ def _head(batch: PreparedBatch, after: CachedLog) -> dict[str, Any]:
 
 
 def lease_columns(lease: Lease) -> dict[str, Any]:
-    """Return a lease as database columns by name. The first batch of a log contains them if the new execution is
-    leased.
+    """Return a lease as database columns by name. They are written with the first batch of a log if the new execution
+    is leased from the beginning.
     """
     owner = lease.owner
     strings = {"host": owner.host, "owner": owner.name, "boot": owner.boot}
@@ -588,8 +592,8 @@ def _is_relaxed(batches: Sequence[PreparedBatch], drafts: Mapping[int, DraftBatc
 
 
 def _keys(drafts: Mapping[int, DraftBatch], entered: Collection[int]) -> list[int]:
-    """Return the database key of the log of each draft batch, or 0 for a draft that the server did not accept;
-    `entered` has the accepted keys.
+    """Return the database key of the log of each draft batch, with 0 for a batch that the server did not accept.
+    `entered` has the keys of the logs whose batches it accepted.
     """
     keys = [draft.log.key for draft in drafts.values()]
     return [key if key in entered else 0 for key in keys]
@@ -658,8 +662,8 @@ class LogReader:
         return [_decoded(record, sealing, fetch, log) for record in self.records(log, last)]
 
     def around(self, execution_id: str, sequences: Sequence[int]) -> list[LogRows]:
-        """Read single events of a log. Return for each the row of its record, and the rows before that are needed to
-        verify it; an empty list for an unknown execution.
+        """Read single events of a log. For each, return the row that contains it, after the rows before it that are
+        needed to verify its checksum. Return an empty list for an unknown execution.
         """
         rows = self._connections.read(_AROUND, (list(sequences), escaped(execution_id)))
         logs: list[LogRows] = []
@@ -733,7 +737,7 @@ def _decoded(record: StoredRecord, sealing: Sealing, fetch: Fetch, log: LogRows)
 
 
 def line_of(row: tuple[Any, ...]) -> tuple[Line, int]:
-    """Convert a row that the query `RECORD` returned to a `Line` (row of an execution), and return it with the checksum
+    """Convert a row that the query `RECORD` returned to a `Line`, the row of an execution. Return it with the checksum
     that is stored in the row.
     """
     columns: list[Any]
@@ -794,7 +798,7 @@ def has_other_form(packed: bytes) -> bool:
 
 
 class TypeNumbers:
-    """Cache of the numbers by which the database refers to record types instead of their names.
+    """Cache of numbers: the database stores a number in place of the name of a record type, such as ``step_started``.
 
     Another process may have added types.
     """
@@ -826,8 +830,8 @@ class TypeNumbers:
         self.load()
 
     def name(self, number: int) -> str:
-        """Return the name of the record type that has a number, or ``type 7`` if number 7 is unknown. If the number is
-        not cached, read all numbers again.
+        """Return the name of the record type that has a number. If the number is not cached, read all numbers again;
+        for an unknown number 7, return ``type 7``.
         """
         if number not in self.names:
             self.load()

@@ -80,15 +80,17 @@ def load_leases(execute: SendStatement) -> list[Lease]:
 
 
 def load_lease(execute: SendStatement, execution_id: str) -> tuple[Lease | None] | None:
-    """Return a tuple with the lease of one execution, or ``(None,)`` if it has no lease. Return None for an unknown
-    execution.
+    """Return the lease of one execution in a tuple, ``(None,)`` if it has no lease. For an unknown execution, return
+    None instead of a tuple.
     """
     rows = execute(_OF_ONE, (escaped(execution_id),))
     return (lease_from_columns(rows[0][0], rows[0][1:]),) if rows else None
 
 
 def lease_from_columns(execution_id: str, columns: Sequence[Any]) -> Lease | None:
-    """Return the lease in the columns of a row that `COLUMNS` names; None if they are NULL."""
+    """Return the lease in the values of the columns `COLUMNS` of an execution's row. Return None if they are NULL,
+    because the execution has no lease.
+    """
     token, host, pid, started, name, boot, expires_at = columns
     if host is None:
         return None
@@ -603,8 +605,8 @@ def delete_execution(execute: SendStatement, execution_id: str, sealing: Sealing
 def _move_shared_events(
     execute: SendStatement, key: int, source: int | None, after: int, sealing: Sealing
 ) -> list[str]:
-    """Move the events of a deleted log that forks share to the fork that shares most of them. Return a list with this
-    fork's id, or an empty list if there are no forks.
+    """Move the events that forks share with a deleted execution to the fork that shares most of them. Return a list
+    with the id of this fork, or an empty list if there are no forks.
     """
     forks = execute(_HEIRS, (key,))
     if not forks:
@@ -625,8 +627,8 @@ def _move_shared_events(
 
 
 def _digests_reached(execute: SendStatement, first: int, last: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the hashes of the large values that a range of records refers to. Return None, which stands for all
-    values, if the records cannot be read.
+    """Return the hashes of all large values to which the records from key `first` to key `last` refer. Return None if
+    the records cannot be read; the caller then assumes that they refer to all values.
     """
 
     def fetch(digest: bytes) -> bytes | None:
@@ -664,8 +666,8 @@ def is_over(execute: SendStatement, execution_id: str, moment: Moment) -> bool:
 
 
 def list_blobs(execute: SendStatement, without: Collection[str]) -> list[StoredBlob]:
-    """Return the size of each large value, and whether an execution uses it. Executions whose ids are in `without` do
-    not count.
+    """Return each large value with its size, and whether an execution uses it. Executions whose ids are in `without` do
+    not count as users.
     """
     return [StoredBlob(*row) for row in execute(_BLOBS, ([escaped(name) for name in without],))]
 

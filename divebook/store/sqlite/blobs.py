@@ -28,7 +28,7 @@ _DROP = "DELETE FROM blobs WHERE number NOT IN (SELECT blob FROM blob_uses)"
 
 def insert_blobs(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping[bytes, Packed]) -> int:
     """Write the large values (blobs) of a batch that the file does not have, and record that an execution uses all of
-    them. Return the growth of its log in bytes.
+    them. Return the number of bytes by which the log of the execution grows.
 
     `packed` has contents that were compressed before the transaction. A content that the execution already refers to
     does not count.
@@ -43,8 +43,8 @@ def insert_blobs(cursor: sqlite3.Cursor, key: int, blobs: Blobs, packed: Mapping
 
 
 def inherit_blobs(cursor: sqlite3.Cursor, source: int, heir: int, used: Collection[bytes] | None) -> int:
-    """Record that a fork (`heir`) uses the large values of its deleted source execution. Return the growth of the
-    fork's log in bytes.
+    """Record that a fork (`heir`) uses the large values in the events that it takes over from its deleted source
+    execution. Return the number of bytes by which the log of the fork grows.
 
     `used` selects the values by digest; None means all.
     """
@@ -77,8 +77,8 @@ def fetcher(connection: sqlite3.Connection | sqlite3.Cursor, sealing: Sealing) -
 
 
 def list_blobs(connection: sqlite3.Connection, without: Collection[str]) -> list[StoredBlob]:
-    """Return the size of each large value, and whether an execution uses it. Executions whose ids are in `without` do
-    not count.
+    """Return each large value with its size, and whether an execution uses it. Executions whose ids are in `without` do
+    not count as users.
     """
     rows = connection.execute(_LIST, (json.dumps(list(without)),)).fetchall()
     typed_rows = (typed("large value", row, (bytes, int, int)) for row in rows)

@@ -130,8 +130,8 @@ def open_writer(path: Path, durability: Durability, network: str | None = None) 
 
 
 def open_reader(path: Path, *, read_only: bool) -> sqlite3.Connection:
-    """Open a store file for reading. With `read_only`, the file is opened so that SQLite need not create files beside
-    it.
+    """Open a store file for reading. If the file is `read_only`, and SQLite cannot create the files that it needs
+    beside it, open it as a file that does not change.
     """
     if not read_only:
         return _connect(path, "mode=ro")
@@ -313,8 +313,8 @@ def translate(error: sqlite3.Error, location: str) -> StoreError:
 
 @contextmanager
 def translated(location: str) -> Iterator[None]:
-    """Raise an error of divebook in place of each error that SQLite, the disk, or the decoding of data raises in the
-    block.
+    """Convert each error of SQLite, of the disk, or of the decoding of data in the block to an error of divebook, and
+    raise that one.
 
     All reads and writes of a store run inside of such a block (tests/store/test_damage.py).
     """

@@ -1,4 +1,4 @@
-"""Reading of logs from a store file: finding the rows of a log, verified records, and events as columns.
+"""Reading of logs from a store file: location of the rows of a log, verified records, and events as columns.
 
 A log is a range of the table of events. The place of a record is the key of its execution times 2**32, plus the
 sequence number of its first event. A fork has no rows for the events that it shares: its log consists of several parts,
@@ -104,8 +104,8 @@ LINE_TYPES: Types = (
 
 
 class Log(NamedTuple):
-    """Location of an execution's log in the table of events, and the number of events that the log has at least, as the
-    execution's row states it.
+    """Location of an execution's log in the table of events, and the end of the log according to the execution's row.
+    The log may already have further events (`log_end_of`).
     """
 
     execution_id: str
@@ -122,8 +122,8 @@ class Log(NamedTuple):
         return self.parts[-1].after
 
     def ranges(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Return the ranges of primary keys in the table of events that contain the records beginning with the events
-        from `first` to `last`.
+        """Return ranges of primary keys in the table of events. They contain all records of this log whose first event
+        has a number from `first` to `last`; only a fork has several ranges.
         """
         if len(self.parts) == 1:
             return [(place_of(self.key, first), place_of(self.key, min(last, MOST)))]
@@ -137,8 +137,8 @@ class Log(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    """Part of a log: consecutive rows that belong to the execution itself, or to a source execution with which it
-    shares them.
+    """Part of a log: consecutive rows in the table of events. They belong to the execution itself, or to a source
+    execution with which a fork shares them.
     """
 
     key: int
@@ -149,8 +149,8 @@ class LogPart(NamedTuple):
 
 
 def find(connection: sqlite3.Connection | sqlite3.Cursor, execution_id: str) -> Log | None:
-    """Return the location of a log; None for an unknown execution. Raise CorruptStoreError if the index of the file
-    leads to another execution.
+    """Return the location of an execution's log in the table of events; None for an unknown execution. Raise
+    CorruptStoreError if the index of the file leads to another execution.
     """
     row = connection.execute(_FIND, (execution_id,)).fetchone()
     if row is None:
@@ -213,8 +213,7 @@ def load_record(connection: sqlite3.Connection, types: EventTypes, row: tuple[An
 
 
 class LogEnd(NamedTuple):
-    """Present end of a log. It may be beyond the end that the execution's row states, because the row is not written
-    with each batch.
+    """Actual end of a log. The execution's row may state an earlier end, because it is not written with each batch.
 
     Writing the row with each commit would cost as much as the records do. It is therefore written when a column changes
     that lists or recovery need, and otherwise every `RECORDS_PER_ROW_UPDATE` records (`log_writer`). Its
@@ -233,8 +232,8 @@ class LogEnd(NamedTuple):
 
 
 def log_end_of(connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log) -> LogEnd:
-    """Return the present end of a log, which may be beyond the end that the execution's row states. Raise
-    CorruptStoreError if the log is damaged.
+    """Return the actual end of a log; the execution's row may state an earlier one. Raise CorruptStoreError if the log
+    is damaged.
     """
     log_end = LogEnd(log.last_sequence, log.checksum)
     for record in load_records(connection, types, log, after=log.last_sequence, last=sys.maxsize):
@@ -262,8 +261,8 @@ def load_decoded_records(
 def load_facts(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, sequences: Sequence[int]
 ) -> dict[int, Payload]:
-    """Return the payloads of the events with the given sequence numbers, by number, with one query for each part of the
-    log.
+    """Return the payloads of the events with the given sequence numbers, by number. A log has one part, or several if
+    it is that of a fork; each part is read with one query.
 
     Raises
     ------
@@ -337,8 +336,8 @@ def load_records(
 def record_start(
     connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, after: int
 ) -> tuple[int, int | None]:
-    """Return the sequence number with which the record that contains event ``after + 1`` begins, and the checksum of
-    the record before it.
+    """Find the record that contains event ``after + 1``. Return the number of its first event, and the checksum of the
+    record before it.
 
     Raises
     ------
@@ -377,8 +376,8 @@ def _stored(
 def _check_place(
     connection: sqlite3.Connection | sqlite3.Cursor, types: EventTypes, log: Log, place: int, preceding: tuple[int, int]
 ) -> None:
-    """Raise CorruptStoreError if the record at a primary key (`place`) does not begin with the event after the
-    preceding record.
+    """Check the primary key, `place`, of a record, which contains the number of its first event. Raise
+    CorruptStoreError if this is not the event after the preceding record.
 
     Checksums do not cover places: a record that moved into the preceding one, or away from it, still matches its
     checksum (tests/simulation/damaged.py). If the preceding record is damaged itself, its end is unknown, and the place
@@ -398,8 +397,8 @@ def _check_place(
 
 
 def _is_older(connection: sqlite3.Connection | sqlite3.Cursor, log: Log, sequence: int) -> bool:
-    """Return True if an event has no checksum because an old version of divebook wrote it, and False if the event has
-    lost its checksum.
+    """Return True if an event has no checksum because an old version of divebook wrote it, before there were checksums.
+    Return False if the event has lost its checksum.
 
     Then the first later event with a checksum begins the chain: its checksum continues from 0. An event that merely
     lost its checksum stands in a chain that began before it.
@@ -461,7 +460,7 @@ def read_columns(
     connection: sqlite3.Connection, types: EventTypes, sealing: Sealing, log: Log, *, after: int, limit: int
 ) -> EventPage | None:
     """Return events of one log as columns, after a check of all checksums. Return None if a check fails; the caller
-    then reads the rows one by one.
+    then reads and checks the rows one by one.
     """
     from divebook.store.pages import MismatchError
 
@@ -507,8 +506,8 @@ def _joined_rows(
 
 
 def _type_name_or_mismatch(connection: sqlite3.Connection, types: EventTypes, number: int) -> str:
-    """Return the name of the record type that has a number in the file, reading types that other processes added. Raise
-    MismatchError if there is none.
+    """Return the name of the record type that has a number in the file. Raise MismatchError if the file has no such
+    type.
     """
     from divebook.store.pages import MismatchError
 

@@ -200,8 +200,8 @@ class LogWriter:
         return log, checksum_before
 
     def _fork_point(self, cursor: sqlite3.Cursor, batch: PreparedBatch, source: str) -> tuple[int, int]:
-        """Return the checksum of the last event that a new fork shares with its source, and the key of the execution in
-        whose rows this event is stored.
+        """Return the checksum of the last event that a new fork shares with its source execution. Also return the key
+        of the execution to which the database row of this event belongs, since the source may be a fork itself.
         """
         source_log = find(cursor, source)
         sequence = batch.expected_sequence
@@ -217,8 +217,8 @@ class LogWriter:
         return last.checksum or 0, owner_key
 
     def _current(self, cursor: sqlite3.Cursor, execution_id: str) -> CachedLog:
-        """Return the present state of a log: from the cache if no other process has written to the file since,
-        otherwise from the file.
+        """Return the present state of a log: the cached state if no other process has written to the store file since
+        it was cached, otherwise the state in the file.
         """
         cached = self._logs.get(execution_id)
         if cached is not None and cached.generation == self._generation:
@@ -238,7 +238,8 @@ class LogWriter:
 
 @dataclass(slots=True)
 class CachedLog:
-    """Cached state of a log that this process writes: the execution's row, the end of the log, and its event ids.
+    """State of a log that this process writes, kept so that it need not be read again: the execution's row, the end of
+    the log, and its event ids.
 
     The ids replace a unique index, which would cost 160 bytes a step and a quarter of the speed. Ids are UUIDv7, and a
     batch that is sent twice is refused by its expected sequence. The only other duplicates are ids that one execution
@@ -257,12 +258,14 @@ class CachedLog:
     ids: KnownIds = field(default_factory=KnownIds)
 
     def same_as(self, other: CachedLog) -> bool:
-        """Return True if this cached log and another one have the same lease token, execution row and end."""
+        """Return True if this cached log and another one have the same lease token, execution row and end, so that the
+        log has not changed.
+        """
         return (self.token, self.line, self.end) == (other.token, other.line, other.end)
 
     def advance(self, cursor: sqlite3.Cursor, batch: PreparedBatch, checksum: int, grown: int) -> None:
-        """Set the end of this cached log to the end of a batch that was written. Write the execution's row if the batch
-        changes it, or if it is out of date by many records.
+        """Set the end of this cached log to the end of a batch that was just written. Write the execution's row if the
+        batch changes more than its end, or if its end has not been updated for many records.
 
         `grown` is the number of bytes of new large values.
         """

@@ -334,8 +334,8 @@ MIGRATIONS: tuple[Migration, ...] = (
 
 
 def place_of(key: int, sequence: int) -> int:
-    """Return the primary key in the table of events for a record, from the key of its execution and the number of its
-    first event.
+    """Return the primary key of a record in the table of events. It consists of the key of the record's execution and
+    the number of the record's first event.
     """
     return key << 32 | sequence
 
@@ -423,7 +423,7 @@ def _table_names(connection: sqlite3.Connection) -> list[str]:
 
 
 class EventTypes:
-    """Cache of the numbers by which a store file refers to record types instead of their names.
+    """Cache of numbers: a store file has a number in place of the name of a record type, such as ``step_started``.
 
     A newer version, or another process, may have added types.
     """
@@ -443,7 +443,7 @@ class EventTypes:
             self.numbers = {name: number for number, name in rows}
 
     def register(self, connection: sqlite3.Connection) -> None:
-        """Add each event type of this version that has no number in the file to the file."""
+        """Give each event type of this version of divebook a number in the store file, if it has none there yet."""
         self.load(connection)
         missing = [(name,) for name in PAYLOADS if name not in self.numbers]
         if missing:
@@ -463,8 +463,8 @@ class EventTypes:
         return number
 
     def refresh(self, connection: sqlite3.Cursor) -> None:
-        """Read the numbers of all record types from the file again if types were added with `add`. Call this at the
-        beginning of a transaction.
+        """Load the cache of record types and their numbers from the store file again, if `add` has added a type that is
+        not cached yet. Call this at the beginning of a transaction.
         """
         if self._is_stale:
             self._is_stale = False

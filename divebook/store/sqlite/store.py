@@ -706,8 +706,8 @@ class OpenFile:
 
 
 class DiskSync:
-    """Syncs of a store file to the disk that are separate from the commits: transactions commit without waiting for the
-    disk, and `sync` waits later.
+    """Delayed syncs of a store file to the disk. Transactions in a `deferred` block commit without waiting for the
+    disk, and `sync` waits for it later.
     """
 
     def __init__(self, path: Path) -> None:
@@ -806,8 +806,8 @@ def _digests_used(connection: sqlite3.Connection, key: int) -> frozenset[bytes]:
 def _readable_rows(
     connection: sqlite3.Connection, ranges: Sequence[tuple[int, int]]
 ) -> tuple[list[tuple[Any, ...]], str | None]:
-    """Return the event rows of a log before the first row that cannot be read, and the error of that row, or None if
-    all can be read.
+    """Return the event rows of a log before the first row that cannot be read. Also return the error of that row, or
+    None if all rows can be read.
     """
     rows: list[tuple[Any, ...]] = []
     try:

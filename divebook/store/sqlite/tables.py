@@ -204,7 +204,9 @@ def load_new_messages(connection: sqlite3.Connection, sealing: Sealing, after: i
 
 
 def find_message_faults(connection: sqlite3.Connection) -> list[str]:
-    """Return descriptions of messages that do not match their checksums, or whose mark "not in the log" is wrong."""
+    """Return descriptions of messages that do not match their checksums, or that are wrongly listed as contained, or
+    not contained, in the log of their execution.
+    """
     damaged = [_damage(row) for row in connection.execute(_OF_ALL, (0,)).fetchall() if not is_sound(row)]
     strays = [number for (number,) in connection.execute(_STRAY).fetchall()]
     return damaged + [f"message {number} is not listed as what its execution has made of it" for number in strays]
@@ -216,7 +218,9 @@ def mark_messages_taken(cursor: sqlite3.Cursor, key: int, last_taken: int) -> No
 
 
 def set_messages_over(cursor: sqlite3.Cursor, key: int, last_taken: int, *, is_over: bool) -> None:
-    """Record in the rows of an execution's messages that the execution has ended (`is_over`) or continues."""
+    """Record in the rows of an execution's messages that the execution has ended (`is_over`), or that it continues and
+    has yet to take the messages after number `last_taken`.
+    """
     cursor.execute(_TURN, (not is_over, last_taken, key))
 
 
@@ -263,7 +267,9 @@ class MessageWatch:
         """Highest number of a message that this object knows of."""
 
     def on_post(self, number: int) -> None:
-        """Record the number of a message that this process has posted."""
+        """Record the number of a message that this process has posted, so that `new_messages` searches for new
+        messages.
+        """
         self._last = max(self._last, number)
 
     def has_news(self) -> bool:
@@ -442,8 +448,8 @@ def write_questions(cursor: sqlite3.Cursor, key: int, changes: Mapping[str, bool
 
 
 def set_questions_over(cursor: sqlite3.Cursor, key: int, *, is_over: bool) -> None:
-    """Record in the rows of an execution's questions that the execution has ended (`is_over`), so that they are no
-    longer listed, or that it continues.
+    """Record in the rows of an execution's questions that the execution has ended (`is_over`) or continues. The
+    questions of ended executions are not listed.
     """
     cursor.execute(_SETTLE_QUESTIONS, (is_over, key))
 
@@ -725,8 +731,8 @@ def delete_execution(cursor: sqlite3.Cursor, execution_id: str, sealing: Sealing
 
 
 def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> list[str]:
-    """Move the events of a deleted log that forks share to the fork that shares most of them. Return a list with this
-    fork's id, or an empty list if there are no forks.
+    """Move the events that forks share with a deleted execution to the fork that shares most of them. Return a list
+    with the id of this fork, or an empty list if there are no forks.
     """
     forks = cursor.execute(_HEIRS, (log.key,)).fetchall()
     if not forks:
@@ -750,8 +756,8 @@ def _move_shared_events(cursor: sqlite3.Cursor, log: Log, sealing: Sealing) -> l
 
 
 def _digests_reached(cursor: sqlite3.Cursor, heir: int, upto: int, sealing: Sealing) -> frozenset[bytes] | None:
-    """Return the hashes of the large values in the events that were moved to a fork. Return None, which stands for all
-    values, if the events cannot be read.
+    """Return the hashes of all large values to which the events that a fork has taken over refer. Return None if the
+    events cannot be read; the caller then assumes that they refer to all values.
     """
     fetch = blobs.fetcher(cursor, sealing)
     rows = cursor.execute(_PAYLOADS, (place_of(heir, 1), place_of(heir, upto))).fetchall()
