@@ -229,8 +229,7 @@ class _LogChecker:
             self.paths[event.path] = False
 
     def branched(self, data: catalog.PathBranched) -> Iterator[str]:
-        """Register the new paths into which a path branches. Yield an error text for each of them that exists already.
-        """
+        """Register the new paths into which a path branches. Yield an error text for each path that exists already."""
         for new in data.new_paths:
             if new["id"] in self.paths:
                 yield f"path {new['id']} begins a second time"

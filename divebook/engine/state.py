@@ -202,8 +202,8 @@ class OpenStep(NamedTuple):
         return tuple.__new__(OpenStep, (self[0], self.operations.set(record.operation_id, record), *self[2:]))
 
     def with_items(self, iterations: Map[int, Any], places: Map[int, int]) -> OpenStep:
-        """Return the state of the step with new results of its finished items. `items_at` tells which events hold the
-        large results.
+        """Return the state of the step with new results of its finished items. `places` maps the items with large
+        results to the numbers of the events that hold these results.
         """
         return tuple.__new__(OpenStep, (*self[:2], iterations, *self[3:8], places, *self[9:]))
 
@@ -271,8 +271,7 @@ class Ledger(NamedTuple):
         )
 
     def with_child(self, child: str, usage: Mapping[str, int]) -> Ledger:
-        """Return the counters after a child execution has ended: its usage is added, and its model calls are counted.
-        """
+        """Return the counters after a child execution has ended, with its usage added and its model calls counted."""
         counted = self.children.set(child, self.children.get(child, NO_USAGE).plus(usage))
         return self._replace(llm_calls=self.llm_calls + usage.get("requests", 0), children=counted)
 
@@ -282,8 +281,7 @@ class Ledger(NamedTuple):
         return self._replace(errors=self.errors.set(len(self.errors), record))
 
     def with_hop(self, number: int, **changes: Any) -> Ledger:
-        """Return the counters with changed fields of one visit of an agent step. `number` is the number of this visit.
-        """
+        """Return the counters with changed fields of one visit of an agent step. `number` identifies the visit."""
         return self._replace(history=self.history.set(number, self.history[number]._replace(**changes)))
 
 

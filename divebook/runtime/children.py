@@ -121,15 +121,15 @@ class Children:
         return await self._operations.run(request, carry_out)
 
     def _restored_reservation(self, place: Place, child: str) -> Reserved | None:
-        """Return the budget that was reserved for a child when its operation ended last, or None. The child gets it
-        again when the parent resumes it.
+        """Return the part of the parent's budget that was reserved for a child when its operation last ended. It is
+        reserved again when the parent resumes the child. Return None if nothing was reserved.
         """
         earlier = self._operations.record_of(place, place.operation_id)
         return earlier.reserved if earlier is not None and earlier.signal == child else None
 
     def _spending_tasks(self) -> int:
-        """Return the number of concurrent tasks of the parent that may spend its remaining budget, at least 1: all
-        tasks that do not wait for a child.
+        """Return the number of concurrent tasks among which the remaining budget of the parent is shared, at least 1.
+        Tasks that wait for a child are not counted, because they spend nothing.
 
         Dividing by it keeps the sum of the shares of concurrent children within the remaining budget
         (test_children_side_by_side_never_overshoot).
@@ -237,7 +237,8 @@ def orphaned(parent: str, status: str) -> str:
 def children_to_end(
     store: EventStore, execution_id: str, status: str, is_ending: Callable[[str], bool]
 ) -> list[Abandoned]:
-    """Return the descendants that must be cancelled, or awaited, because the execution above them ends as `status`.
+    """Return the child executions, and children of these, that must be cancelled or awaited because an execution ends.
+    `status` is the status with which it ends.
 
     These are its children that have not ended, which must be cancelled, and children that have ended but still cancel
     their own children in this process (`is_ending`). For a child that is cancelled or failed already, its own children
@@ -348,8 +349,8 @@ class Child(NamedTuple):
     """Source execution, if the child is a what-if."""
 
     def resumed(self, workflow: Workflow, state: ExecutionState) -> ExecutionResumed:
-        """Return the event with which this existing child is resumed. If the child had ended, the event gives it new
-        bounds: the budget that its parent has left now.
+        """Return the event that resumes this child execution. If the child had ended, the event gives it new bounds
+        from the budget that its parent has left now.
         """
         if not state.is_over:
             return ExecutionResumed(state.status)
@@ -404,8 +405,8 @@ async def continue_as_successor(
 
 
 def _ended_with(parent: str, child: ExecutionState) -> bool:
-    """Return whether a child execution was cancelled only because its parent had ended. If the parent is resumed, it
-    resumes such a child.
+    """Return whether a child execution was cancelled only because its parent had ended. Such a child is resumed
+    together with the parent.
 
     The notice of that end can be late, if the store is slow or another process sends it.
     """
@@ -433,8 +434,8 @@ def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
 
 
 def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str]:
-    """Yield the names of the workflows of those child executions that an execution has requested but that have not
-    started yet.
+    """Yield the names of the workflows that an execution will start as child executions when it is resumed: it has
+    requested them, but they have not started yet.
     """
     for child, record in running_children(state).items():
         try:

@@ -208,7 +208,7 @@ class Dashboards:
         self._lock = threading.Lock()
 
     def note(self, execution_id: str, address: str) -> None:
-        """Remember that calls of an execution were sent to the cluster with this dashboard."""
+        """Remember that calls of an execution were sent to the cluster that has this dashboard."""
         with self._lock:
             addresses = self._addresses.pop(execution_id, ())  # moves the execution to the end
             self._addresses[execution_id] = addresses if address in addresses else (*addresses, address)
@@ -246,15 +246,15 @@ MOST_TAKEN = 10_000
 
 
 def begin(call: bytes, key: str | None = None) -> bytes | None:
-    """Make a pickled call in a Dask worker, and return its pickled outcome. With a key, claim the key first, and return
-    None if another task has claimed it.
+    """Make a pickled call in a Dask worker, and return its pickled outcome. A call with a key must run only once: the
+    worker first claims the key from the scheduler. If another task has claimed it before, return None.
     """
     return make_shipped(call) if key is None or _is_claimed(key) else None
 
 
 def _is_claimed(key: str) -> bool:
-    """Claim a key from the scheduler for the task that runs in this thread. Return whether the scheduler grants the key
-    to it.
+    """Claim a key from the scheduler for the task that runs in this thread. Return True if the scheduler grants it, and
+    False if another task has it already.
     """
     from distributed import get_worker
 
@@ -396,8 +396,8 @@ class _Connection:
         return outcome
 
     async def _published(self, name: str | None) -> Future | None:
-        """Return the future of a call that another process has published in the cluster under this name. Return None if
-        there is none.
+        """Return the future of a call that another process has left in the cluster under this name, so that the call
+        need not be made again. Return None if there is none.
         """
         if name not in self._abandoned_names:
             return None
@@ -441,8 +441,8 @@ class _Connection:
             self._scheduler = info["id"]
 
     async def _find_abandoned(self, execution_id: str) -> None:
-        """Find the calls of an execution that another process has published in the cluster and left there. Done once,
-        before the first call of the execution here.
+        """Find the calls of an execution that another process has started in the cluster and left there. Done once,
+        before the first call of the execution from this process.
         """
         async with self._setup_lock:
             if execution_id in self._checked_executions:
@@ -477,8 +477,8 @@ class _Connection:
     # --- after a call ------------------------------------------------------------------------------------------------
 
     def _end(self, name: str) -> None:
-        """Remove a published call from the scheduler after `KEPT_SECONDS`, together with other calls. By then its
-        result is in the log.
+        """Remove the result of an ended call from the scheduler after `KEPT_SECONDS`, together with those of other
+        calls. By then it is in the log.
         """
         self._ended_names.append(name)
         if len(self._ended_names) == 1:
@@ -771,7 +771,8 @@ class Executors:
         return self._clusters[cluster]
 
     def named(self, name: str) -> Compute:
-        """Return the executor that has this name in the table.
+        """Return the executor with this name. Unlike `find`, this accepts no addresses or objects that were not
+        registered before.
 
         An address must have been registered, so that no definition can send code elsewhere.
 
