@@ -309,8 +309,8 @@ def all_abandoned(store: EventStore) -> list[ExecutionRecord]:
 
 
 def _was_resumed_alone(store: EventStore, child: ExecutionRecord, parent: ExecutionRecord) -> bool:
-    """Return whether a person resumed a child execution by itself after both the child and its parent had ended. Such a
-    child may continue without its parent.
+    """Return whether a child execution may continue although its parent has ended, because a person has resumed the
+    child by itself after both had ended.
     """
     if parent.ended_at is None:
         return False

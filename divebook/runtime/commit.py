@@ -519,7 +519,7 @@ class StoreCalls:
 
     async def in_thread(self, call: Callable[[], T]) -> T:
         """Call a function that uses the store in a thread, and return its result. Unlike `once`, this uses a thread
-        even for a local store, for functions that take long.
+        even for a local store, so that the event loop is never blocked.
 
         The loop continues meanwhile.
         """

@@ -49,7 +49,7 @@ class CallCounter:
         self._count = 0
 
     def begin(self) -> None:
-        """Note that the task waits for one more running call."""
+        """Note that the task waits for one more running call, such as a tool call."""
         self._calls.running += self._count > 0
         self._count += 1
 
@@ -132,7 +132,8 @@ class ConcurrentCalls:
 
     @contextmanager
     def side_by_side(self, count: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Count `count` concurrent tasks as running inside the `with` block, whose own code only waits for them.
+        """Count `count` concurrent tasks of the path as running inside the `with` block. The code of the block itself
+        is not counted, because it only waits for them.
 
         Yields a function that makes the context manager in which each task runs.
         """
@@ -156,8 +157,8 @@ class ConcurrentCalls:
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
-        """Wrap the wait for the answer to a question that a call asks while it runs. The call stays open until the
-        answer arrives.
+        """Mark a running call as open inside the `with` block, in which the call waits for the answer to a question
+        that it has asked a person.
 
         The task of the call parks for the answer. The call itself cannot be replayed, so no task of the path is unwound
         meanwhile. If all tasks are parked, the path is blocked.
@@ -169,7 +170,8 @@ class ConcurrentCalls:
             self._open_calls -= 1
 
     async def alone(self) -> None:
-        """Wait until each other concurrent task has ended, or is parked without an open call.
+        """Wait until no other task of the path is running. Each has then ended or is parked, and none of the parked
+        ones is inside a running call.
 
         Used before unwinding the other tasks, which would abort their running calls.
         """
@@ -177,8 +179,8 @@ class ConcurrentCalls:
         await self.wait_beside_others(never)
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for a future that another concurrent task completes. Return False once no other task runs that could
-        complete it.
+        """Wait for a future that another task of the path completes. Return True when it is done. Return False as soon
+        as no other task runs any more that could complete it.
 
         The waiting task does not count as running. If two tasks wait for each other, each in turn learns that nothing
         can change.
@@ -230,8 +232,8 @@ class ConcurrentCalls:
                 self._release(parked, woken=True)
 
     def leave(self) -> None:
-        """Count one task as ended or parked. If no other task of the path runs, call `idle` or `changed` to report that
-        the path is idle or blocked.
+        """Note that one task has ended or is parked. If no other task of the path runs then, report by the functions
+        `idle` and `changed` that the path is idle or blocked.
         """
         self.running -= 1
         if self.is_blocked:
@@ -274,8 +276,8 @@ class ConcurrentCalls:
         return len(self._parked)
 
     def forbid_parking(self) -> None:
-        """Make the tasks end by unwinding when all of them wait, instead of keeping them in memory. Used for code that
-        runs without being counted among the tasks.
+        """Never keep the waiting tasks in memory (park them) from now on: when all of them wait, they are unwound. Used
+        for code that runs in addition to the counted tasks.
         """
         self._may_park = False
 
@@ -314,7 +316,9 @@ async def after_start(number: int) -> None:
 
 
 class Group:
-    """Task group: asyncio tasks that end together, on one event loop. Tasks can start inside the block of `running`."""
+    """Group of asyncio tasks that end together, on one event loop. Tasks are started inside the `with` block of
+    `running`.
+    """
 
     def __init__(self) -> None:
         self.is_open = False
@@ -415,8 +419,8 @@ async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> N
 
 
 async def _nothing(_interrupt_id: str) -> None:
-    """Skip the expiry of a question. Used when a log is only replayed, because the log has the outcomes of all
-    questions.
+    """Do nothing in place of the function that makes a question expire. Used when a log is only replayed, because the
+    log has the outcomes of all questions.
     """
 
 
@@ -441,7 +445,7 @@ class Waits:
         self._calls.pop(path, None)
 
     def concurrent_calls(self, path: str) -> ConcurrentCalls:
-        """Return the counter of the concurrent tasks of a path's present step."""
+        """Return the counter of the concurrent tasks in the step that a path runs now."""
         if path not in self._calls:
             self._calls[path] = ConcurrentCalls(self.idle, self._on_change)
         return self._calls[path]
@@ -455,7 +459,7 @@ class Waits:
         return calls is not None and calls.is_blocked
 
     def count(self, path: str) -> int:
-        """Return the number of running and parked concurrent tasks of a path, at least 1."""
+        """Return the number of concurrent tasks of a path, running or parked, at least 1."""
         calls = self._calls.get(path)
         return 1 if calls is None else calls.running + calls.parked
 
@@ -468,8 +472,8 @@ class Waits:
         await self.concurrent_calls(path).park(is_ready)
 
     def look_again(self, path: str, at: int | None) -> None:
-        """Set a timer that makes the waiting tasks of a path check their conditions at a time in microseconds, even if
-        no message arrives. None sets no timer.
+        """Set a timer after which the waiting tasks of a path check whether they can continue, even if no message has
+        arrived. The time is in microseconds; None sets no timer.
         """
         if at is not None and self.deadlines is not None:
             self.deadlines(path, at)

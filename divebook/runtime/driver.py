@@ -118,8 +118,8 @@ class DriverDependencies:
 
 
 class _Standstill:
-    """Holder of the future on which callers wait until an execution has ended, is parked, or is blocked by a question.
-    There is one holder for each drive.
+    """Holder of a future that is done when an execution has ended, is parked, or is blocked by a question. Callers wait
+    for the future. Each time the execution is driven there is a new holder.
     """
 
     def __init__(self) -> None:
@@ -386,8 +386,8 @@ class Driver:
 
     @contextmanager
     def handover(self) -> Iterator[None]:
-        """Wait for the lock of this driver, and hold it inside the `with` block. Other threads then cannot begin to
-        drive this execution or take its lease by force.
+        """Hold the lock of this driver inside the `with` block, after waiting for it. Meanwhile no other thread can
+        begin to drive this execution, or take its lease by force.
 
         Without the lock, a worker could begin to drive the execution after `cancel` has found that this process does
         not drive it, and before `cancel` takes the lease (tests/runtime/cancelled_trees.py, seed 422). Code on the
@@ -455,7 +455,8 @@ class Driver:
     def _reopen_log(
         self, dependencies: DriverDependencies, lease: Lease, resumption: catalog.ExecutionResumed
     ) -> tuple[Journal, Sequence[Fact]]:
-        """Return the journal with which the execution is driven once more, and the first events to record in it.
+        """Prepare the journal (the writer of the log) for driving the execution once more. Return it with the first
+        events to record.
 
         Reuse the code parked in memory if it can continue, else open a new journal and replay.
         """
@@ -668,8 +669,8 @@ class Driver:
         return runner
 
     def _keep_last_state(self, journal: Journal) -> None:
-        """Take over the last state of the journal, release the journal, and park the runner's waiting code in memory
-        (or unwind it). If the log could not be written, the state may be ahead of the store.
+        """Take over the last state from the journal, and release the journal. The waiting code of the runner stays in
+        memory (parked), or is unwound. If the log could not be written, the state may be ahead of the store.
         """
         self._state = journal.state
         # After an error of the journal the state in memory is ahead of the log, and `newest` folds the log from its
@@ -784,13 +785,14 @@ class ExecutionRegistry:
         """Lock around each lookup that enters a driver: `WeakValueDictionary.setdefault` is not atomic."""
 
     def enter(self, driver: Driver) -> None:
-        """Register a driver, so that later lookups of its execution return this object, in place of an earlier one."""
+        """Register a driver, so that later lookups of its execution return this object. It replaces an earlier driver
+        of the same execution.
+        """
         with self._entering:
             self._drivers[driver.id] = driver
 
     def _register(self, driver: Driver) -> Driver:
-        """Return the registered driver of the execution to which the given driver belongs. If there is none, register
-        the given driver and return it.
+        """Register a new driver, unless its execution has a registered driver already. Return the registered driver.
 
         Two threads that load the same execution at the same time get the same object. With two objects, one would drive
         the execution while the other reported that nothing drives it
@@ -939,8 +941,8 @@ def _checkpointed_state(store: EventStore, execution_id: str) -> ExecutionState 
 
 
 def _readable_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
-    """Return the workflow definition from the readable events of a damaged log. If the definition itself is damaged,
-    return a sketch (name and types of the entered steps).
+    """Return the workflow definition from the readable events of a damaged log. If the definition is itself unreadable,
+    return a sketch of it: its name, and the names and types of the entered steps.
     """
     opening = opening_in(execution_id, events)
     try:
@@ -959,9 +961,7 @@ MOST_LINES = 20
 
 
 class Driven(Protocol):
-    """Protocol of a driver as the exit notice uses it. The exit notice lists executions that still run when the process
-    ends.
-    """
+    """Protocol of a driver for the exit notice, a text about the executions that still run when the process ends."""
 
     @property
     def id(self) -> str:
@@ -1024,8 +1024,8 @@ class ExitNotice:
 
 
 def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
-    """Return the id of the topmost running ancestor of an execution, or its own id if its parent does not run.
-    `parents` has the parent of each running execution.
+    """Return the id of the running execution at the top of a family: the highest running ancestor of an execution, or
+    the execution itself. `parents` has the parent of each running execution.
     """
     parent = parents[execution_id]
     while parent is not None and parent in parents:

@@ -221,7 +221,8 @@ class Execution(ReadExecution):
 
     @property
     def chain(self) -> list[str]:
-        """Ids of all executions in its chain of successors (`continued_as`), oldest first; usually one id.
+        """Ids of all executions that continue each other as successors (`continued_as`), including this one, oldest
+        first; usually one id.
 
         ``divebook.frames(store, where={"chain": execution.id})`` reads them as one.
         """
@@ -572,7 +573,7 @@ class Execution(ReadExecution):
         return self
 
     def checked(self) -> Execution:
-        """Return this execution if it neither failed nor was cancelled.
+        """Return this execution, or raise its error if it has failed or was cancelled.
 
         Raises ExecutionFailedError or ExecutionCancelledError if it failed or was cancelled.
         """

@@ -79,8 +79,8 @@ TAKING_PAUSE = 0.02
 
 
 class Control:
-    """All executions of one store in this process: starts, finds, resumes, cancels and pauses them. The environment
-    uses it.
+    """All executions of one store, as this process handles them: starts, finds, resumes, cancels and pauses them. The
+    environment calls it.
 
     Parameters
     ----------
@@ -186,8 +186,8 @@ class Control:
         return ENGINE.begin(begin, ended)
 
     async def remaining_bounds_for(self, child: Child) -> Child:
-        """Return the request for a successor, in which `max_depth` and `max_descendants` are what the predecessor has
-        left of them. Call on the engine's loop.
+        """Reduce `max_depth` and `max_descendants` in the request for a successor to the rest that its predecessor has
+        not used yet, and return the request. Call on the engine's loop.
         """
         remaining = await self._session.calls.work(lambda: self.family_bounds.remaining_bounds_for(child.parent))
         bounds = replace(child.bounds, max_depth=remaining.max_depth, max_descendants=remaining.max_descendants)
@@ -527,8 +527,8 @@ class Control:
         return self.continue_parked(driver) if can_roll_back(driver, self.check) else driver
 
     def _cancel_here(self, driver: Driver, reason: str, *, ignores_marks: bool) -> bool:
-        """Cancel an execution through its driver, or take its lease and record the cancellation. Return False if the
-        execution is being rolled back, so that its rollback must be continued instead.
+        """Cancel an execution through its driver, or acquire its lease and record the cancellation. Return False if it
+        is being rolled back: the caller must then continue the rollback.
 
         Raises
         ------
@@ -558,8 +558,8 @@ class Control:
             return True
 
     def cancel_with_parent(self, driver: Driver) -> bool:
-        """Cancel an execution if its parent, or an execution above the parent, has ended. Return whether one has ended.
-        An execution that has ended or is rolled back is left as it is.
+        """Cancel an execution if one of its ancestors has ended, and return whether one has. An execution that has
+        ended, or is being rolled back, is not cancelled.
 
         Its ancestors below the ended one are cancelled as well; see `divebook.runtime.children`. An execution that is
         being rolled back continues, so that its effects are undone.
@@ -655,8 +655,8 @@ MOST_COUNTS = 1000
 
 @dataclass(slots=True)
 class _Count:
-    """Number of descendants of one execution, as this process knows it: those in the store at the last count, and those
-    that it has started since.
+    """Number of descendants of one execution. It is the number in the store at the last count, plus those that this
+    process has started since.
     """
 
     stored: int
@@ -670,8 +670,8 @@ class _Count:
 
 
 class FamilyBounds:
-    """Check of the limits on child executions (`max_depth` and `max_descendants` of all ancestors), made before a child
-    starts. Callable from any thread.
+    """Check, made before a child execution starts, that no ancestor exceeds its limits `max_depth` and
+    `max_descendants`. Callable from any thread.
 
     Parameters
     ----------
@@ -718,7 +718,9 @@ class FamilyBounds:
             self._counts.pop(execution_id, None)
 
     def remaining_bounds_for(self, execution_id: str) -> Bounds:
-        """Return the part of `max_depth` and `max_descendants` that an execution has left, for its successor."""
+        """Return the rest of `max_depth` and `max_descendants` that an execution has not used yet. Its successor gets
+        these limits.
+        """
         driver = self._find(execution_id)
         bounds = driver.state.bounds
         most = bounds.max_descendants
@@ -758,8 +760,8 @@ class FamilyBounds:
         return {name for name in names if not any(ancestors(self._store, name))}
 
     def _inherited(self, driver: Driver, record: ExecutionRecord) -> int:
-        """Return the number of executions that the source of a fork has started in the shared events, and of their
-        descendants. It is 0 for an execution that is not a fork.
+        """Return the number of executions that a fork shares with its source: child executions that the source has
+        started in the shared events, and their descendants. It is 0 for an execution that is not a fork.
         """
         total = 0
         for name in driver.state.ledger.children if record.opened > 1 else ():
@@ -772,8 +774,8 @@ class FamilyBounds:
 
 
 def limits_of(bounds: Bounds, *, is_root: bool) -> tuple[int | None, int | None]:
-    """Return the maximum number of levels and the maximum number of descendants below an execution; None means
-    unlimited. Only for a root execution (one without a parent) are defaults used.
+    """Return two limits for the executions below an execution: the number of levels and the number of descendants. None
+    means unlimited. Only an execution without a parent gets default limits.
     """
     default = (DEFAULT_MAX_DEPTH, DEFAULT_MAX_DESCENDANTS) if is_root else (None, None)
     depth = default[0] if bounds.max_depth is None else bounds.max_depth
@@ -829,8 +831,8 @@ class FamilyTree:
         self._notify_parent = notify_parent
 
     async def on_end(self, driver: Driver) -> None:
-        """Cancel the children of an execution that has ended, and wait for their end, 5 seconds at most for each round
-        of cancellations. Then notify the parent of the execution.
+        """Handle the end of an execution. First cancel its children and wait for their end, in rounds of at most 5
+        seconds each. Then notify its parent.
         """
         parent = driver.state.parent
         await self._cancel_children(driver, driver.status, STOP_SECONDS)
@@ -933,8 +935,8 @@ def is_elsewhere(driver: Driver) -> bool:
 
 
 def _is_driven(driver: Driver) -> bool:
-    """Return whether any process drives an execution now. A lease that this process holds without using it does not
-    count.
+    """Return whether any process drives an execution now. If this process has its lease but does not drive it, the
+    execution does not count as driven.
     """
     lease = driver.store.live_lease_of(driver.id)
     return lease is not None and not DRIVEN_LEASES.is_unused(driver.store, lease)
@@ -1060,8 +1062,8 @@ def refuse_over(driver: Driver, when: str = "already ") -> None:
 
 
 def nothing_to_pause(driver: Driver) -> ExecutionError:
-    """Return the error for an attempt to pause an execution that this process does not drive. It names the process that
-    drives the execution, if there is one.
+    """Return the error for an attempt to pause an execution that this process does not drive. If another process drives
+    it, the error names that process.
     """
     lease = None if driver.opening is not None else lease_elsewhere(driver)
     if lease is not None and not driver.state.is_over:

@@ -126,7 +126,7 @@ class Answering:
         ]
 
     def _repeats(self, question: Question, response: Any) -> bool:
-        """Return whether a response is the answer that a question already has, so that it was given twice."""
+        """Return whether a new answer to a question equals the answer that the question already has."""
         unanswered = question._replace(status=PENDING, expires_us=None)
         try:
             return bool(checked_answer(unanswered, response, FITTING, self._clock.now()) == question.response)

@@ -253,8 +253,8 @@ def begin(call: bytes, key: str | None = None) -> bytes | None:
 
 
 def _is_claimed(key: str) -> bool:
-    """Claim a key from the scheduler for the task that runs in this thread. Return True if the scheduler grants it, and
-    False if another task has it already.
+    """Claim a key from the scheduler for the task that runs in this thread. Return whether the scheduler grants the
+    key, which it does only once.
     """
     from distributed import get_worker
 
