@@ -136,7 +136,7 @@ class EngineThread:
 
     def stop_if_idle(self) -> None:
         """Stop the thread when the process ends, unless it drives an execution. If the thread runs on, mark the stores
-        that it uses, so that they are not closed.
+        so that they are not closed at exit.
         """
         thread = self._thread
         if not DRIVEN_LEASES.is_any_driven:
