@@ -185,7 +185,7 @@ def _wildcards(pattern: str, double: Repeated, single: Repeated) -> list[Item]:
 
 def is_met_by(pattern: Any, value: Any) -> bool:
     """Return whether the value of an argument matches the value or pattern that a rule has for it, if the rule asks or
-    denies. It matches if one of the ways to read the value matches.
+    denies. Programs may read the value in several ways (as a path, for example), and one matching way is enough.
 
     The items of a list or mapping count too, unless the rule has a list or a mapping itself.
     """
@@ -466,7 +466,8 @@ _NO_SLASH = "\N{DIVISION SLASH}"
 
 
 def _names_of(call: ToolCall, rule: ApprovalRule) -> list[str]:
-    """Return the names under which the tool of a call is compared with the tool name in a rule.
+    """Return the names of the tool of a call that are compared with the tool name in a rule, such as ``read`` and
+    ``files/read``.
 
     The names of a server's tools may contain ``/``. A rule that allows ``files/read`` means the tool ``read`` of the
     server ``files``, not a tool with the name ``files/read`` of another server. A ``/`` in the name of a tool is

@@ -71,8 +71,8 @@ _SPENT = {
 
 
 class Exhausted(NamedTuple):
-    """Bound that does not allow the next step or model call, with its limit and the amounts that are spent, reserved by
-    running calls, and needed by the next call.
+    """Bound that does not allow the next step or model call. Contains its limit, the amount spent, the amount reserved
+    for running calls, and the amount that the next call needs.
     """
 
     bound: str
@@ -91,8 +91,8 @@ class Exhausted(NamedTuple):
 
     @property
     def may_pass(self) -> bool:
-        """True if running calls hold reservations, so that the refused call may become possible once they have ended
-        and returned the part that they did not spend.
+        """True if the refused call may become possible later: budget is reserved for running calls, and at their end
+        the part that they did not spend is free again.
         """
         return self.reserved is not None and Decimal(self.reserved) > 0
 
@@ -164,8 +164,8 @@ def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozen
 
 
 class Consumption(NamedTuple):
-    """Sums over the model calls of an execution: number of calls, tokens, cost in nanodollars, and the tokens and cost
-    reserved by running calls.
+    """Sums over the model calls of an execution: number of calls, tokens and cost (in nanodollars), and the tokens and
+    cost that are reserved for running calls.
     """
 
     calls: int = 0
@@ -195,8 +195,8 @@ class Consumption(NamedTuple):
 
 
 def call_bound(state: ExecutionState, reserved: Reserved, *, is_alone: bool = False) -> Exhausted | None:
-    """Return the first bound of an execution that forbids a model call which may consume the amounts in `reserved`.
-    Return None if all bounds allow the call.
+    """Return the first bound of an execution that forbids a model call, or None if all bounds allow it. `reserved` has
+    the most that the call may consume.
 
     `is_alone` means that no model call is under way. Calls that were cut off have no end in the log. Their reservations
     then do not count.
@@ -217,8 +217,8 @@ def _consumption(state: ExecutionState) -> Consumption:
 
 
 def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exhausted | None:
-    """Return the first limit in `bounds` that forbids a model call which may consume the amounts in `reserved`. Return
-    None if all limits allow the call.
+    """Return the first limit in `bounds` that forbids a model call, or None if all limits allow it. `reserved` has the
+    most that the call may consume.
 
     Calls under way count with their reservations.
     """
@@ -274,8 +274,8 @@ class Spent(NamedTuple):
 
 
 def spent_of(state: ExecutionState) -> list[Spent]:
-    """Return the amount spent and the limit for each bound that an execution has. Reservations of running calls count
-    as spent.
+    """Return the amount spent and the limit for each bound that an execution has. Amounts reserved for running calls
+    count as spent.
     """
     bounds = state.bounds
     ledger = state.ledger
@@ -312,8 +312,8 @@ def remaining_bounds(state: ExecutionState) -> Bounds:
 
 
 def left_after(bounds: Bounds, used: Consumption) -> Bounds:
-    """Return the part of bounds for model calls that is left after the consumption `used`, at least 0 for each bound.
-    Reservations of running calls count as spent.
+    """Return what is left of bounds for model calls after the consumption `used`, at least 0 for each bound. Amounts
+    reserved for running calls count as spent.
     """
     tokens = used.tokens + used.held_tokens
     cost = dollars(used.cost + used.held_cost)

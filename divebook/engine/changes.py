@@ -234,8 +234,8 @@ def path_cancelled(draft: Draft, data: catalog.PathCancelled) -> None:
 
 
 def without_a_call(ledger: Ledger, path: PathState) -> Ledger:
-    """Return the ledger (counters) with one model call fewer, because the result of the call came from another log and
-    no model was called.
+    """Return the counters of an execution (`Ledger`) with one model call fewer. The call is not counted, because its
+    result came from another log and no model was called.
     """
     ledger = ledger._replace(llm_calls=ledger.llm_calls - 1)
     if path.hop is None:

@@ -1,5 +1,5 @@
-"""Conversion of execution states to bytes and back. The bytes are a checkpoint, with which a long log need not be
-folded from its beginning.
+"""Conversion of execution states to bytes and back. A state as bytes is a checkpoint: with it, readers need not fold a
+long log from its beginning.
 
 A checkpoint is a cache. One of another version, or one that does not fit its log, is ignored; deleting all checkpoints
 changes nothing. Large values are in the log already, so a checkpoint refers to the events that hold them and copies

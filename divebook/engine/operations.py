@@ -273,8 +273,8 @@ class Reserved(NamedTuple):
         return Reserved(self.tokens + other.tokens, self.cost + other.cost, is_priced, self.calls + other.calls)
 
     def to_dict(self) -> dict[str, int]:
-        """Return the amounts of the reservation (tokens, cost, calls) that are not zero, by name, as the log stores
-        them.
+        """Return the reserved amounts (tokens, cost, calls) by name, as the log stores them. Amounts of zero are left
+        out.
         """
         amounts = ("tokens", self.tokens), ("cost", self.cost), ("calls", self.calls)
         return {name: value for name, value in amounts if value}
@@ -315,8 +315,8 @@ class Setting(NamedTuple):
 
 
 class RunOperation(Protocol):
-    """Protocol of the function with which code inside a step makes a non-deterministic call (an operation). The result
-    is recorded, and replay returns the recorded result instead of making the call.
+    """Protocol of the function through which code in a step makes a non-deterministic call (an operation). The function
+    records the result of the call; in a replay it returns the recorded result instead of making the call.
 
     Replay returns the recorded result.
     """

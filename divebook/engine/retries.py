@@ -240,8 +240,8 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 
 def failure_text(error: BaseException, clean: Callable[[str], str] = str) -> str:
-    """Return the message of an error. The class name stands in front unless the error is one of divebook's own or its
-    message begins with the name.
+    """Return the message of an error, preceded by its class name. The name is left out for errors of divebook, and if
+    the message begins with it already.
     """
     if isinstance(error, BaseExceptionGroup):
         return failure_text(error.exceptions[0], clean)

@@ -913,8 +913,8 @@ class Draft(ExecutionState):
         return f"event {self.last_sequence} ({data.event_type}) of {self.execution_id}"
 
     def own(self, path_id: str) -> PathState:
-        """Return the state of a path as a mutable copy that belongs to this draft. Raise KeyError if the path does not
-        exist.
+        """Return a path's state for changing: a mutable copy that belongs to this draft. Raise KeyError if the path
+        does not exist.
         """
         path = self._copied.get(path_id)
         if path is None:

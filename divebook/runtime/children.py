@@ -151,8 +151,8 @@ class Children:
         return OperationRequest.of(place, CHILD_WORKFLOW, {**request.parameters, "signal": self._ids.execution()})
 
     async def _run_to_end(self, path: str, child: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
-        """Drive a child execution until it has ended, and return its last state. While the child waits, the code of the
-        parent may be parked.
+        """Drive a child execution until it has ended, and return its last state. While the child waits, the waiting
+        code of the parent may be taken off the engine and kept in memory (parked).
 
         The process that drives the child to its end sends a signal to the parent.
         """
@@ -230,7 +230,9 @@ class Abandoned(NamedTuple):
 
 
 def orphaned(parent: str, status: str) -> str:
-    """Return the text of the reason with which an execution is cancelled because its parent has ended with a status."""
+    """Return the reason with which a child execution is cancelled because its parent has ended. `status` is the status
+    with which the parent ended.
+    """
     return f"its parent {parent} is {status}"
 
 
@@ -415,7 +417,7 @@ def _ended_with(parent: str, child: ExecutionState) -> bool:
 
 class DriveChild(Protocol):
     """Protocol of the function that starts or resumes a child execution. It returns the state of the child once the
-    child has ended or is parked.
+    child has ended, or waits without being driven (is parked).
     """
 
     async def __call__(self, child: Child, *, again: bool) -> ExecutionState:

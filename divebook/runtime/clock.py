@@ -188,7 +188,7 @@ ADVICE = "The call itself returned: resuming asks what its result was, and does 
 
 
 def described(result: object) -> dict[str, str]:
-    """Return a description of the result of a call, which is recorded in place of a result that the log cannot store.
+    """Return a description of the result of a call. It is recorded if the log cannot store the result itself.
 
     Its keys are ``type``, ``text`` (the `repr` without secrets, shortened), and ``digest`` (SHA-256 of the full text).
     """

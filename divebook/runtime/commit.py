@@ -95,8 +95,8 @@ class GroupCommit:
             self.schedule(journal)
 
     def next_commit(self, journal: Committing, *, is_written: bool) -> asyncio.Future[None]:
-        """Return a future that is done when the present records of a journal have been written or refused. The journal
-        then checks whether it must wait again.
+        """Return a future that is done when the records that a journal has now were written or refused. The code that
+        waits for it must then check again whether its event was written.
 
         With `is_written`, all records of the journal are in the store, and the future is done when they are durable.
         """

@@ -24,11 +24,13 @@ from divebook.runtime.clock import StepLog
 
 
 class Suspended(BaseException):
-    """Exception that unwinds the code of a step that cannot continue before an answer or a signal arrives."""
+    """Exception that leaves the code of a step, because the code cannot continue before an answer or a signal arrives.
+    The code is replayed later.
+    """
 
 
 class ContinuedAsNew(Suspended):
-    """Exception that unwinds the code of a step when its execution ends and continues as a successor execution."""
+    """Exception that leaves the code of a step, because its execution ends and continues as a successor execution."""
 
     def __init__(self, successor: str, reason: str, inputs: Mapping[str, Any]) -> None:
         super().__init__()
@@ -72,7 +74,8 @@ class CallCounter:
 
 
 class ConcurrentCalls:
-    """Counter of the running and parked concurrent tasks of one path, while a step of the path runs.
+    """Counter of the concurrent tasks of one path, while a step of the path runs. It distinguishes running tasks from
+    parked ones, which wait for a message.
 
     At first there is one task, which runs the step's own code.
 
@@ -226,7 +229,9 @@ class ConcurrentCalls:
             raise Suspended
 
     def wake(self) -> None:
-        """Wake the parked tasks whose `is_ready` returns True. Call this after an answer, a signal or a deadline."""
+        """Wake those waiting (parked) tasks whose function `is_ready` returns True. Call this after an answer, a signal
+        or a deadline.
+        """
         for parked, is_ready in list(self._parked.items()):
             if is_ready():
                 self._release(parked, woken=True)
@@ -258,14 +263,16 @@ class ConcurrentCalls:
 
     @property
     def is_idle(self) -> bool:
-        """True if all tasks of the path are parked (they wait for a message), and no open call prevents
-        unwinding them.
+        """True if all tasks of the path wait for a message (are parked) and could be ended and replayed later. This is
+        impossible while one of their calls is still open.
         """
         return self.running <= 0 and bool(self._parked) and not self._open_calls
 
     @property
     def is_blocked(self) -> bool:
-        """True if all tasks of the path are parked, but cannot be unwound because one of their calls is still open."""
+        """True if all tasks of the path wait for a message (are parked) but must stay in memory, because one of their
+        calls is still open and cannot be replayed.
+        """
         return self.running <= 0 and self._open_calls > 0
 
     @property
@@ -282,7 +289,9 @@ class ConcurrentCalls:
         self._may_park = False
 
     def unwind(self) -> None:
-        """Raise `Suspended` in all parked tasks, and in each task that parks later. Replay runs the step again."""
+        """Raise `Suspended` in all waiting (parked) tasks, and in each task that would wait later. Replay then runs the
+        step again.
+        """
         self._may_park = False
         for parked in list(self._parked):
             self._release(parked, woken=False)
@@ -454,7 +463,9 @@ class Waits:
         self.changed()
 
     def is_blocked(self, path: str) -> bool:
-        """Return whether a path can only continue with the answer to a question that an open call has asked."""
+        """Return whether a path waits for a person, because a call that is still running has asked a question and
+        nothing else can happen before the answer.
+        """
         calls = self._calls.get(path)
         return calls is not None and calls.is_blocked
 

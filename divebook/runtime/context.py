@@ -291,8 +291,8 @@ class StepContext:
         return self._open_step.iterations
 
     def has_unknown(self) -> bool:
-        """Return whether the step has calls with a rollback whose outcome is unknown. A person must settle it before
-        the rollback.
+        """Return whether it is unknown for some calls of the step if they took effect, and these calls have a rollback.
+        A person must decide about them before the rollback.
         """
         return bool(unknown(self._open_step))
 
@@ -386,7 +386,7 @@ class StepContext:
         return tuple.__new__(Place, parts)  # takes a third of the time of calling the class
 
     def next_key(self) -> str | int:
-        """Return the number (as a key) of the next operation that has no name. Each concurrent task counts its own
+        """Return the key of the next operation without a name: a number. Each concurrent task counts its own
         operations, so that the order in which tasks run does not change the keys.
         """
         strand = STRAND.get()

@@ -331,8 +331,8 @@ class Driver:
         return self._future
 
     def standstill(self) -> Future[None]:
-        """Return a future that is done when the execution has ended, is parked, or can only continue with an answer
-        while this process drives it.
+        """Return a future that is done when the execution has ended or waits without being driven (is parked). It is
+        also done while a driven execution can only continue with an answer.
 
         Blocked means that only the answer to a question of a running call lets the execution continue; see
         `divebook.runtime.runner.Runner.is_blocked`.
@@ -363,7 +363,8 @@ class Driver:
         return fold_records(self.id, later, state) if later else state
 
     def state_under(self, lease: Lease) -> ExecutionState:
-        """Return the state of the execution under a newly acquired lease, with which no other process can write events.
+        """Return the state of the execution after its lease was acquired. Under the lease no other process can write
+        events, so the state stays the newest.
 
         If the lease directly follows the last one of this process, no one else has driven the execution and nothing is
         read.
@@ -432,8 +433,8 @@ class Driver:
         *,
         must_replay: bool,
     ) -> None:
-        """Resume the execution from the state `state`, which was read under the lease. With `must_replay`, replay its
-        code from the log even if the code is parked in memory.
+        """Resume the execution from `state`, which was read under the lease. With `must_replay`, its code is replayed
+        from the log, even if its waiting code is still in memory (parked).
 
         Raises
         ------
@@ -551,8 +552,8 @@ class Driver:
         return self._is_driving
 
     def _note_blocked(self) -> None:
-        """Update the future of `standstill`: complete it when the execution becomes blocked, and replace it by a new
-        one when the execution becomes unblocked.
+        """Update the future of `standstill` when the execution begins or stops to be blocked by a question. It is
+        completed at the beginning, and replaced by a new one at the end.
 
         Call on the engine's loop.
         """
@@ -564,8 +565,8 @@ class Driver:
             self._standstill.future = Future()
 
     async def _stand_still(self, runner: Runner) -> None:
-        """Set the result of the future of `standstill` for a blocked execution, once the question that blocks it is in
-        the store, where other processes find it.
+        """Complete the future of `standstill` for an execution that is blocked by a question. First wait until the
+        question is in the store, where other processes find it.
         """
         with suppress(StoreError):  # an error of the journal ends the execution elsewhere
             await self.durable()
@@ -587,8 +588,8 @@ class Driver:
     async def _run(
         self, dependencies: DriverDependencies, journal: Journal, lease: Lease, first: Sequence[Fact] = ()
     ) -> None:
-        """Drive the execution until it has ended or is parked, and drive it again if a message arrives while it is
-        being parked.
+        """Drive the execution until it has ended, or waits and need not be driven (is parked). If a message arrives at
+        that moment, drive it again.
 
         Drive it again if a message arrives while it is being parked.
         """
@@ -657,8 +658,8 @@ class Driver:
     async def _roll_back(
         self, dependencies: DriverDependencies, journal: Journal, session: StoreSession, miss_policy: MissPolicy | None
     ) -> Runner:
-        """Cancel the child executions and wait for their end. Then return a new runner, with which the caller runs the
-        rollback.
+        """Prepare a rollback: cancel the child executions and wait for their end. Return a new runner, which the caller
+        uses to run the rollback.
         """
         await dependencies.cancel_children(self)
         self._cancel_reason = None

@@ -434,8 +434,8 @@ def error_details(error: BaseException, place: Mapping[str, Any] | None = None) 
 
 
 def fault_of(error: BaseException, place: Mapping[str, Any] | None = None, message: str | None = None) -> Fault:
-    """Return an error as a `Fault` without secrets, with which retry and catch policies decide. `message` replaces the
-    text of the error.
+    """Return a description of an error without secrets (`Fault`), for retry and catch policies. `message` replaces the
+    message of the error.
     """
     error_place = place or (None if isinstance(telling(error), OperationError) else place_of(telling(error)))
     return Fault.of(error, clean_failure(error) if message is None else message, shared().text, error_place)

@@ -198,8 +198,8 @@ class Journal:
                 self._commit.schedule(self)
 
     def seconds_since(self, moment: int) -> float:
-        """Return the seconds since a time in microseconds. Time before the latest resumption of parked code is not
-        counted, because replay does not repeat it.
+        """Return the seconds since a time in microseconds. If waiting code in memory (parked code) was resumed since,
+        count only from the resumption, because replay does not repeat the time before it.
         """
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 

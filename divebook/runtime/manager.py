@@ -248,8 +248,8 @@ class Control:
         *,
         must_replay: bool = False,
     ) -> None:
-        """Drive an execution under a lease. With `must_replay`, replay its code even if the code is parked in
-        memory.
+        """Drive an execution after its lease was acquired. With `must_replay`, its code is replayed, even if its
+        waiting code is still in memory (parked).
         """
         state = driver.state
         event = resumption or catalog.ExecutionResumed(state.status)
@@ -327,8 +327,8 @@ class Control:
         self.check(driver.workflow, steps, workflows_to_begin(driver.state, self.store))
 
     def continue_parked(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
-        """Resume a parked execution if it has work to do: an unread message, a deadline that has passed, or a child to
-        wait for. Otherwise leave it parked. Return its driver.
+        """Resume a waiting execution that no process drives, if it has work to do: an unread message, a deadline that
+        has passed, or a child to wait for. Otherwise change nothing. Return its driver.
 
         With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
         that its parent requests now. If another process drives the execution, do nothing.
@@ -349,8 +349,8 @@ class Control:
         return driver
 
     def deliver(self, driver: Driver) -> bool:
-        """Make this process record the unread messages of an execution, if it drives the execution or will check its
-        inbox. Return False if it does neither.
+        """Make this process record the unread messages of an execution. This works if the process drives the execution
+        or is about to check its inbox; otherwise return False.
         """
         if ENGINE.is_current():
             ENGINE.keep(self._session.inbox.deliver(driver.id))
@@ -390,8 +390,8 @@ class Control:
     # --- end and parking ---------------------------------------------------------------------------------------------
 
     async def _on_stopped(self, driver: Driver) -> None:
-        """Handle that this process no longer drives an execution. If the execution has ended, cancel its children and
-        notify its parent. If it is parked, set the timer that resumes it. On the engine's loop.
+        """Handle that this process no longer drives an execution. If it has ended, cancel its children and notify its
+        parent. If it only waits, set the timer that resumes it. On the engine's loop.
 
         On the engine's loop.
         """
@@ -429,7 +429,8 @@ class Control:
     # --- child executions --------------------------------------------------------------------------------------------
 
     async def drive_child(self, child: Child, opening: Opening, *, again: bool) -> ExecutionState:
-        """Start or resume a child execution. Return the state of the child once it has ended or is parked.
+        """Start or resume a child execution. Return the state of the child once the child has ended, or waits without
+        being driven (is parked).
 
         With `again`, resume a child that failed or was cancelled as well. A child that cannot continue in this process
         stays parked, and so does the code that waits for it. Call on the engine's loop.
@@ -845,15 +846,15 @@ class FamilyTree:
                 )
 
     async def cancel_before_rollback(self, driver: Driver) -> None:
-        """Cancel all descendants of an execution that is about to be rolled back. Wait without a time limit until they
-        have ended (with their own rollbacks) or are parked.
+        """Cancel all descendants of an execution that is about to be rolled back. Wait for them without a time limit:
+        until they have ended (with their own rollbacks), or wait for a person and are not driven (parked).
         """
         ending = driver.state.rolling_back
         await self._cancel_children(driver, CANCELLED if ending and ending.is_cancelled else FAILED, None)
 
     async def _cancel_children(self, parent: Driver, status: str, seconds: float | None) -> None:
-        """Cancel the children of an execution that ends as `status`. Return when they have ended or are parked, or when
-        the time limit is over.
+        """Cancel the children of an execution that ends with the status `status`. Return when all have ended or are no
+        longer driven, or when the time limit is over.
 
         Before a rollback of `parent`, this happens before the end of `parent` and without a time limit (`seconds` is
         None). Without a rollback, it happens after the end of `parent`. The children are then cancelled in rounds, and

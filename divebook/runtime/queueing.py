@@ -116,8 +116,8 @@ class Drive(Protocol):
         *,
         must_replay: bool = False,
     ) -> None:
-        """Drive the execution. With `must_replay`, replay its code from the log even if the code is parked in
-        memory.
+        """Drive the execution. With `must_replay`, its code is replayed from the log, even if its waiting code is still
+        in memory (parked).
         """
 
 

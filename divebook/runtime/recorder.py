@@ -448,7 +448,8 @@ _NEVER_SENT = frozenset(
 
 
 def leaves_outcome_unknown(error: BaseException) -> bool:
-    """Return whether an error leaves open if the call took effect: the call timed out, or its connection broke.
+    """Return whether it is unknown after an error if the call took effect, because the call timed out or its connection
+    broke.
 
     HTTP libraries have their own error classes, and importing all of them to compare would cost too much. The classes
     are recognized by name instead. Causes of an error and members of a group are checked as well. A refused connection,

@@ -120,8 +120,8 @@ class PathRunner(ABC):
         return True
 
     async def _has_ended(self, record: RecordFacts) -> bool:
-        """Return whether the last of some recorded events ends a path. If it does, start the paths into which it has
-        branched, or stop the other paths if it has failed.
+        """Return whether some recorded events end a path; only the last event can. Then also start the paths into which
+        it has branched, or stop the other paths if it has failed.
         """
         match record.facts[-1].data:
             case catalog.PathCompleted():
@@ -416,8 +416,8 @@ class PausableTask:
         self._end_wait()
 
     async def run(self, continuation: Coroutine[Any, Any, None] | None = None) -> None:
-        """Resume the task, and return when it has ended or is parked again. Raise the exception of the task, if it has
-        one.
+        """Resume the task, and return when it has ended or its code waits again (is parked). Raise the exception of the
+        task, if it has one.
 
         If this call is cancelled, it cancels the task and waits for its end.
         """
@@ -619,8 +619,8 @@ class Runner(PathRunner):
         self.blocked()
 
     def _note_idle(self, calls: ConcurrentCalls) -> None:
-        """Keep the waiting code of a path in memory, or unwind it by raising `Suspended` in it. Called when the code
-        can only continue with an answer or a signal.
+        """Stop driving the code of a path that can only continue with an answer or a signal. The code stays in memory
+        (parked), or is ended by raising `Suspended` in it.
         """
         if self._pausable_task is None or not self.may_continue():
             calls.unwind()
@@ -631,8 +631,8 @@ class Runner(PathRunner):
         self._pausable_task.park()
 
     async def _continue_parked(self, calls: ConcurrentCalls, first: Callable[[], object]) -> None:
-        """Resume code that was parked in memory, after recording the facts of `first` and the messages that have
-        arrived meanwhile.
+        """Resume waiting code that was kept in memory (parked). Before that, record the facts in `first` and the
+        messages that have arrived meanwhile.
         """
         self._parked_calls = None
         calls.are_parked = False

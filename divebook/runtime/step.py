@@ -449,8 +449,8 @@ class StepRun:
         return handler
 
     def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Return an awaitable that runs one item of `Each`, or the whole step if it has none. If the step has a
-        rollback, the outcome includes the arguments of the rollback.
+        """Return an awaitable that runs one item of `Each`, or the whole step if it has no `Each`. Its outcome includes
+        the arguments of the step's rollback, if the step has one.
         """
         attempts = self._attempts(index, item)
         return attempts if self.step.rollback is None else self._with_rollback(self.step.rollback, attempts, item)

@@ -102,8 +102,8 @@ class Asking:
         self._waits.look_again(place.path, expires_at)
 
     def is_within_bounds(self, reserved: Reserved) -> bool:
-        """Return whether the bounds (budget) of the execution allow a model call that may consume the amounts in
-        `reserved`.
+        """Return whether the bounds (budget) of the execution allow a model call. `reserved` has the most that the call
+        may consume.
         """
         return self._exhausted_bound(reserved) is None
 
@@ -111,8 +111,8 @@ class Asking:
         return call_bound(self._operations.journal.state, reserved, is_alone=not self._model_calls)
 
     async def within_bounds(self, place: Place, reserved: Reserved) -> None:
-        """Wait until the bounds (budget) of the execution allow a model call that may consume the amounts in
-        `reserved`.
+        """Wait until the bounds (budget) of the execution allow a model call. `reserved` has the most that the call may
+        consume.
 
         If running model calls hold the missing part of the budget, wait for one of them to end. Otherwise ask a person,
         or fail.
@@ -439,8 +439,8 @@ def _is_race(frame: FrameType) -> bool:
 
 
 def _loop_request(frame: FrameType | None) -> _LoopRequest:
-    """Return the name of the function with which user code made a request to the loop, and whether divebook made the
-    request. `frame` is the stack frame of the request.
+    """Return the name of the function by which code asked the event loop for something, and whether divebook or user
+    code called it. `frame` is the stack frame of that request.
 
     Walks up the stack. Frames of asyncio and anyio give the name. The first frame of divebook or of user code decides.
     Frames of other libraries act on behalf of their callers; a background task of a library counts as divebook's.

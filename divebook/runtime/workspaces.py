@@ -84,8 +84,8 @@ class Workspaces:
         self._expected.setdefault(name, outcome)
 
     async def enter(self, name: str, place: Place) -> WorkspaceLease:
-        """Open a workspace for a call, and make its files match the log. Return the lease with which the call uses the
-        workspace.
+        """Open a workspace for a call, and make its files match the log. Return a lease, through which the call runs in
+        the workspace.
 
         Raises
         ------

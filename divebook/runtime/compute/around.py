@@ -75,7 +75,7 @@ class ProcessEnvironment(NamedTuple):
 
 
 class KnownModules:
-    """Record of the files from which this process has imported modules, with their times and sizes, so that changes are
+    """Files from which this process has imported modules, with their times and sizes, so that later changes are
     noticed. Installed packages are left out.
     """
 

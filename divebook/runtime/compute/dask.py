@@ -546,8 +546,8 @@ ExecutorSource = Executor | Callable[[], Executor]
 
 
 class _WorkerSlots:
-    """Slots for calls, one for each worker of an executor. If a call is given up while it runs, its slot stays occupied
-    until the worker is free.
+    """Slots (permits to run) for calls, one for each worker of an executor. If the caller gives up a running call, its
+    slot stays occupied until the worker is free.
     """
 
     def __init__(self, size: int) -> None:
@@ -565,13 +565,15 @@ class _WorkerSlots:
         self._pool.resize(size)
 
     def keep_until(self, busy: asyncio.Future[Any]) -> None:
-        """Keep a slot occupied for a call that was given up, until the future `busy` says that the call has ended."""
+        """Keep the slot of a call occupied after its caller has given it up, until the future `busy` is done at the end
+        of the call.
+        """
         self._unfinished += 1
         busy.add_done_callback(self._on_end)
 
     def _must_keep(self, slot: LimitedSlot) -> bool:
-        """Return whether a slot that is released stays occupied, because the worker of a call that was given up may
-        still be busy.
+        """Return whether a released slot stays occupied for now. It does if its call was given up and the worker may
+        still be busy with the call.
         """
         if self._unfinished:
             self._unfinished -= 1
@@ -796,8 +798,8 @@ class Executors:
         return self._by_name[name]
 
     def merge_from(self, other: Executors) -> None:
-        """Add the named executors of another environment to this table. Take over its default executor as well, unless
-        that is the thread pool.
+        """Add the named executors of another environment to this table. Its default executor becomes the default here
+        as well, unless it is the thread pool.
         """
         self._by_name |= other._by_name
         if other.default is not THREADS:

@@ -171,8 +171,8 @@ class _Job:
         self._lock = threading.Lock()
 
     def carry_out(self, worker: _Worker, call: bytes) -> bytes | None:
-        """Make the call in this worker process, and return its pickled outcome, or None if the process refused it.
-        Raises EOFError or OSError if the process ends early or the call was given up.
+        """Make the call in this worker process, and return its pickled outcome, or None if the process refused the
+        call. Raises EOFError or OSError if the process has ended too early or the call was given up.
         """
         with self._lock:
             if self.is_given_up:
