@@ -368,8 +368,8 @@ def _undone(state: ExecutionState) -> Fact:
 
 
 def _unsure(state: ExecutionState) -> str:
-    """Return a warning, which is added to the final error, about failed steps with a call that needs a rollback but may
-    not have taken effect. Such a call is not rolled back. Return an empty string if there is none.
+    """Return a warning about failed steps with a call that is not rolled back although it needs a rollback, because it
+    is unknown whether it took effect. The warning is added to the final error; it is empty without such steps.
     """
     steps = [path.current_step for path in state.paths.values() if path.status == FAILED and unknown(path.open)]
     if not steps:

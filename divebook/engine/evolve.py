@@ -229,8 +229,8 @@ def _was_denied(draft: Draft, path: PathState) -> bool:
 
 
 def _reopen(path: PathState) -> None:
-    """Reset a failed or cancelled path to the point from which it continues when its execution is resumed. Successful
-    operations of its open step stay, failed operations are removed so that they run again.
+    """Reset a failed or cancelled path to the point from which it continues when its execution is resumed. In its open
+    step, successful operations stay, and failed operations are removed so that they run again.
     """
     has_ended = path.phase == ENDED
     open_step = path.open
@@ -492,7 +492,9 @@ def rows_completed(draft: Draft, data: catalog.RowsCompleted) -> None:
 
 
 def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
-    """Apply `iteration_failed`: store the substitute result of a failed item, if its step continues."""
+    """Apply `iteration_failed`: if the step continues after a failed item, store the recorded result that stands for
+    the item.
+    """
     path, open_step = draft.open_step(data)
     if data.result is not None:
         path.open = _with_item(draft, open_step, data)

@@ -193,7 +193,9 @@ class Write(Protocol):
     """Protocol of the function to which a call passes its text piece by piece while the text arrives."""
 
     def __call__(self, text: str, part: str = TEXT) -> None:
-        """Add a piece of text to one part of the call's streamed text, such as the model's text or its thinking."""
+        """Add a piece of text to the text that the call streams. `part` names the kind of text, such as the model's
+        answer or its thinking.
+        """
 
 
 StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]

@@ -139,8 +139,8 @@ class Children:
         return max(1, strands - len(running_children(state)))
 
     def _request(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
-        """Return the operation request of a child execution. Its parameters contain the id of the child: the id that
-        the log has for this place (also of a failed child), else a new one.
+        """Return the request for the operation that runs a child execution. It contains the id of the child. This is
+        the recorded id if the log has a child at this place, even a failed one; otherwise it is a new id.
         """
         record = self._operations.known_at(place)
         recorded_id = None if record is None else record.signal
@@ -177,8 +177,8 @@ class Children:
         return state
 
     def _record_end(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
-        """Record the result or error of an ended child, with the part of its consumption that the parent has not
-        counted yet. Return the result, or raise the error.
+        """Record the result or error of an ended child, and then return the result or raise the error. The part of the
+        child's consumption that the parent has not counted yet is recorded with it.
         """
         usage = self._uncounted_usage(child)
         reservation = reservations_to_restore(child).to_dict() or None

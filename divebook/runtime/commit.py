@@ -214,8 +214,8 @@ class GroupCommit:
         self._wake()
 
     def _append_briefly(self) -> PendingCommit:
-        """Write the records of all journals to a remote store. The loop waits for at most `MOMENT` seconds, and a
-        thread waits for a slower answer. Return the state of this commit.
+        """Write the records of all journals to a remote store. The event loop waits for `MOMENT` seconds at most; a
+        thread waits for a slower answer of the store. Return the commit, which may still be running.
         """
         batches = self._take()
         started_at = time.perf_counter()
@@ -631,8 +631,8 @@ class StoreUnavailable(NamedTuple):
 
 
 class PendingCommit:
-    """Batches that were passed to the store, and the thread that writes them. Without a thread (`call` is None) they
-    are written already.
+    """Batches that were passed to the store, and the thread call that writes them. `call` is None if they are written
+    already.
 
     `seconds_on_loop` is the time in seconds that the loop spent on them before the thread started.
     """

@@ -315,7 +315,8 @@ STARTS_A_TURN = 32
 
 
 async def after_start(number: int) -> None:
-    """Yield to the event loop after every `STARTS_A_TURN` started tasks; `number` counts the started tasks from 1.
+    """Let other tasks run after every `STARTS_A_TURN` started tasks, by yielding to the event loop. `number` counts the
+    started tasks from 1.
 
     The first calls are then running or done while the others start. This also spreads the ends of calls of equal
     duration.
@@ -348,8 +349,8 @@ class Group:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Wrap the code that starts the tasks. At the end of the block, wait for all tasks except background tasks,
-        then cancel the background tasks.
+        """Wrap the code that starts the tasks of the group. At the end of the `with` block, wait for all tasks except
+        background tasks, which are then cancelled.
 
         An error of a task or of the block cancels the others. The first error is raised.
         """

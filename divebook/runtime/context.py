@@ -276,8 +276,8 @@ class StepContext:
         return await self._recorder.operations.start_of(self.place(key))
 
     def records_in(self, record: OperationRecord) -> list[OperationRecord]:
-        """Return the records of the operations inside `record`, an operation that encloses others (see `enclosing`) and
-        has not completed.
+        """Return the records of the operations inside `record`. This is an operation that encloses others, such as an
+        agent's turn, and that has not completed.
         """
         return [self._open_step.operations[operation_id] for operation_id in record.holds]
 

@@ -225,8 +225,8 @@ class Driver:
     # --- queue and worker --------------------------------------------------------------------------------------------
 
     def adopt_worker(self, other: Driver) -> None:
-        """Record that the worker of another execution drives this execution as well. Do nothing if the other execution
-        has no worker.
+        """Assign this execution to the worker that drives another execution. Do nothing if the other execution has no
+        worker.
         """
         self.worker = other.worker or self.worker
 
@@ -575,8 +575,8 @@ class Driver:
                 self._standstill.future.set_result(None)
 
     def _forward_requests(self) -> None:
-        """Pass a requested cancellation or pause to the runner of the execution. If the execution is between two
-        runners, the next one gets the request.
+        """Pass a request to cancel or pause the execution to its runner. If the execution is between two runners, the
+        next runner gets the request.
         """
         if self._runner is not None:
             self._runner.blocked = self._note_blocked
@@ -688,8 +688,8 @@ class Driver:
         await session.lease_keeper.give_back(lease, is_gone=self._is_stored and self._state.is_over)
 
     async def _lease_for_more(self) -> Lease | None:
-        """Check the inbox a last time before driving ends. If a message has arrived, acquire the lease again and return
-        it. Otherwise return None.
+        """Check the inbox a last time before this process stops driving the execution. If a message has arrived,
+        acquire the lease again and return it. Otherwise return None.
 
         Nothing is awaited between the last check and the end. A sender that finds the execution driven can therefore
         rely on one more check (test_nothing_that_comes_at_the_end_is_forgotten).
@@ -807,8 +807,8 @@ class ExecutionRegistry:
             return driver
 
     def withdraw(self, driver: Driver) -> None:
-        """Remove the driver of a pending execution from the registry before the execution is stored, so that later
-        lookups load it from the store.
+        """Unregister the driver of a pending execution that is about to be stored. Later lookups then load the
+        execution from the store.
         """
         with self._entering:
             if self._drivers.get(driver.id) is driver:

@@ -144,8 +144,8 @@ def _lines(frames: list[Frame]) -> Iterator[str]:
 
 
 def _shown_frames(frames: list[Frame]) -> list[Frame]:
-    """Return the last `MOST_FRAMES` frames of a traceback. If none of them is user code, put the innermost frame of
-    user code before them.
+    """Return the last `MOST_FRAMES` frames of a traceback. If all of these are library code, the innermost frame of
+    user code is put before them.
     """
     user_frames = [frame for frame in frames[:-MOST_FRAMES] if is_user_code(frame.file)]
     is_among = any(is_user_code(frame.file) for frame in frames[-MOST_FRAMES:])
@@ -292,7 +292,9 @@ def _fields(error: BaseException) -> dict[str, Any]:
 
 
 def _classes(cls: type) -> list[type]:
-    """Return the class of an error and its base classes, as far as they derive from `Exception` (which is left out)."""
+    """Return the class of an error and those of its base classes that derive from `Exception`. `Exception` itself is
+    left out.
+    """
     return [base for base in cls.__mro__ if issubclass(base, Exception) and base is not Exception]
 
 
@@ -394,8 +396,8 @@ def _loaded_class(name: str) -> type[Exception] | None:
 
 
 def _derived(cls: Any) -> type[OperationError]:
-    """Return a subclass of `OperationError` that ``except cls`` also catches, or `OperationError` if that is
-    impossible.
+    """Return a class for errors that is an `OperationError` and is also caught by ``except cls``. Return
+    `OperationError` itself if such a class is impossible.
 
     It is impossible for classes that run code when subclassed, and for classes with an incompatible memory layout.
     """

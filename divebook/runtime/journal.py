@@ -204,8 +204,8 @@ class Journal:
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 
     def park(self) -> None:
-        """Refuse all further events, because this process no longer drives the execution. Events recorded so far are
-        still written.
+        """Refuse all further events, because this process stops driving the execution. Events recorded before are still
+        written.
         """
         self._close()
         self.is_parked = True
@@ -317,8 +317,8 @@ class Journal:
             raise self.error
 
     def _end_wait(self) -> None:
-        """Write events recorded with `may_wait` at the end of this turn, because another event follows or code waits
-        for the write.
+        """Schedule events that were recorded with `may_wait` for writing at the end of this turn. They wait no longer,
+        because another event follows or code waits for the write.
         """
         self._is_waiting = False
         self._commit.schedule(self)

@@ -274,8 +274,8 @@ class EngineThread:
         return session is not None and session.inbox.has(execution_id)
 
     def keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a coroutine as a background task on the event loop. The task is referenced until it ends. Call on the
-        loop.
+        """Run a coroutine as a background task on the event loop, and keep a reference to the task until it ends. Call
+        on the loop.
         """
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
@@ -378,8 +378,8 @@ class InboxDelivery:
             self._task = None
 
     def _new_messages(self) -> tuple[int, set[str]]:
-        """Return the number of the last message in the store, and the ids of the executions for which new messages may
-        have arrived since the last read.
+        """Return the executions for which messages may have arrived since the last check, by id, and the number of the
+        last message in the store.
 
         The first read names all runners, because a message may have arrived after its runner started
         (test_a_signal_from_elsewhere_before_the_first_look_is_found).

@@ -802,8 +802,8 @@ MOST_ATTEMPTS = 5
 
 
 class FamilyTree:
-    """Relations between parent and child executions of one store: when a parent ends, its children are cancelled; when
-    a child ends, its parent is notified.
+    """Handling of ends in a family of executions: when a parent ends, its children are cancelled; when a child ends,
+    its parent is notified.
 
     All methods run on the engine's event loop.
 

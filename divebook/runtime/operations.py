@@ -490,8 +490,8 @@ class OperationLog:
         within: str | None = None,
         rollback_ref: str | None = None,
     ) -> OperationRecord:
-        """Record the start of an operation, and return its record. The amount in `reserved` counts as spent until the
-        operation ends.
+        """Record the start of an operation, and return its record. Until the operation ends, the amounts in `reserved`
+        count as spent.
 
         Raises
         ------

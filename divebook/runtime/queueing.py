@@ -122,7 +122,8 @@ class Drive(Protocol):
 
 
 class QueuedExecutions:
-    """Operations on executions in the queues of one store: enqueue, claim for a worker, drive, return to the queue.
+    """Operations on executions in the queues of one store: put into a queue, claim for a worker, drive, and return to
+    the queue.
 
     Parameters
     ----------

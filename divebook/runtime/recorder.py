@@ -139,8 +139,8 @@ class Recorder:
     async def _resolve_unknown(
         self, request: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
     ) -> Any:
-        """Ask a person about a call that may have taken effect. Return the result that the person entered, or make the
-        call again if the person wants that.
+        """Ask a person about a call that may have taken effect. Depending on the answer, return the result that the
+        person entered, or make the call again and return its result.
 
         If the call has a workspace, the question mentions changed files. They are restored before the call is repeated,
         and kept otherwise.
@@ -183,8 +183,8 @@ class Recorder:
         return await self._make(request, call)
 
     async def _begin_in_workspace(self, request: OperationRequest, call: Call, workspace: str) -> Any:
-        """Make a call inside its workspace, record its outcome and the changes that it made to files there, and return
-        its result.
+        """Make a call inside a workspace, and return its result. Record its outcome, and the changes that it has made
+        to the files there.
         """
         lease = await self.workspaces.enter(workspace, request.place)
         with lease.mark_running(request.operation_id, request.place):

@@ -717,8 +717,8 @@ class Runner(PathRunner):
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        """Record the end of the execution, or the start of its next rollback, directly after the last path has ended.
-        This does not wait until the tasks of the paths have ended.
+        """Record the end of the execution directly after its last path has ended, or start its next rollback. This does
+        not wait until the tasks of the paths have ended.
         """
         if self._driven or self._cancel_reason is not None or self._pause_reason is not None:
             return
