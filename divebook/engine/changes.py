@@ -287,8 +287,8 @@ def workspaces_of_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWo
 def with_enclosing(
     open_step: OpenStep, record: OperationRecord, data: catalog.OperationStarted
 ) -> tuple[OperationRecord, OpenStep]:
-    """Relate an operation that starts to the operation around it: an agent's turn, for example, encloses its tool
-    calls. Return the record of the new operation and the open step, both with this relation.
+    """Register an operation that starts as part of the operation around it: an agent's turn, for example, encloses its
+    tool calls. Return the record of the new operation and the open step, both with this relation.
     """
     earlier = open_step.operations.get(record.operation_id)
     if record.operation_type in ENCLOSING:

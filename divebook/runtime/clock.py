@@ -204,15 +204,15 @@ def described(result: object) -> dict[str, str]:
 
 
 def mark_lost(error: BaseException, result: object) -> None:
-    """Attach a description of a call's result to an error that was raised after the call had returned, for example
-    because the log cannot store the result. People can then still learn the result.
+    """Add a description of a call's result to an error that was raised after the call had returned, for example because
+    the log cannot store the result. People can then still learn the result.
     """
     setattr(error, LOST, described(result))
 
 
 def lost_in(error: BaseException) -> Mapping[str, str] | None:
     """Return the description that `mark_lost` has attached to an error or to one of its causes. It describes the result
-    of a call that could not be recorded. Return None if there is no such description.
+    of a call that could not be recorded. Return None if nothing is attached.
 
     An attribute that user code has set with other types is ignored.
     """
@@ -228,8 +228,8 @@ def lost_in(error: BaseException) -> Mapping[str, str] | None:
 
 
 def add_advice(error: BaseException) -> None:
-    """Extend the message of a `DivebookError` by the advice that a resumed execution asks a person for the result of
-    the call. Errors of other classes stay unchanged.
+    """Add to the message of a `DivebookError` the advice that a resumed execution asks a person for the result of the
+    call. Errors of other classes stay unchanged.
     """
     if isinstance(error, DivebookError) and error.args and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]}. {ADVICE}", *error.args[1:])

@@ -426,8 +426,8 @@ class Syncs(Generic[J]):
             self._begin()
 
     def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
-        """Complete the future `done` when all events of a log that are written now are durable: after the present disk
-        sync, or after the next one.
+        """Set the result of the future `done` when all events of a log that are written now are durable: after the
+        present disk sync, or after the next one.
         """
         present = self._next if self._present is None or journal in self._next.sequences else self._present
         present.waiting.append(done)

@@ -283,8 +283,8 @@ class ConcurrentCalls:
         return len(self._parked)
 
     def forbid_parking(self) -> None:
-        """Never keep the waiting tasks in memory (park them) from now on: when all of them wait, they are unwound. Used
-        for code that runs in addition to the counted tasks.
+        """Keep no waiting tasks in memory (park none) from now on: when all of them wait, they are unwound. Used for
+        code that runs in addition to the counted tasks.
         """
         self._may_park = False
 
@@ -315,8 +315,8 @@ STARTS_A_TURN = 32
 
 
 async def after_start(number: int) -> None:
-    """Let other tasks run after every `STARTS_A_TURN` started tasks, by yielding to the event loop. `number` counts the
-    started tasks from 1.
+    """Yield to the event loop after every `STARTS_A_TURN` started tasks, so that other tasks can run. `number` counts
+    the started tasks from 1.
 
     The first calls are then running or done while the others start. This also spreads the ends of calls of equal
     duration.
@@ -429,8 +429,8 @@ async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> N
 
 
 async def _nothing(_interrupt_id: str) -> None:
-    """Do nothing in place of the function that makes a question expire. Used when a log is only replayed, because the
-    log has the outcomes of all questions.
+    """Skip the expiry of a question: stands for the function that makes a question expire. Used when a log is only
+    replayed, because the log has the outcomes of all questions.
     """
 
 

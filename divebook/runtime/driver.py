@@ -565,8 +565,8 @@ class Driver:
             self._standstill.future = Future()
 
     async def _stand_still(self, runner: Runner) -> None:
-        """Complete the future of `standstill` for an execution that is blocked by a question. First wait until the
-        question is in the store, where other processes find it.
+        """Set the result of the future of `standstill` for an execution that is blocked by a question. First wait until
+        the question is in the store, where other processes find it.
         """
         with suppress(StoreError):  # an error of the journal ends the execution elsewhere
             await self.durable()

@@ -247,8 +247,8 @@ def is_user_code(file: str) -> bool:
 
 
 def _short(file: str) -> str:
-    """Shorten the path of a file for people. A file in the current folder, or in a folder of Python's libraries, gets a
-    path relative to that folder. Other paths stay unchanged.
+    """Return a short path of a file for people. For a file in the current folder, or in a folder of Python's libraries,
+    it is relative to that folder. Other paths stay unchanged.
     """
     for folder in (_folder(), *_libraries()):
         if folder and file.startswith(folder + os.sep):

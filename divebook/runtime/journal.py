@@ -183,8 +183,8 @@ class Journal:
 
     @contextmanager
     def delayed_writes(self) -> Iterator[None]:
-        """Delay the writing of events inside the `with` block. It is delayed further until the code that these events
-        resume has run for a turn of the event loop.
+        """Hold back the writing of events inside the `with` block, and then until the code that these events resume has
+        run for a turn of the event loop.
 
         The facts of the block and of that code then share one commit
         (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it).
@@ -317,8 +317,8 @@ class Journal:
             raise self.error
 
     def _end_wait(self) -> None:
-        """Schedule events that were recorded with `may_wait` for writing at the end of this turn. They wait no longer,
-        because another event follows or code waits for the write.
+        """Write events that were recorded with `may_wait` at the end of this turn. They wait no longer, because another
+        event follows or code waits for the write.
         """
         self._is_waiting = False
         self._commit.schedule(self)

@@ -720,7 +720,7 @@ CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
 
 
 def _nothing() -> None:
-    """Do nothing in place of the function that records file changes. Used for a call without a workspace."""
+    """Record nothing. Stands for the function that records file changes, if a call has no workspace."""
 
 
 def _differs(record: OperationRecord, request: OperationRequest) -> bool:

@@ -358,7 +358,7 @@ def handle_of_loop() -> LoopHandle:
 
 @contextmanager
 def lend_slot() -> Iterator[None]:
-    """Do not count this thread among the limited blocking calls while the `with` block runs, because the block only
+    """Stop counting this thread among the limited blocking calls while the `with` block runs, because the block only
     waits for an execution.
 
     Otherwise steps that wait for executions could take all places, and those executions would wait for a place for

@@ -85,8 +85,8 @@ class Wire:
         return data
 
     def detach(self) -> None:
-        """Disconnect a process that was forked from a worker from the worker's pipes, by the null device. Otherwise the
-        owner would not notice the end of the worker while the fork runs.
+        """Replace the pipes of a worker by the null device in a process that was forked from it. Otherwise the owner
+        would not notice the end of the worker while the forked process runs.
 
         The descriptors stay open on the null device, because open file objects still use their numbers.
         """
