@@ -546,8 +546,8 @@ _RULE: Final = {
 
 
 def shown_on_card(call: ToolCall, rule: str) -> dict[str, Any]:
-    """Return the data of the approval question about a call, which a card in the notebook shows to a person. `rule` is
-    the rule or mode because of which a person is asked.
+    """Return the data of the approval question about a call, which is shown to a person on a card. `rule` is the rule
+    or mode because of which the person is asked.
     """
     details = {"agent": call.agent, "server": call.server, "hints": call.hints.to_dict(), "rule": rule}
     offers = {"scopes": [RUN, ALWAYS], "expires_in": LASTS}

@@ -52,7 +52,7 @@ def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int
 
 def moved(places: Map[K, int], new_places: Map[K, int], keys: Map[K, Any]) -> Map[K, int]:
     """Update the mapping from keys to the events that hold their large values, because values of some keys were
-    replaced by those of another path. Return the new mapping.
+    replaced by values from another path. Return the new mapping.
 
     `new_places` has the event numbers of the new values, `keys` has all replaced keys.
     """
@@ -222,8 +222,8 @@ class _Loading:
         return _record_of(ExecutionState, data)
 
     def _values(self, written: Sequence[Any], value_in: ValueIn) -> tuple[Map[Any, Any], Map[Any, int]]:
-        """Rebuild a mapping that `_Writer._values` has split. Return it with the numbers of the events that hold its
-        large values, which are read from these events.
+        """Rebuild a mapping that `_Writer._values` has split, by reading its large values from their events. Return the
+        mapping and the numbers of these events.
         """
         inside, outside = written
         places = dict(outside)

@@ -277,8 +277,8 @@ def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
 
 
 def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
-    """Prepare the fork that is a trial (one step run again): the path of this step is about to enter the step, and all
-    other paths are ended.
+    """Prepare a fork that is a trial (one step run again). The path with this step gets ready to enter the step, and
+    all other paths are ended.
 
     (test_other_paths_do_nothing_in_a_trial)
     """

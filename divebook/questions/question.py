@@ -26,8 +26,8 @@ class Word(StrEnum):
 
     @classmethod
     def read(cls, text: str) -> Self | str:
-        """Convert a string from the log to the enum member. A string of a later version has no member, and is returned
-        unchanged.
+        """Return the enum member for a string from the log. An unknown string, such as one from a later version, is
+        returned unchanged.
         """
         try:
             return cls(text)

@@ -102,8 +102,8 @@ class Ids:
         return self._beginning + PAIRS[count]
 
     def follow(self) -> bool:
-        """Create the event id that directly follows the latest one, for the next event of the same record. Return
-        False, and create none, if no id directly follows it.
+        """Note that the next event of the same record uses the event id directly after the latest one. Return False,
+        and use no id, if no id directly follows the latest one.
         """
         follows = 0 < self._count < len(PAIRS)
         self._count += follows
