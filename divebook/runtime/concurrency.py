@@ -51,7 +51,7 @@ class CallCounter:
         self._count = 0
 
     def begin(self) -> None:
-        """Note that the task waits for one more running call, such as a tool call."""
+        """Note that the task waits for one more call, which is running now."""
         self._calls.running += self._count > 0
         self._count += 1
 

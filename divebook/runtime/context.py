@@ -291,8 +291,8 @@ class StepContext:
         return self._open_step.iterations
 
     def has_unknown(self) -> bool:
-        """Return whether it is unknown for some calls of the step if they took effect, and these calls have a rollback.
-        A person must decide about them before the rollback.
+        """Return whether the step has calls with a rollback of which it is unknown if they took effect. A person must
+        decide about them before the rollback.
         """
         return bool(unknown(self._open_step))
 

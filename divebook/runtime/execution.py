@@ -573,7 +573,7 @@ class Execution(ReadExecution):
         return self
 
     def checked(self) -> Execution:
-        """Return this execution, or raise its error if it has failed or was cancelled.
+        """Return this execution after checking that it neither failed nor was cancelled.
 
         Raises ExecutionFailedError or ExecutionCancelledError if it failed or was cancelled.
         """

@@ -180,8 +180,8 @@ class EngineThread:
         return self.outcome(lambda: returned.set_result(function()), returned)
 
     def outcome(self, begin: Callable[[], object], awaited: Future[T]) -> T:
-        """Call `begin` on the event loop and wait for the future `awaited`, which that call starts to complete. Return
-        the result of the future.
+        """Call `begin` on the event loop, then wait for the future `awaited` and return its result. The future is
+        completed by `begin`, or by code that `begin` starts.
 
         For threads other than the engine's. The caller is woken once, when the future is done, even if the work takes
         several turns of the loop. If a waiting caller is interrupted, `begin` has run completely, or never runs.

@@ -802,8 +802,8 @@ MOST_ATTEMPTS = 5
 
 
 class FamilyTree:
-    """Handling of ends in a family of executions: when a parent ends, its children are cancelled; when a child ends,
-    its parent is notified.
+    """Relations between parents and children among the executions of one store. When a parent ends, its children are
+    cancelled. When a child ends, its parent is notified.
 
     All methods run on the engine's event loop.
 

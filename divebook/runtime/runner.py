@@ -120,7 +120,7 @@ class PathRunner(ABC):
         return True
 
     async def _has_ended(self, record: RecordFacts) -> bool:
-        """Return whether some recorded events end a path; only the last event can. Then also start the paths into which
+        """Return whether the last of some recorded events is the end of a path. If so, also start the paths into which
         it has branched, or stop the other paths if it has failed.
         """
         match record.facts[-1].data:

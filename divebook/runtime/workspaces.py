@@ -373,8 +373,9 @@ class Workspaces:
         return await asyncio.to_thread(tree_of, await self._manifests(state))
 
     async def _manifests(self, state: HeldWorkspace, tree: str | None = None) -> list[Manifest]:
-        """Return the lists of files (manifests) in the log of a workspace, oldest first: one from its opening, and one
-        from each later change. If `tree` is given, later changes than the files with this digest are left out.
+        """Return the lists of files (manifests) that the log has for a workspace, oldest first: one from its opening,
+        and one from each later change. With the digest `tree`, the lists end with the change after which the files have
+        this digest.
         """
         manifests: list[Manifest] = []
         at: int | None = state.at
