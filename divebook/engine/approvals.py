@@ -185,7 +185,7 @@ def _wildcards(pattern: str, double: Repeated, single: Repeated) -> list[Item]:
 
 def is_met_by(pattern: Any, value: Any) -> bool:
     """Return whether the value of an argument matches the value or pattern that a rule has for it, if the rule asks or
-    denies. It matches if one of the ways to read the value matches.
+    denies. Programs may read the value in several ways (as a path, for example), and one matching way is enough.
 
     The items of a list or mapping count too, unless the rule has a list or a mapping itself.
     """
@@ -248,8 +248,8 @@ def _is_invisible(character: str) -> bool:
 
 
 def _readings(value: Any) -> Iterator[str]:
-    """Yield the strings as which a program may read the value of an argument: unchanged, without quotes, as a path, as
-    an address.
+    """Yield the different strings that a program may get from the value of an argument: the value unchanged, without
+    quotes, as a file path, and as an address (URL).
     """
     for text in {_normalized(value): None, _normalized(value, ""): None}:
         yield text
@@ -446,8 +446,9 @@ def _holds(expires_us: int | None, now_us: int) -> bool:
 
 
 def _matches(rule: ApprovalRule, call: ToolCall) -> bool:
-    """Return whether an approval rule applies to a call. Rules that allow are compared narrowly, rules that ask or deny
-    widely.
+    """Return whether an approval rule applies to a call. For a rule that allows calls, type, case and Unicode form must
+    be the same. A rule that asks or denies also applies if a program could read an argument in another way that
+    matches.
     """
     matches = is_allowed_by if rule.outcome == ALLOW else is_met_by
     tools = _names_of(call, rule)
@@ -465,7 +466,8 @@ _NO_SLASH = "\N{DIVISION SLASH}"
 
 
 def _names_of(call: ToolCall, rule: ApprovalRule) -> list[str]:
-    """Return the names under which the tool of a call is compared with the tool name in a rule.
+    """Return the names of the tool of a call that are compared with the tool name in a rule, such as ``read`` and
+    ``files/read``.
 
     The names of a server's tools may contain ``/``. A rule that allows ``files/read`` means the tool ``read`` of the
     server ``files``, not a tool with the name ``files/read`` of another server. A ``/`` in the name of a tool is
@@ -544,8 +546,8 @@ _RULE: Final = {
 
 
 def shown_on_card(call: ToolCall, rule: str) -> dict[str, Any]:
-    """Return the data of the approval question about a call, which its card shows to a person. `rule` is the rule or
-    mode that requires the question.
+    """Return the data of the approval question about a call, which is shown to a person on a card. `rule` is the rule
+    or mode because of which the person is asked.
     """
     details = {"agent": call.agent, "server": call.server, "hints": call.hints.to_dict(), "rule": rule}
     offers = {"scopes": [RUN, ALWAYS], "expires_in": LASTS}
@@ -573,8 +575,8 @@ def schema_of_answer(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def embedded(schema: Any, place: str) -> Any:
-    """Return a JSON schema for use inside another schema, at the JSON pointer `place`, such as ``#/anyOf/0``.
-    References inside the schema are changed so that they point there.
+    """Return a JSON schema for use inside another schema. `place` is the JSON pointer to it there, such as
+    ``#/anyOf/0``. References inside the schema get this pointer in front, so that they remain valid.
     """
     if isinstance(schema, list | tuple):
         return [embedded(item, place) for item in schema]
@@ -628,7 +630,7 @@ def rule_made(
 
 
 def rules_of_run(execution_id: str, rules: Iterable[StandingRule]) -> list[StandingRule]:
-    """Return those of the standing rules that were created in this execution. Rules of an execution of which this one
-    is a copy are left out.
+    """Return those of the standing rules that were created in this execution. If the execution is a copy of another
+    one, rules that were created in the other one are left out.
     """
     return [rule for rule in rules if rule.rule_id == rule_id_of(execution_id, rule.question or "")]

@@ -1,5 +1,5 @@
-"""Bounds (budgets) of an execution: its consumption, the bound that is reached, and the question about it. Pure
-functions.
+"""Bounds (budgets) of an execution: the consumption so far, the first bound that is reached, and the question to a
+person whether to raise it. Pure functions.
 
 Model calls reserve the most that they may consume before they begin, and return the rest when they end. Calls side by
 side therefore do not exceed a bound together. The exception is a call that a crash has cut off: its consumption is not
@@ -71,8 +71,8 @@ _SPENT = {
 
 
 class Exhausted(NamedTuple):
-    """Bound that does not allow the next step or model call, with its limit and the amounts that are spent, reserved by
-    running calls, and needed by the next call.
+    """Bound that does not allow the next step or model call. Contains its limit, the amount spent, the amount reserved
+    for running calls, and the amount that the next call needs.
     """
 
     bound: str
@@ -91,14 +91,16 @@ class Exhausted(NamedTuple):
 
     @property
     def may_pass(self) -> bool:
-        """True if running calls hold reservations, so that the refused call may become possible once they have ended
-        and returned the part that they did not spend.
+        """True if the refused call may become possible later: budget is reserved for running calls, and at their end
+        the part that they did not spend is free again.
         """
         return self.reserved is not None and Decimal(self.reserved) > 0
 
     @property
     def name(self) -> str:
-        """Key under which a user can raise the bound: the name of the bound, or the edge within `edges`."""
+        """Key with which a user can raise the bound: the name of the bound, or for the bound of an edge its key in
+        `edges`.
+        """
         return f"edges[{self.edge!r}]" if self.edge else self.bound
 
     @property
@@ -162,8 +164,8 @@ def step_bound(state: ExecutionState, path: PathState, step: Step, kinds: frozen
 
 
 class Consumption(NamedTuple):
-    """Sums over the model calls of an execution: number of calls, tokens, cost in nanodollars, and the tokens and cost
-    reserved by running calls.
+    """Sums over the model calls of an execution: number of calls, tokens and cost (in nanodollars), and the tokens and
+    cost that are reserved for running calls.
     """
 
     calls: int = 0
@@ -173,14 +175,16 @@ class Consumption(NamedTuple):
     held_cost: int = 0
 
     def begun(self, reserved: Reserved) -> Consumption:
-        """Return the consumption after one more call has started: the call is counted, and its reservation is added."""
+        """Return the consumption after one more call has started. The call is counted, and the amounts reserved for it
+        are added.
+        """
         tokens = self.held_tokens + reserved.tokens
         cost = self.held_cost + reserved.cost
         return self._replace(calls=self.calls + 1, held_tokens=tokens, held_cost=cost)
 
     def ended(self, reserved: Reserved) -> Consumption:
-        """Return the consumption after a call with this reservation has ended: the reservation is removed. The usage of
-        the call is added by `spent`.
+        """Return the consumption after a call has ended: the amounts reserved for the call are removed. The amounts
+        that the call has spent are added by `spent`.
         """
         return self._replace(held_tokens=self.held_tokens - reserved.tokens, held_cost=self.held_cost - reserved.cost)
 
@@ -191,8 +195,8 @@ class Consumption(NamedTuple):
 
 
 def call_bound(state: ExecutionState, reserved: Reserved, *, is_alone: bool = False) -> Exhausted | None:
-    """Return the first bound of an execution that forbids a model call which may consume the amounts in `reserved`.
-    Return None if all bounds allow the call.
+    """Return the first bound of an execution that forbids a model call, or None if all bounds allow it. `reserved` has
+    the most that the call may consume.
 
     `is_alone` means that no model call is under way. Calls that were cut off have no end in the log. Their reservations
     then do not count.
@@ -213,8 +217,8 @@ def _consumption(state: ExecutionState) -> Consumption:
 
 
 def bound_met(bounds: Bounds, consumed: Consumption, reserved: Reserved) -> Exhausted | None:
-    """Return the first limit in `bounds` that forbids a model call which may consume the amounts in `reserved`. Return
-    None if all limits allow the call.
+    """Return the first limit in `bounds` that forbids a model call, or None if all limits allow it. `reserved` has the
+    most that the call may consume.
 
     Calls under way count with their reservations.
     """
@@ -270,8 +274,8 @@ class Spent(NamedTuple):
 
 
 def spent_of(state: ExecutionState) -> list[Spent]:
-    """Return the amount spent and the limit for each bound that an execution has. Reservations of running calls count
-    as spent.
+    """Return the amount spent and the limit for each bound that an execution has. Amounts reserved for running calls
+    count as spent.
     """
     bounds = state.bounds
     ledger = state.ledger
@@ -308,8 +312,8 @@ def remaining_bounds(state: ExecutionState) -> Bounds:
 
 
 def left_after(bounds: Bounds, used: Consumption) -> Bounds:
-    """Return the part of bounds for model calls that is left after the consumption `used`, at least 0 for each bound.
-    Reservations of running calls count as spent.
+    """Return what is left of bounds for model calls after the consumption `used`, at least 0 for each bound. Amounts
+    reserved for running calls count as spent.
     """
     tokens = used.tokens + used.held_tokens
     cost = dollars(used.cost + used.held_cost)
@@ -336,16 +340,16 @@ def share_of(remaining: Bounds, count: int) -> Bounds:
 
 
 def reserved_for(bounds: Bounds) -> Reserved:
-    """Return the reservation that a parent makes for a child execution with these bounds: their tokens, cost and model
-    calls. An amount without a bound is 0.
+    """Return the amounts that a parent execution reserves from its budget for a child execution with these bounds:
+    tokens, cost and model calls. An amount without a bound is 0.
     """
     cost = int((bounds.max_cost or 0) * NANODOLLARS)
     return Reserved(bounds.max_tokens or 0, cost, calls=bounds.max_llm_calls or 0)
 
 
 def bounds_with_reservation(state: ExecutionState, reserved: Reserved | None) -> Bounds:
-    """Return the bounds of a child execution for which its parent has already made a reservation. Where the parent has
-    a limit of model calls, tokens or cost, the child gets exactly the reserved amount.
+    """Return the bounds of a child execution whose parent has already reserved a part of its own budget for it. If the
+    parent has a limit of model calls, tokens or cost, the child's limit is exactly the reserved amount.
     """
     remaining = remaining_bounds(state)
     held = reserved or Reserved()
@@ -358,7 +362,7 @@ def bounds_with_reservation(state: ExecutionState, reserved: Reserved | None) ->
 
 
 def bounds_for_resumption(state: ExecutionState, definition_bounds: Bounds, rest: Bounds, counted: Usage) -> Bounds:
-    """Return the bounds of a child execution that its parent resumes.
+    """Return the bounds with which a parent execution resumes a child execution that has run and spent before.
 
     Each limit is the tighter of two: the child's own bounds, and the rest of the parent's bounds plus what the child
     has already spent (`counted`), since both count it. Bounds that a person raised in the child stay raised.
@@ -394,8 +398,8 @@ def bounds_for_resumption(state: ExecutionState, definition_bounds: Bounds, rest
 
 
 def within(bounds: Bounds, other: Bounds) -> Bounds:
-    """Return `bounds` with the tighter of the two limits for each bound that parents share with children.
-    `on_exhausted` is "fail" if it is "fail" in one of the two.
+    """Return `bounds` with tighter limits. For each bound that parents share with their children, the result has the
+    smaller limit of the two arguments. `on_exhausted` is "fail" if it is "fail" in one of them.
     """
     tighter: dict[str, Any] = {
         name: min((limit for limit in (getattr(bounds, name), getattr(other, name)) if limit is not None), default=None)
@@ -422,8 +426,8 @@ def question_about(state: ExecutionState, exhausted: Exhausted) -> str:
 
 
 def facts_about(state: ExecutionState, exhausted: Exhausted, path: str, step: str) -> tuple[Fact, ...]:
-    """Return the events that make a path wait for a person's answer about an exhausted bound. The question is asked if
-    it was not asked yet. Return nothing if the path waits for it already.
+    """Return the events that make a path wait until a person decides about an exhausted bound. They include the
+    question, if it was not asked yet. Return no events if the path waits for the decision already.
     """
     interrupt_id = question_about(state, exhausted)
     pending = state.interrupts.get(interrupt_id)
@@ -461,9 +465,9 @@ def fails_at_bounds(state: ExecutionState) -> bool:
 
 
 def follow_about_bounds(draft: Draft, question: Question) -> None:
-    """Apply the answer to a question about a bound to the state of an execution: raise the bound, or make the paths
-    stop before their next step. Questions about a bound of an agent, and questions from definitions, change nothing
-    here.
+    """Apply the answer to a question about a bound of an execution to the state: raise the bound, or make the paths
+    stop before their next step. Other questions (about the bound of a single agent, or asked by the workflow) change
+    nothing here.
     """
     response = question.response or {}
     details = question.data or {}

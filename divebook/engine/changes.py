@@ -1,5 +1,5 @@
-"""Functions that apply events to the draft of an execution's state: events of paths, reservations, workspaces and
-enclosing operations.
+"""Functions that apply events to the mutable copy (draft) of an execution's state. The events are about paths, amounts
+reserved from the budget, workspaces, and operations that enclose others.
 
 `engine.evolve` calls them while it folds a log. Each function reads everything that it needs before its first change,
 so that an error leaves the draft unchanged.
@@ -110,8 +110,8 @@ def path_joined(draft: Draft, data: catalog.PathJoined) -> None:
 
 
 def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> PathState:
-    """End the path of the current event with a status: release its reservations, and update the counts of active and
-    waiting paths. Return the state of the path.
+    """End the path of the current event with a status. The amounts that its calls have reserved from the budget are
+    released, and the counts of active and waiting paths are updated. Return the state of the path.
     """
     path = draft.path(data)
     draft.ledger = _without(draft, path, error or status)
@@ -130,8 +130,8 @@ def _end(draft: Draft, data: Payload, status: str, error: str | None = None) -> 
 
 
 def _without(draft: Draft, path: PathState, why: str) -> Ledger:
-    """Return the ledger (counters of an execution) after a path has ended: without the reservations of its open step,
-    and with its open visit of an agent step marked as failed for the reason `why`.
+    """Return the counters of an execution (`Ledger`) after a path has ended. The amounts reserved by calls of its open
+    step are removed. If the path was in an agent step, this visit of the step is marked as failed for the reason `why`.
     """
     ledger = draft.ledger
     if path.hop is not None:
@@ -142,8 +142,8 @@ def _without(draft: Draft, path: PathState, why: str) -> Ledger:
 
 
 def release_calls(draft: Draft, path: PathState) -> None:
-    """Release the reservations of model calls that were cut off (started, but without a recorded end) in the open step
-    of a path.
+    """Release the parts of the budget that are reserved for model calls in the open step of a path that were cut off:
+    calls that have started but have no recorded end.
 
     These calls have no end in the log: their process died, or the code of their step cancelled them
     (test_a_call_that_was_cut_off_gives_its_reservation_back).
@@ -157,8 +157,8 @@ def release_calls(draft: Draft, path: PathState) -> None:
 
 
 def held_by_children(state: ExecutionState) -> Reserved:
-    """Return the sum of the reservations that an execution has made for its child executions. Reservations of running
-    model calls are not included.
+    """Return the sum of the amounts that an execution has reserved from its budget for its child executions. Amounts
+    reserved for running model calls are not included.
     """
     open_steps = [path.open for path in state.paths.values() if path.open is not None and path.phase != ENDED]
     total = Reserved()
@@ -168,8 +168,8 @@ def held_by_children(state: ExecutionState) -> Reserved:
 
 
 def _without_reservations(open_step: OpenStep | None) -> OpenStep | None:
-    """Return an open step without the reservations of its model calls. Reservations for child executions stay, because
-    a child may continue.
+    """Return an open step in which no budget is reserved for model calls any more. Amounts reserved for child
+    executions stay, because a child may continue.
     """
     if open_step is None or not any(map(_is_released, open_step.operations.values())):
         return open_step
@@ -184,13 +184,16 @@ def _is_released(record: OperationRecord) -> bool:
 
 
 def _reserved_for_child(record: OperationRecord) -> Reserved | None:
-    """Return the reservation of an operation if the operation is a child execution, else None."""
+    """Return the part of the budget that is reserved for an operation, if the operation is a child execution. Return
+    None for any other operation.
+    """
     return record.reserved if record.operation_type == CHILD_WORKFLOW else None
 
 
 def with_child_reservations(path: PathState, ledger: Ledger) -> Ledger:
-    """Return the ledger (counters) plus the reservations that an ended path had made for child executions. Their usage
-    is not counted yet, so a resumed path needs the reservations again. For an active path the ledger is unchanged.
+    """Return the counters of an execution (`Ledger`) plus the amounts that an ended path had reserved for child
+    executions. The usage of these children is not counted yet, so the amounts are needed again when the path is
+    resumed. An active path adds nothing.
     """
     records = path.open.operations.values() if path.phase == ENDED and path.open is not None else ()
     for record in records:
@@ -199,8 +202,8 @@ def with_child_reservations(path: PathState, ledger: Ledger) -> Ledger:
 
 
 def reservations_to_restore(state: ExecutionState) -> Reserved:
-    """Return the reservations that an execution will hold when it is resumed: those that it holds now, and those of
-    ended paths for their child executions.
+    """Return the parts of the budget (tokens, cost, model calls) that will be reserved after an execution is resumed.
+    These are the amounts reserved now, and those that ended paths had reserved for child executions.
     """
     ledger = state.ledger
     for path in state.paths.values():
@@ -231,8 +234,8 @@ def path_cancelled(draft: Draft, data: catalog.PathCancelled) -> None:
 
 
 def without_a_call(ledger: Ledger, path: PathState) -> Ledger:
-    """Return the ledger (counters) with one model call fewer, because the result of the call came from another log and
-    no model was called.
+    """Return the counters of an execution (`Ledger`) with one model call fewer. The call is not counted, because its
+    result came from another log and no model was called.
     """
     ledger = ledger._replace(llm_calls=ledger.llm_calls - 1)
     if path.hop is None:
@@ -266,8 +269,8 @@ def files_changed(draft: Draft, data: catalog.FilesChanged) -> None:
 
 
 def workspaces_of_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWorkspace]:
-    """Return the workspaces that a fork has at first, from those of its source: with the same files, but without an own
-    folder.
+    """Return the workspaces with which a fork starts. They have the same files as the workspaces of its source, but no
+    folder yet.
     """
     for name, workspace in workspaces.items():
         workspaces = workspaces.set(name, workspace._replace(is_own=False))
@@ -284,8 +287,8 @@ def workspaces_of_source(workspaces: Map[str, HeldWorkspace]) -> Map[str, HeldWo
 def with_enclosing(
     open_step: OpenStep, record: OperationRecord, data: catalog.OperationStarted
 ) -> tuple[OperationRecord, OpenStep]:
-    """Return the record of an operation that starts, with a reference to the operation that encloses it, and the open
-    step with that relation. An agent's turn, for example, encloses its tool calls.
+    """Register an operation that starts as part of the operation around it: an agent's turn, for example, encloses its
+    tool calls. Return the record of the new operation and the open step, both with this relation.
     """
     earlier = open_step.operations.get(record.operation_id)
     if record.operation_type in ENCLOSING:
@@ -304,16 +307,16 @@ def with_enclosing(
 def _with_enclosing_registered(
     open_step: OpenStep, record: OperationRecord, earlier: OperationRecord | None
 ) -> OpenStep:
-    """Return an open step in which an operation that encloses others is registered under its start event. If the
-    operation starts a second time, the entry of its earlier start is replaced.
+    """Register an operation that encloses others in its open step, under the number of its start event, and return the
+    step. If the operation starts a second time, the entry of its first start is replaced.
     """
     holders = open_step.holders if earlier is None else open_step.holders.delete(earlier.started_sequence)
     return open_step._replace(holders=holders.set(record.started_sequence, record.operation_id))
 
 
 def without_enclosed(open_step: OpenStep, outer: OperationRecord) -> OpenStep:
-    """Return an open step without the records of the ended operations inside an operation that has completed. Running
-    operations stay.
+    """Return an open step after an operation that encloses others has completed. The records of the ended operations
+    inside it are removed, and running ones stay.
     """
     operations = open_step.operations
     holders = open_step.holders.delete(outer.started_sequence)

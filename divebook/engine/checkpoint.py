@@ -1,5 +1,5 @@
-"""Conversion of execution states to bytes and back. The bytes are a checkpoint, with which a long log need not be
-folded from its beginning.
+"""Conversion of execution states to bytes and back. A state as bytes is a checkpoint: with it, readers need not fold a
+long log from its beginning.
 
 A checkpoint is a cache. One of another version, or one that does not fit its log, is ignored; deleting all checkpoints
 changes nothing. Large values are in the log already, so a checkpoint refers to the events that hold them and copies
@@ -42,8 +42,8 @@ def is_large(value: Any) -> bool:
 
 
 def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int]:
-    """Return the mapping from keys to the events that hold their large values, after event `sequence` has set the value
-    of one key. A small value has no entry.
+    """Update the mapping from keys to the events that hold their large values, because event `sequence` has set the
+    value of `key`. Return the new mapping. A small value has no entry.
     """
     if is_large(value):
         return places.set(key, sequence)
@@ -51,8 +51,8 @@ def placed(places: Map[K, int], key: K, value: Any, sequence: int) -> Map[K, int
 
 
 def moved(places: Map[K, int], new_places: Map[K, int], keys: Map[K, Any]) -> Map[K, int]:
-    """Return the mapping from keys to the events that hold their large values, after values from another path have
-    replaced those of some keys.
+    """Update the mapping from keys to the events that hold their large values, because values of some keys were
+    replaced by values from another path. Return the new mapping.
 
     `new_places` has the event numbers of the new values, `keys` has all replaced keys.
     """
@@ -106,7 +106,7 @@ def load_state(raw: bytes, facts: Facts) -> ExecutionState | None:
 
 
 class _Writer:
-    """Converter of an execution's state to plain data, for a checkpoint."""
+    """Converter of an execution's state to plain data, from which a checkpoint is made."""
 
     def __init__(self, state: ExecutionState) -> None:
         self._state = state
@@ -117,8 +117,8 @@ class _Writer:
         """Differences between the present variables and the snapshots with the numbers 1, 2 ..."""
 
     def written(self) -> dict[str, Any]:
-        """Return the state as a dict of plain values, and of named tuples that `_plain` converts when the dict is
-        encoded.
+        """Return the state as a dict for the checkpoint. Its values are plain, or named tuples that `_plain` converts
+        when the dict is encoded.
         """
         state = self._state
         fields = _differing(self._state, "variables_at")
@@ -141,8 +141,8 @@ class _Writer:
         }
 
     def _values(self, values: Mapping[Any, Any], places: Mapping[Any, int]) -> list[Any]:
-        """Split a mapping into a list of pairs with small values, and a list of pairs of a key and the number of the
-        event that holds its large value.
+        """Split a mapping into two lists. The first has the pairs of key and small value; the second has pairs of key
+        and the number of the event that holds its large value.
         """
         if not places:
             return [list(values.items()), []]
@@ -170,8 +170,8 @@ class _Writer:
         return written
 
     def _operations(self, operations: Map[str, OperationRecord]) -> list[Any]:
-        """Split the records of operations into two lists: those with a small result, and those without their result,
-        because the event of their end holds it.
+        """Split the records of operations into two lists. Records in the first have a small result; records in the
+        second have none, because it is large and is read from the event with which the operation ended.
         """
         inside = []
         outside = []
@@ -185,8 +185,8 @@ class _Writer:
         return [inside, outside]
 
     def _snapshot(self, variables: Map[str, Any], places: Map[str, int]) -> int:
-        """Return the number that identifies a set of variables in the checkpoint. A set that is not in the checkpoint
-        yet is added, as its difference from the variables of the execution.
+        """Return the number that a set of variables has in the checkpoint. If the set is not in the checkpoint yet, add
+        its differences from the present variables of the execution under a new number.
         """
         number = self._snapshots.get(id(variables))
         if number is None:
@@ -200,7 +200,9 @@ class _Writer:
 
 
 class _Loading:
-    """Converter of the plain data of a checkpoint, and of the large values in the log, to an execution's state."""
+    """Converter of a checkpoint's plain data to an execution's state. Large values are not in the checkpoint: they are
+    read from the log.
+    """
 
     def __init__(self, data: Mapping[str, Any], facts: Mapping[int, Payload]) -> None:
         self._fields = dict(data["state"])
@@ -220,8 +222,8 @@ class _Loading:
         return _record_of(ExecutionState, data)
 
     def _values(self, written: Sequence[Any], value_in: ValueIn) -> tuple[Map[Any, Any], Map[Any, int]]:
-        """Return the mapping that `_Writer._values` split, and the numbers of the events that hold its large values.
-        The large values are read from these events.
+        """Rebuild a mapping that `_Writer._values` has split, by reading its large values from their events. Return the
+        mapping and the numbers of these events.
         """
         inside, outside = written
         places = dict(outside)
@@ -320,8 +322,8 @@ def _defaults(kind: Any) -> Mapping[str, Any]:
 
 
 def _record_of(kind: Callable[..., T], data: Mapping[str, Any]) -> T:
-    """Create a dataclass or named tuple from its fields as plain lists and dicts. Fields that have their final type
-    already stay unchanged.
+    """Create a dataclass or named tuple from its fields, which the checkpoint has as plain lists and dicts. Fields that
+    already have their final type stay unchanged.
     """
     readers = _readers(kind)
     values = dict[str, Any]()

@@ -176,8 +176,8 @@ def _undo(path: PathState) -> PathInstruction:
 
 
 def _settle(path: PathState) -> PathInstruction | None:
-    """Return the instruction to run the step of a path again only to find out whether its calls with a rollback took
-    effect. No other call starts in that step. Return None if no such call is open in the step.
+    """Return the instruction to find out whether the calls in the open step of a path took effect and must be rolled
+    back. The step runs again for this, but starts no other call. Return None if there are no such calls.
     """
     if not unsettled(path.open):
         return None
@@ -185,8 +185,8 @@ def _settle(path: PathState) -> PathInstruction | None:
 
 
 def only_settles(state: ExecutionState, place: Place) -> bool:
-    """Return whether a path may not make the call at a place. It is True while the execution is rolled back and the
-    path only finds out whether interrupted calls took effect, except for these calls themselves.
+    """Return whether a path must not make the call at a place. It is True for all calls except interrupted ones while
+    the execution is rolled back and the path runs only to find out whether interrupted calls took effect.
 
     A call of unknown outcome may be made again there, and no other (test_rollback_unknown.py).
     """
@@ -236,8 +236,8 @@ def _join(paths: list[PathState]) -> RecordFacts:
 
 
 def _last_step(path: PathState) -> str:
-    """Return the step that a path at a join completed last. If the path has completed no step, return the step with the
-    join.
+    """Return the last step that a path has completed before it reached a join. If it has completed none, return the
+    step with the join.
     """
     return path.last_step or path.current_step
 
@@ -281,8 +281,8 @@ def decide_leaving(state: ExecutionState, reason: str) -> RecordFacts:
 
 
 def decide_settled(state: ExecutionState, path_id: str) -> RecordFacts | None:
-    """Return the event that cancels a path which `decide_leaving` kept active, once the outcomes of its calls are
-    known. Return None if an outcome is still unknown, or if this is not such a path.
+    """Return the event that cancels a path of a failed or cancelled execution which stayed active until the outcomes of
+    its calls were known. Return None if an outcome is still unknown, or for any other path.
     """
     path = state.paths[path_id]
     ending = state.rolling_back
@@ -308,8 +308,8 @@ def decide_cancellation(state: ExecutionState, reason: str, *, is_here: bool = T
 
 
 def decide_opening(opening: catalog.ExecutionStarted, comes_from: ExecutionState | None = None) -> tuple[Fact, ...]:
-    """Return the first events of an execution. If its parent or predecessor has a queue, the events also put it into
-    that queue and resume it at once.
+    """Return the first events of an execution: its start event and, if its parent or predecessor is in a queue, two
+    more. These put the execution into the same queue and resume it at once.
 
     `comes_from` is the state of its parent or predecessor.
     """
@@ -368,8 +368,8 @@ def _undone(state: ExecutionState) -> Fact:
 
 
 def _unsure(state: ExecutionState) -> str:
-    """Return a warning, which is added to the final error, about failed steps with a call that needs a rollback but may
-    not have taken effect. Such a call is not rolled back. Return an empty string if there is none.
+    """Return a warning about failed steps with a call that is not rolled back although it needs a rollback, because it
+    is unknown whether it took effect. The warning is added to the final error; it is empty without such steps.
     """
     steps = [path.current_step for path in state.paths.values() if path.status == FAILED and unknown(path.open)]
     if not steps:

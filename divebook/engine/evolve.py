@@ -1,4 +1,5 @@
-"""Fold of events into states of executions. No other code changes a state.
+"""Functions that compute the state of an execution from its events, one event after the other (a fold). No other code
+changes a state.
 
 `evolve` accepts every event of the catalogue. `_CHANGES` has a function for each event that changes more than the
 sequence number. These functions modify a draft, so that folding a record or a whole log creates one new state only.
@@ -228,8 +229,8 @@ def _was_denied(draft: Draft, path: PathState) -> bool:
 
 
 def _reopen(path: PathState) -> None:
-    """Reset a failed or cancelled path to the point from which it continues when its execution is resumed. Successful
-    operations of its open step stay, failed operations are removed so that they run again.
+    """Reset a failed or cancelled path to the point from which it continues when its execution is resumed. In its open
+    step, successful operations stay, and failed operations are removed so that they run again.
     """
     has_ended = path.phase == ENDED
     open_step = path.open
@@ -248,8 +249,8 @@ def _reopen(path: PathState) -> None:
 
 
 def _within_its_hop(path: PathState, ledger: Ledger) -> Ledger:
-    """Return the ledger (counters) for a path that is resumed inside an agent step. The visit of the step is marked as
-    running again and is not counted a second time.
+    """Return the counters of an execution (`Ledger`) after a path was resumed inside an agent step. The path's visit of
+    this step is marked as running again, and is not counted a second time.
     """
     if path.hop is not None or path.open is None or path.open.step_type != PROMPT:
         return ledger
@@ -385,8 +386,8 @@ def step_started(draft: Draft, data: catalog.StepStarted) -> None:
 
 
 def _entered(draft: Draft, path: PathState, *, is_hop: bool) -> Ledger:
-    """Return the ledger (counters) after a path has entered a step: passes through loops, passages of edges with a
-    bound, and visits of agent steps are counted.
+    """Return the counters of an execution (`Ledger`) after a path has entered a step. They count passes through loops,
+    visits of agent steps, and passages of those edges that have a bound.
     """
     ledger = draft.ledger
     step = draft.step
@@ -423,8 +424,8 @@ def step_completed(draft: Draft, data: catalog.StepCompleted) -> None:
 
 
 def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int]]:
-    """Return, for each step of a path, the digest of its last result and how often in a row it had this result. One
-    more result of a step is included.
+    """Count how often in a row each step of a path had the same result, after one more result of `step`. Return, by
+    step, the digest of its last result and this number.
 
     Results are equal if the operations and the output text are.
     """
@@ -436,7 +437,7 @@ def _repeats(path: PathState, step: str, output: str) -> Map[str, tuple[str, int
 
 
 def step_failed(draft: Draft, data: catalog.StepFailed) -> None:
-    """Apply `step_failed`: store the error of a step, and the operations whose failure ended it."""
+    """Apply `step_failed`: store the error of a step, and the failed operations that caused it."""
     path = draft.path(data)
     ledger = draft.ledger.with_error(draft.step, data.error, draft.moment)
     if path.hop is not None:
@@ -491,7 +492,9 @@ def rows_completed(draft: Draft, data: catalog.RowsCompleted) -> None:
 
 
 def iteration_failed(draft: Draft, data: catalog.IterationFailed) -> None:
-    """Apply `iteration_failed`: store the substitute result of a failed item, if its step continues."""
+    """Apply `iteration_failed`: if the step continues after a failed item, store the recorded result that stands for
+    the item.
+    """
     path, open_step = draft.open_step(data)
     if data.result is not None:
         path.open = _with_item(draft, open_step, data)
@@ -548,8 +551,8 @@ LONGEST_SECONDS = 1000 * 365 * 86400.0
 
 
 def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
-    """Apply `operation_started`: add the record of an operation. A model call is counted, and its reservation is
-    deducted from the bounds.
+    """Apply `operation_started`: add the record of an operation. A model call is also counted, and the most that it may
+    consume is reserved from the budget.
     """
     path, open_step = draft.open_step(data)
     kind = data.operation_type
@@ -574,7 +577,8 @@ def operation_started(draft: Draft, data: catalog.OperationStarted) -> None:
 
 
 def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted) -> Reserved | None:
-    """Return the earlier reservation to release when an operation starts again, or None if it had none.
+    """Return the part of the budget that an operation reserved when it started earlier. It is released when the
+    operation starts again. Return None if nothing was reserved.
 
     The reservation of a child that another child replaces stays
     (test_it_stays_held_where_another_execution_takes_the_place).
@@ -584,7 +588,9 @@ def _held_before(earlier: OperationRecord | None, data: catalog.OperationStarted
 
 
 def _asking_a_model(ledger: Ledger, path: PathState, data: catalog.OperationStarted) -> Ledger:
-    """Return the ledger (counters) with one more model call. A repeated call counts again."""
+    """Return the counters of an execution (`Ledger`) after one more model call has started. A repeated call counts
+    again.
+    """
     ledger = ledger._replace(llm_calls=ledger.llm_calls + 1)
     if path.hop is None:
         return ledger
@@ -638,8 +644,8 @@ def operation_failed(draft: Draft, data: catalog.OperationFailed) -> None:
 def _ended(
     draft: Draft, data: catalog.OperationCompleted | catalog.OperationFailed, status: str, outcome: Outcome
 ) -> OperationRecord:
-    """Store the end of an operation: its outcome and usage. Its reservation is released. Return the operation's record
-    as it was before.
+    """Store the end of an operation: its outcome and usage. The part of the budget that was reserved for it is
+    released. Return the operation's record as it was before.
 
     Usage is added to the step and the execution. A call that was replayed from another log does not count as a model
     call. With `data.held`, the call keeps a reservation although it has ended.
@@ -676,8 +682,8 @@ def _ended(
 
 
 def _child_ended(draft: Draft, record: OperationRecord, usage: Mapping[str, int] | None) -> None:
-    """Store the end of a child execution in the ledger (counters) of its parent: count its usage, and drop the signals
-    that announced its end.
+    """Store the end of a child execution in the counters of its parent (`Ledger`): its usage is counted. The signals
+    that have announced its end are removed.
     """
     child = record.signal or ""
     draft.ledger = draft.ledger.with_child(child, usage or {})

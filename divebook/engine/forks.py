@@ -137,7 +137,7 @@ class Change:
 
     @classmethod
     def recorded(cls, data: ExecutionForked) -> Change:
-        """Return the change that is recorded in the event with which a fork starts."""
+        """Return the change that a fork makes, read from the event with which the fork starts."""
         return cls(**(data.change or {}), model=data.model, definition=data.definition)
 
     @property
@@ -148,13 +148,13 @@ class Change:
 
     def to_data(self) -> dict[str, Any]:
         """Return the change as plain data, for the field ``change`` of a fork's start event. Model and definition are
-        left out, because the event has own fields for them.
+        left out, because they have separate fields in the event.
         """
         return {name: getattr(self, name) for name in self.named if name not in _APART}
 
     def workflow(self, source: Workflow) -> Workflow:
-        """Return the workflow of a fork: the changed definition or else the source's workflow, with the changed
-        prompts.
+        """Return the workflow of a fork. It is the definition in the change, or without one the definition of the
+        source. Changed prompts replace those in it.
 
         Raises
         ------
@@ -220,8 +220,8 @@ _TOGETHER = frozenset(
 
 
 def execution_forked(draft: Draft, data: catalog.ExecutionForked) -> None:
-    """Apply `execution_forked` to a state with the shared events: drop the open operations and questions of the source,
-    and apply the changes of the fork.
+    """Apply `execution_forked` to a state that a fork has copied from its source: drop the open operations and
+    questions of the source, and apply the changes of the fork.
     """
     change = Change.recorded(data)
     _reset(draft, data)
@@ -277,7 +277,8 @@ def _reset(draft: Draft, data: catalog.ExecutionForked) -> None:
 
 
 def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
-    """Prepare one path to enter the step of a trial (one step run again), and end all other paths.
+    """Prepare a fork that is a trial (one step run again). The path with this step gets ready to enter the step, and
+    all other paths are ended.
 
     (test_other_paths_do_nothing_in_a_trial)
     """
@@ -298,8 +299,8 @@ def _keep_only(draft: Draft, only: Mapping[str, Any]) -> None:
 
 
 def _without_calls(path: PathState, open_step: OpenStep, change: Change) -> OpenStep:
-    """Return an open step without the unfinished calls, which belong to the source of a fork, and with the results that
-    the change of the fork sets.
+    """Return an open step as the fork starts with it. Unfinished calls are left out, because they belong to the source.
+    Calls for which the change of the fork sets a result have this result.
     """
     records: dict[str, OperationRecord] = {}
     for key, record in open_step.operations.items():
@@ -314,8 +315,8 @@ def _without_calls(path: PathState, open_step: OpenStep, change: Change) -> Open
 
 
 def _without_dropped(ledger: Ledger, path: PathState, before: OpenStep | None) -> Ledger:
-    """Return the ledger (counters) without the model calls that a fork drops from an open step of its source. `before`
-    is the step as the source had it.
+    """Return the counters (`Ledger`) after a fork has left out unfinished model calls of an open step: these are not
+    counted any more. `before` is the step in the source.
     """
     if before is None or path.open is None:
         return ledger
@@ -334,8 +335,8 @@ def _belongs_to_source(path: PathState, open_step: OpenStep, record: OperationRe
 
 
 def _skip_failed(draft: Draft, change: Change) -> None:
-    """Move paths whose step has failed behind this step. The change of the fork has the output text of the step for
-    each path.
+    """Skip failed steps as the fork's change demands. Each path whose step has failed continues after this step, as if
+    the step had completed with the output text that the change has for the path.
     """
     for name, output in change.skipped.items():
         path = draft.own(name)
@@ -381,8 +382,8 @@ def _without(places: Map[str, int], names: Iterable[str]) -> Map[str, int]:
 
 
 def _settle_questions(draft: Draft, change: Change) -> None:
-    """Apply the answers that the change of a fork sets, and drop the other open questions, which the fork asks
-    again.
+    """Apply the answers that the change of a fork contains to the questions copied from its source. Remove the other
+    open questions, because the fork asks them again.
     """
     for question in list(draft.interrupts.values()):
         if question.id in change.answers:

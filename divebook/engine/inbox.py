@@ -25,8 +25,8 @@ EXPIRED = "expired"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Message from outside (answer, signal, revocation, annotation) to an execution, stored in its inbox until the log
-    has it.
+    """Message from outside (answer, signal, revocation of a rule, annotation) to an execution. It is stored in the
+    inbox of the execution until it is recorded in the log.
     """
 
     execution_id: str
@@ -45,15 +45,15 @@ class Message:
 
 
 def answer_payload(response: Mapping[str, Any], by: str) -> dict[str, Any]:
-    """Return the payload of a message that answers a question: the answer, and the name of the person. The key of the
-    message is the id of the question.
+    """Return the payload of a message that answers a question: the answer, and the name of the person who gave it. The
+    id of the question is not in it, because it is the key of the message.
     """
     return {"response": response, "by": by}
 
 
 def signal_payload(name: str, payload: Any, by: str | None = None) -> dict[str, Any]:
-    """Return the payload of a message that carries a signal: name, payload and sender of the signal. The key of the
-    message is its own id.
+    """Return the payload of a message that carries a signal: the name of the signal, its data, and its sender. The id
+    of the signal is not in it, because it is the key of the message.
 
     `by` is the name of the sender; by default the source of the message.
     """

@@ -200,7 +200,9 @@ class _LogChecker:
         """By id: True for an open question, False for a settled one."""
 
     def check(self, event: Event) -> Iterator[str]:
-        """Yield a text for each fault of the next event, and then update the open paths, operations and questions."""
+        """Yield a text for each way in which the next event contradicts earlier ones. Then update the active paths,
+        running operations and open questions.
+        """
         kind = type(event.data)
         self.sequence = event.sequence
         if not may_follow(self.status, kind):
@@ -227,20 +229,23 @@ class _LogChecker:
             self.paths[event.path] = False
 
     def branched(self, data: catalog.PathBranched) -> Iterator[str]:
-        """Register the paths that a path branches into. Yield a fault for each path that exists already."""
+        """Register the new paths into which a path branches. Yield an error text for each path that exists already."""
         for new in data.new_paths:
             if new["id"] in self.paths:
                 yield f"path {new['id']} begins a second time"
             self.paths[new["id"]] = True
 
     def resumed(self, _data: catalog.ExecutionResumed) -> Iterator[str]:
-        """Mark all paths as active again, because the execution is resumed. This is never a fault."""
+        """Mark all paths as active again, because the execution is resumed. Yields no error text, because a resumption
+        cannot contradict earlier events.
+        """
         self.paths = dict.fromkeys(self.paths, True)
         return iter(())
 
     def forked(self, data: catalog.ExecutionForked) -> Iterator[str]:
         """Close the operations and questions that were open in the source execution, because the fork starts them
-        again. Enclosing operations stay open. Yield a fault if the fork event is not behind the shared events.
+        again. Operations that enclose others stay open. Yield an error text if the fork event does not follow the
+        events shared with the source.
         """
         if self.sequence <= data.at:
             yield f"it claims to come after event {data.at}"
@@ -248,8 +253,8 @@ class _LogChecker:
         self.questions = dict.fromkeys(self.questions, False)
 
     def begun(self, data: catalog.OperationStarted) -> Iterator[str]:
-        """Register an operation as running, perhaps for a second time. Yield a fault if it is inside another operation
-        that is not running.
+        """Register an operation as running, perhaps for a second time. Yield an error text if it is inside another
+        operation that is not running.
         """
         if data.within is not None and not self.operations.get(self.begun_at.get(data.within, "")):
             yield f"call {data.operation_id} begins within that of event {data.within}, which is not under way"
@@ -259,27 +264,27 @@ class _LogChecker:
         self.begun_at[self.sequence] = data.operation_id
 
     def ended(self, data: catalog.OperationCompleted | catalog.OperationFailed) -> Iterator[str]:
-        """Register the end of an operation. Yield a fault if the operation was not running."""
+        """Register the end of an operation. Yield an error text if the operation was not running."""
         if not self.operations.get(data.operation_id):
             yield f"call {data.operation_id} ends without having begun"
         # A person may provide the result later if it was lost.
         self.operations[data.operation_id] = isinstance(data, catalog.OperationFailed) and data.lost is not None
 
     def asked(self, data: catalog.InterruptRaised) -> Iterator[str]:
-        """Register a question as open. Yield a fault if it is open already."""
+        """Register a question as open. Yield an error text if it is open already."""
         if self.questions.get(data.interrupt_id):
             yield f"question {data.interrupt_id} is open already"
         self.questions[data.interrupt_id] = True
 
     def settled(self, data: catalog.InterruptResolved | catalog.InterruptExpired) -> Iterator[str]:
-        """Register the answer or expiry of a question. Yield a fault if the question was not open."""
+        """Register the answer or expiry of a question. Yield an error text if the question was not open."""
         if not self.questions.get(data.interrupt_id):
             is_settled = data.interrupt_id in self.questions
             yield f"question {data.interrupt_id} {'is settled already' if is_settled else 'was never asked'}"
         self.questions[data.interrupt_id] = False
 
     def joined(self, data: catalog.InterruptJoined) -> Iterator[str]:
-        """Yield a fault if a path waits for a question that no earlier event has asked."""
+        """Yield an error text if a path waits for a question that no earlier event has asked."""
         if data.interrupt_id not in self.questions:
             yield f"question {data.interrupt_id} was never asked"
 

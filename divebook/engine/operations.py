@@ -93,8 +93,8 @@ def operation_name(operation_type: str, parameters: Mapping[str, Any] | None) ->
 
 
 def consumption_of(fields: Mapping[str, Any]) -> dict[str, int] | None:
-    """Return the consumption (such as tokens) of a failed call, which the fields of its recorded error contain. Return
-    None if they contain no valid consumption.
+    """Return the amounts (such as tokens) that a failed call has consumed. They are in the data of its recorded error.
+    Return None if this data has no valid amounts.
 
     >>> consumption_of({"consumed_usage": {"input_tokens": 5}})
     {'input_tokens': 5}
@@ -141,8 +141,8 @@ _KINDS = {
 
 
 def operation_kind(operation_type: str) -> str:
-    """Return the words with which people see an operation type or step type. Types without own words are shown with
-    spaces in place of underscores.
+    """Return the words that people see for an operation type or step type. For a type without such words, return its
+    name with spaces in place of underscores.
 
     >>> operation_kind("action_execution"), operation_kind("time_access"), operation_kind("prompt")
     ('action', 'time access', 'prompt')
@@ -180,8 +180,8 @@ The arguments of a tool call are another part; see `arguments_part`.
 
 
 def arguments_part(tool: str, call: str) -> str:
-    """Return the name of the part of a streamed text that has the arguments of one tool call. `call` is the id of the
-    call.
+    """Return the name of the stream part that carries the arguments of one tool call, while a model is writing them.
+    `call` is the id of the call.
 
     >>> arguments_part("search", "call_7")
     'arguments:search:call_7'
@@ -193,7 +193,9 @@ class Write(Protocol):
     """Protocol of the function to which a call passes its text piece by piece while the text arrives."""
 
     def __call__(self, text: str, part: str = TEXT) -> None:
-        """Add a piece of text to one part of the call's streamed text, such as the model's text or its thinking."""
+        """Add a piece of text to the text that the call streams. `part` names the kind of text, such as the model's
+        answer or its thinking.
+        """
 
 
 StreamedCall: TypeAlias = Callable[[Write], Awaitable[Any]]
@@ -253,8 +255,8 @@ def _digest(place: Place) -> str:
 
 
 class Reserved(NamedTuple):
-    """Reservation from the bounds: the most tokens, cost and model calls that a model call or a child execution may
-    consume.
+    """Part of a budget that is reserved for a model call or a child execution: the most tokens, cost and model calls
+    that it may consume.
     """
 
     tokens: int = 0
@@ -266,15 +268,15 @@ class Reserved(NamedTuple):
     """Model calls of a child execution. A model call itself counts when it begins, and reserves none."""
 
     def plus(self, other: Reserved | None) -> Reserved:
-        """Return the sum of this reservation and another one. None counts as nothing."""
+        """Return the sum of the amounts in this reservation and another one. None adds nothing."""
         if other is None:
             return self
         is_priced = self.is_priced and other.is_priced
         return Reserved(self.tokens + other.tokens, self.cost + other.cost, is_priced, self.calls + other.calls)
 
     def to_dict(self) -> dict[str, int]:
-        """Return the amounts of the reservation (tokens, cost, calls) that are not zero, by name, as the log stores
-        them.
+        """Return the reserved amounts (tokens, cost, calls) by name, as the log stores them. Amounts of zero are left
+        out.
         """
         amounts = ("tokens", self.tokens), ("cost", self.cost), ("calls", self.calls)
         return {name: value for name, value in amounts if value}
@@ -286,7 +288,8 @@ class Reserved(NamedTuple):
 
 
 class Slot(Protocol):
-    """Protocol of a permit for one call, where the number of concurrent calls is limited.
+    """Protocol of a permit that a call must hold while it runs, so that only a limited number of calls run
+    concurrently.
 
     It is acquired before the start of the call is recorded. A call that waits for a slot has therefore not begun: its
     time limit does not run, and its outcome cannot be unknown.
@@ -314,8 +317,8 @@ class Setting(NamedTuple):
 
 
 class RunOperation(Protocol):
-    """Protocol of the function with which code inside a step makes a non-deterministic call (an operation). The result
-    is recorded, and replay returns the recorded result instead of making the call.
+    """Protocol of the function through which code in a step makes a non-deterministic call (an operation). The function
+    records the result of the call; in a replay it returns the recorded result instead of making the call.
 
     Replay returns the recorded result.
     """

@@ -57,8 +57,8 @@ HOPELESS = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Description of an error, with which retry and catch policies decide: its classes, message, typed reason, item of
-    `Each` and line of code.
+    """Description of an error for retry and catch policies: its classes, message, typed reason, item of `Each` and line
+    of code. A policy compares them to decide whether it applies.
     """
 
     message: str
@@ -193,8 +193,8 @@ def names_of(error: BaseException) -> tuple[str, ...]:
 
 
 def recorded_chain(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes as far as the log can restore them: down to the first error of an operation or
-    script.
+    """Return an error and its causes, outermost first. The list ends at the first error of an operation or script,
+    because the log keeps no further causes.
 
     The same policies therefore apply to an error that was raised and to one that is read from the log after a crash
     (test_an_error_is_the_same_after_a_crash).
@@ -205,8 +205,9 @@ def recorded_chain(error: BaseException) -> list[BaseException]:
 
 
 def telling(error: BaseException) -> BaseException:
-    """Return the error of a chain of causes that tells people most: the error of a call or a script if an error of
-    divebook encloses it, the cause of a failed item of `Each`, else the outermost error.
+    """Return the error that tells people most, out of an error and its causes. It is the inner error of a call or
+    script if divebook has raised its own error around it. For a failed item of `Each` it is the cause. For others it is
+    the outer error.
 
     Errors that divebook raises around other errors contain more information, for example which model is unusable.
     """
@@ -239,8 +240,8 @@ def chain_of(error: BaseException) -> list[BaseException]:
 
 
 def failure_text(error: BaseException, clean: Callable[[str], str] = str) -> str:
-    """Return the message of an error. The class name stands in front unless the error is one of divebook's own or its
-    message begins with the name.
+    """Return the message of an error, preceded by its class name. The name is left out for errors of divebook, and if
+    the message begins with it already.
     """
     if isinstance(error, BaseExceptionGroup):
         return failure_text(error.exceptions[0], clean)

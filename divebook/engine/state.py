@@ -1,5 +1,5 @@
-"""State of an execution (`ExecutionState`, immutable), the states inside it, and its mutable copy with which events are
-folded (`Draft`).
+"""State of an execution (`ExecutionState`, immutable), and the objects in it such as paths and counters. `Draft` is its
+mutable copy, to which events are applied.
 
 A state is immutable and shares structure with its predecessor (`immutables.Map`). A snapshot therefore costs nothing,
 and the tenth step costs as much as the ten-thousandth. Only `engine.evolve` creates new states.
@@ -93,7 +93,9 @@ Outcome: TypeAlias = tuple[Any, str | None, tuple[str, ...], Mapping[str, Any] |
 
 
 class OperationRecord(NamedTuple):
-    """State of one operation in an open step: its status, its result or error, and its reservation."""
+    """State of one operation in an open step: its status, its result or error, and the part of the budget reserved for
+    it.
+    """
 
     operation_id: str
     operation_type: str
@@ -140,15 +142,16 @@ class OperationRecord(NamedTuple):
 
     @classmethod
     def begun(cls, *fields: Any) -> OperationRecord:
-        """Create the record of an operation that has just started, from the first five fields of this class.
+        """Create the record of an operation that has just started. The arguments are the first five fields of this
+        class.
 
         Like the other constructors here, this costs a third of calling the class.
         """
         return tuple.__new__(cls, fields + _BEGUN)
 
     def ended(self, sequence: int, status: str, outcome: Outcome) -> OperationRecord:
-        """Return a copy of the record in which the operation has ended with a status and an outcome. The reservation is
-        removed.
+        """Return a copy of the record in which the operation has ended with a status and an outcome. No budget is
+        reserved for it any more.
         """
         return tuple.__new__(
             OperationRecord, (*self[:5], sequence, status, *outcome, self.until, self.signal, None, *self[14:])
@@ -185,18 +188,22 @@ class OpenStep(NamedTuple):
 
     @classmethod
     def begun(cls, step_type: str, variables: Map[str, Any], places: Map[str, int]) -> OpenStep:
-        """Create the state of a step without operations. This costs a third of calling the class."""
+        """Create the state of a step without operations. It is faster than calling the class: it takes a third of the
+        time.
+        """
         return tuple.__new__(
             cls, (variables, EMPTY, NO_ITEMS, NO_USAGE, NO_FAILURES, step_type, None, places, NO_PLACES, NO_HOLDERS)
         )
 
     def with_operation(self, record: OperationRecord) -> OpenStep:
-        """Return the state of the step with a new or changed operation. Called twice for each operation."""
+        """Return the state of the step with a new or changed operation. Must be fast, because it is called twice for
+        each operation.
+        """
         return tuple.__new__(OpenStep, (self[0], self.operations.set(record.operation_id, record), *self[2:]))
 
     def with_items(self, iterations: Map[int, Any], places: Map[int, int]) -> OpenStep:
-        """Return the state of the step with the results of its finished items, and the numbers of the events that hold
-        the large results. Called once for each item of `Each`.
+        """Return the state of the step with new results of its finished items. `places` maps the items with large
+        results to the numbers of the events that hold these results.
         """
         return tuple.__new__(OpenStep, (*self[:2], iterations, *self[3:8], places, *self[9:]))
 
@@ -229,8 +236,8 @@ NO_ERRORS: Map[int, Mapping[str, Any]] = Map()
 
 
 class Ledger(NamedTuple):
-    """Counters of an execution (model calls, agent steps, loops), its reservations, visits of agent steps, and errors.
-    A call counts from its start.
+    """Counters of an execution: its model calls, agent steps and loops, and the amounts reserved from its budget. Also
+    lists the visits of agent steps and the errors. A call counts from its start.
     """
 
     llm_calls: int = 0
@@ -252,8 +259,8 @@ class Ledger(NamedTuple):
     """Errors of steps: ``agent``, ``error``, ``error_type``, ``timestamp`` (microseconds)."""
 
     def holding(self, reserved: Reserved | None, sign: int = 1) -> Ledger:
-        """Return the ledger with a reservation added, or removed if `sign` is -1. Without a reservation it is
-        unchanged.
+        """Return the counters with the amounts of a reservation added, or subtracted if `sign` is -1. If the
+        reservation is None, the counters are unchanged.
         """
         if reserved is None:
             return self
@@ -264,19 +271,17 @@ class Ledger(NamedTuple):
         )
 
     def with_child(self, child: str, usage: Mapping[str, int]) -> Ledger:
-        """Return the ledger with the usage of a child execution added, and with its model calls counted."""
+        """Return the counters after a child execution has ended, with its usage added and its model calls counted."""
         counted = self.children.set(child, self.children.get(child, NO_USAGE).plus(usage))
         return self._replace(llm_calls=self.llm_calls + usage.get("requests", 0), children=counted)
 
     def with_error(self, step: str, error: str, at: int) -> Ledger:
-        """Return the ledger with the error of a step added to its list of errors."""
+        """Return the counters with the error of one more failed step in their list of errors."""
         record = {"agent": step, "error": error, "error_type": "ProcessingError", "timestamp": at}
         return self._replace(errors=self.errors.set(len(self.errors), record))
 
     def with_hop(self, number: int, **changes: Any) -> Ledger:
-        """Return the ledger with some fields changed in the record of one visit of an agent step. `number` is the
-        number of the visit.
-        """
+        """Return the counters with changed fields of one visit of an agent step. `number` identifies the visit."""
         return self._replace(history=self.history.set(number, self.history[number]._replace(**changes)))
 
 
@@ -356,8 +361,8 @@ def undone_in(events: Sequence[Event], *, is_left: bool = False) -> Undone | Non
 
 
 def _part(events: Sequence[Event], added: Event) -> list[Event]:
-    """Return the events of the work that an event `rollback_added` would undo: a call, an item of `Each` or a whole
-    step.
+    """Return the events of one piece of work: the call, the item of `Each` or the whole step that would be undone by
+    the rollback which the event `added` (`rollback_added`) registers.
     """
     before = [event for event in events[: added.sequence - 1] if event.path == added.path]
     if getattr(added.data, "kind", "") == "step":
@@ -376,8 +381,8 @@ def _is_of(event: Event, ended: catalog.Payload) -> bool:
 
 
 def require_kept(events: Sequence[Event], at: int) -> None:
-    """Raise `SetupError` if a fork after event `at` would share work whose effects are rolled back. Otherwise do
-    nothing.
+    """Raise `SetupError` if a fork after event `at` would start from work that its source has rolled back or will roll
+    back. Otherwise do nothing.
     """
     undone = undone_in(events)
     if undone is not None and at > undone.before:
@@ -415,12 +420,14 @@ class Undoing(NamedTuple):
 
     @property
     def called(self) -> str:
-        """Name under which the action or function that rolls back the work is looked up."""
+        """Name of the function or action that rolls back the work."""
         return self.function or self.action
 
 
 class RollingBack(NamedTuple):
-    """Error, reason and status (failed or cancelled) that an execution gets once its rollback has ended."""
+    """Outcome that an execution gets once its rollback has ended: the status (failed or cancelled), the error and its
+    reason.
+    """
 
     error: str
     reason: str | None
@@ -428,8 +435,8 @@ class RollingBack(NamedTuple):
 
 
 def unsettled(open_step: OpenStep | None) -> list[OperationRecord]:
-    """Return the operations of an open step whose work may have to be rolled back, but whose rollback is not in the log
-    yet.
+    """Return the operations of an open step that may have to be rolled back, although the log does not have the
+    function call for their rollback yet.
 
     Either it is unknown whether the call took effect, or the parameters of its rollback still need its result.
     """
@@ -524,8 +531,9 @@ class PathState(Timed):
 
     @property
     def source(self) -> str | None:
-        """Step from which the path enters its next step: the step that it completed last, else the step at which its
-        parent branched. None for a root path before its first step has ended.
+        """Step from which the path enters its next step, which determines the edge. It is the step that the path
+        completed last, or for a new branch the step at which it branched off. None for a root path before its first
+        step has ended.
         """
         return self.last_step or self.came_from
 
@@ -540,7 +548,9 @@ class PathState(Timed):
         return entered > 0 and (self.source is None or entered + 1 > self.entries(self.source))
 
     def repeats_of(self, step: str) -> int:
-        """Return how often in a row a step has had its last result on this path; 0 if this is not counted."""
+        """Return how many times in a row a step has ended with the same result on this path, up to now; 0 if this is
+        not counted.
+        """
         return self.repeats.get(step, ("", 0))[1]
 
     def to_dict(self) -> dict[str, Any]:
@@ -777,14 +787,14 @@ class ExecutionState(Timed):
 
     @property
     def unsettled(self) -> list[PathState]:
-        """Paths with operations whose rollback is needed but not in the log yet; see the function `unsettled`. Failed
-        paths are left out.
+        """Paths with operations that may have to be rolled back, although the log has no rollback for them yet; see the
+        function `unsettled`. Failed paths are left out.
         """
         return [p for p in self.paths.values() if p.undoes is None and p.status != FAILED and unsettled(p.open)]
 
     def question_id(self, *about: object) -> str:
-        """Return the id of a question from the values that identify its subject, such as place and key. All copies of a
-        log have the same id for it.
+        """Return the id of a question, computed from values that identify it, such as its place. It is therefore the
+        same in all copies of a log.
         """
         text = "/".join(map(str, (self.seed or self.execution_id, *about)))
         return f"ask_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
@@ -853,7 +863,9 @@ class Draft(ExecutionState):
         self.path_id = ""
 
     def go_to(self, entry: Event | Record, facts: Sequence[Payload]) -> None:
-        """Set the record (or event) whose event payloads (`facts`) are applied next: its time, step and path."""
+        """Set the record (or single event) that is applied next, with the payloads of its events (`facts`). The draft
+        takes time, step and path from it.
+        """
         self.step = entry.step
         self.moment = entry.recorded_at
         self._facts = facts
@@ -901,8 +913,8 @@ class Draft(ExecutionState):
         return f"event {self.last_sequence} ({data.event_type}) of {self.execution_id}"
 
     def own(self, path_id: str) -> PathState:
-        """Return the state of a path as a mutable copy that belongs to this draft. Raise KeyError if the path does not
-        exist.
+        """Return a path's state for changing: a mutable copy that belongs to this draft. Raise KeyError if the path
+        does not exist.
         """
         path = self._copied.get(path_id)
         if path is None:
@@ -912,7 +924,7 @@ class Draft(ExecutionState):
         return path
 
     def add(self, path: PathState) -> None:
-        """Add the state of a path to the draft. Replaces the state of a path with the same id."""
+        """Add the state of a path to the draft. It replaces an earlier state of the same path."""
         self._copied.pop(path.id, None)
         self._present = None
         self.paths = self.paths.set(path.id, path)
@@ -955,8 +967,8 @@ def awaited_signals(state: ExecutionState) -> list[AwaitedSignal]:
 
 
 def kept_until_taken(state: ExecutionState, name: str) -> str | None:
-    """Return a warning for the sender of a signal if no step waits for a signal with this name, so that it is only
-    stored. Return None if a step waits, or if the execution has ended.
+    """Return a warning for the sender of a signal that no step waits for, so that it is only stored. Return None if a
+    step waits for a signal of this name, or if the execution has ended.
     """
     awaited = {signal.name for signal in awaited_signals(state)}
     if name in awaited or state.is_over:

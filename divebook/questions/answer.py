@@ -52,8 +52,8 @@ from divebook.questions.question import (
 
 
 class Fitting(NamedTuple):
-    """Functions that check a value against a JSON schema and parse YAML. Callers pass them in, because this package
-    must not import the libraries for that.
+    """Functions that the validation needs: one checks a value against a JSON schema, one parses YAML. Callers pass them
+    in, because this package must not import the libraries for that.
     """
 
     complaint: Callable[[Mapping[str, Any], Any], str | None]
@@ -163,8 +163,8 @@ def checked_answer(question: Question, response: Any, fitting: Fitting, now: int
 
 
 def _with_arguments(question: Question, answer: Any) -> Any:
-    """Return an answer in which arguments of a call that were copied from the card in their displayed form are the
-    recorded values again. An answer without arguments is unchanged.
+    """Return an answer to an approval question with the recorded values of the call's arguments, where a person has
+    copied their displayed text from the card. An answer without arguments is unchanged.
 
     A card shows, for example, a date as text. See `with_originals`.
     """
@@ -261,8 +261,8 @@ def _with_fields(question: Question, response: Any, fitting: Fitting) -> dict[st
 
 
 def _is_wrapped(schema: Mapping[str, Any], response: Mapping[str, Any], fitting: Fitting) -> bool:
-    """Return True if a mapping with the key ``data`` is a whole answer, and False if the mapping is itself the expected
-    value.
+    """Return whether a mapping with the key ``data`` is a whole answer, which has the expected value under this key. It
+    is False if the mapping is the expected value itself.
 
     A schema of an object accepts any key, so that ``{"data": {"why": "x"}}`` fits a schema with ``why`` as its only
     property. Such a mapping is a whole answer, unless the schema itself has properties with these names.
@@ -324,7 +324,9 @@ def _review(question: Question, response: Any) -> dict[str, Any]:
 
 
 def _judgement(response: Any) -> tuple[str, str | None]:
-    """Split an answer such as ``no: not today`` into the word and the reason. Without a colon the reason is None."""
+    """Split the typed answer to an approval, such as ``no: not today``, into decision and reason. Without a colon the
+    reason is None.
+    """
     if not isinstance(response, str):
         return "", None
     word, colon, reason = response.partition(":")

@@ -26,7 +26,9 @@ class Word(StrEnum):
 
     @classmethod
     def read(cls, text: str) -> Self | str:
-        """Return the enum member for a string. An unknown string is returned unchanged."""
+        """Return the enum member for a string from the log. An unknown string, such as one from a later version, is
+        returned unchanged.
+        """
         try:
             return cls(text)
         except ValueError:
@@ -221,8 +223,8 @@ _ABOUT = ("agent", "tool", "action")
 
 
 def sort_of(workflow: str, question: Question) -> Hashable | None:
-    """Return a key that is equal for all questions which one answer may settle together. Return None if the question
-    needs an answer of its own.
+    """Return a key for grouping questions: a person can give the same answer to all questions with the same key. Return
+    None if the question must be answered individually.
     """
     if question.kind in ANSWERED_ALONE:
         return None
@@ -231,8 +233,8 @@ def sort_of(workflow: str, question: Question) -> Hashable | None:
 
 
 def for_others(question: Question, response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of an answer to one question that may be given to other questions of its kind as well. Changed
-    arguments are left out, because they belong to one call.
+    """Return the part of an answer to one question that may also be given to similar questions. Changed arguments are
+    left out, because they belong to one call.
     """
     is_judged = question.kind in JUDGED
     return {name: value for name, value in response.items() if not (is_judged and name == "data")}
@@ -256,8 +258,8 @@ _READERS: tuple[tuple[type, Callable[[str], Any]], ...] = (
 
 
 def with_originals(answer: Any, recorded: Any) -> Any:
-    """Return an answer in which each part that equals the displayed form of a recorded value is this value again. A
-    card shows a date, for example, as text.
+    """Return an answer in which displayed forms are replaced by the recorded values. A card shows a recorded date, for
+    example, as text: if the answer has this text, it gets the date.
 
     Edited text in place of a date, a datetime or a decimal is parsed as a value of this type.
     """

@@ -121,15 +121,15 @@ class Children:
         return await self._operations.run(request, carry_out)
 
     def _restored_reservation(self, place: Place, child: str) -> Reserved | None:
-        """Return the budget that was reserved for a child when its operation ended last, or None. The child gets it
-        again when the parent resumes it.
+        """Return the part of the parent's budget that was reserved for a child when its operation last ended. It is
+        reserved again when the parent resumes the child. Return None if nothing was reserved.
         """
         earlier = self._operations.record_of(place, place.operation_id)
         return earlier.reserved if earlier is not None and earlier.signal == child else None
 
     def _spending_tasks(self) -> int:
-        """Return the number of concurrent tasks of the parent that may spend its remaining budget, at least 1: all
-        tasks that do not wait for a child.
+        """Return the number of concurrent tasks among which the remaining budget of the parent is shared, at least 1.
+        Tasks that wait for a child are not counted, because they spend nothing.
 
         Dividing by it keeps the sum of the shares of concurrent children within the remaining budget
         (test_children_side_by_side_never_overshoot).
@@ -139,8 +139,8 @@ class Children:
         return max(1, strands - len(running_children(state)))
 
     def _request(self, place: Place, workflow: str, inputs: Mapping[str, Any]) -> OperationRequest:
-        """Return the operation request of a child execution. Its parameters contain the id of the child: the id that
-        the log has for this place (also of a failed child), else a new one.
+        """Return the request for the operation that runs a child execution. It contains the id of the child. This is
+        the recorded id if the log has a child at this place, even a failed one; otherwise it is a new id.
         """
         record = self._operations.known_at(place)
         recorded_id = None if record is None else record.signal
@@ -151,8 +151,8 @@ class Children:
         return OperationRequest.of(place, CHILD_WORKFLOW, {**request.parameters, "signal": self._ids.execution()})
 
     async def _run_to_end(self, path: str, child: Child, drive: DriveChild, *, is_new: bool) -> ExecutionState:
-        """Drive a child execution until it has ended, and return its last state. While the child waits, the code of the
-        parent may be parked.
+        """Drive a child execution until it has ended, and return its last state. While the child waits, the waiting
+        code of the parent may be taken off the engine and kept in memory (parked).
 
         The process that drives the child to its end sends a signal to the parent.
         """
@@ -177,8 +177,8 @@ class Children:
         return state
 
     def _record_end(self, place: Place, record: OperationRecord, child: ExecutionState) -> Any:
-        """Record the result or error of an ended child, with the part of its consumption that the parent has not
-        counted yet. Return the result, or raise the error.
+        """Record the result or error of an ended child, and then return the result or raise the error. The part of the
+        child's consumption that the parent has not counted yet is recorded with it.
         """
         usage = self._uncounted_usage(child)
         reservation = reservations_to_restore(child).to_dict() or None
@@ -230,14 +230,17 @@ class Abandoned(NamedTuple):
 
 
 def orphaned(parent: str, status: str) -> str:
-    """Return the text of the reason with which an execution is cancelled because its parent has ended with a status."""
+    """Return the reason with which a child execution is cancelled because its parent has ended. `status` is the status
+    with which the parent ended.
+    """
     return f"its parent {parent} is {status}"
 
 
 def children_to_end(
     store: EventStore, execution_id: str, status: str, is_ending: Callable[[str], bool]
 ) -> list[Abandoned]:
-    """Return the descendants that must be cancelled, or awaited, because the execution above them ends as `status`.
+    """Return the child executions, and children of these, that must be cancelled or awaited because an execution ends.
+    `status` is the status with which it ends.
 
     These are its children that have not ended, which must be cancelled, and children that have ended but still cancel
     their own children in this process (`is_ending`). For a child that is cancelled or failed already, its own children
@@ -308,8 +311,8 @@ def all_abandoned(store: EventStore) -> list[ExecutionRecord]:
 
 
 def _was_resumed_alone(store: EventStore, child: ExecutionRecord, parent: ExecutionRecord) -> bool:
-    """Return whether a person resumed a child execution by itself after both the child and its parent had ended. Such a
-    child may continue without its parent.
+    """Return whether a child execution may continue although its parent has ended, because a person has resumed the
+    child by itself after both had ended.
     """
     if parent.ended_at is None:
         return False
@@ -348,8 +351,8 @@ class Child(NamedTuple):
     """Source execution, if the child is a what-if."""
 
     def resumed(self, workflow: Workflow, state: ExecutionState) -> ExecutionResumed:
-        """Return the event with which this existing child is resumed. If the child had ended, the event gives it new
-        bounds: the budget that its parent has left now.
+        """Return the event that resumes this child execution. If the child had ended, the event gives it new bounds
+        from the budget that its parent has left now.
         """
         if not state.is_over:
             return ExecutionResumed(state.status)
@@ -404,8 +407,8 @@ async def continue_as_successor(
 
 
 def _ended_with(parent: str, child: ExecutionState) -> bool:
-    """Return whether a child execution was cancelled only because its parent had ended. If the parent is resumed, it
-    resumes such a child.
+    """Return whether a child execution was cancelled only because its parent had ended. Such a child is resumed
+    together with the parent.
 
     The notice of that end can be late, if the store is slow or another process sends it.
     """
@@ -414,7 +417,7 @@ def _ended_with(parent: str, child: ExecutionState) -> bool:
 
 class DriveChild(Protocol):
     """Protocol of the function that starts or resumes a child execution. It returns the state of the child once the
-    child has ended or is parked.
+    child has ended, or waits without being driven (is parked).
     """
 
     async def __call__(self, child: Child, *, again: bool) -> ExecutionState:
@@ -433,8 +436,8 @@ def running_children(state: ExecutionState) -> dict[str, OperationRecord]:
 
 
 def workflows_to_begin(state: ExecutionState, store: EventStore) -> Iterator[str]:
-    """Yield the names of the workflows of those child executions that an execution has requested but that have not
-    started yet.
+    """Yield the names of the workflows that an execution will start as child executions when it is resumed: it has
+    requested them, but they have not started yet.
     """
     for child, record in running_children(state).items():
         try:

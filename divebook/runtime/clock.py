@@ -1,5 +1,5 @@
-"""Sources of time and random bits, generator of ids, the protocol `StepLog`, and descriptions of results that the log
-cannot store.
+"""Sources of time and random bits, the generator of ids, and the protocol `StepLog`. Also texts that describe the
+result of a call if the log cannot store the result.
 
 A lost result is the return value of a call that succeeded, but whose value the log cannot store. `StepLog` is the part
 of the journal that code of steps uses.
@@ -102,8 +102,8 @@ class Ids:
         return self._beginning + PAIRS[count]
 
     def follow(self) -> bool:
-        """Use up the event id that directly follows the latest one, for the next event of the same record. Return
-        False, and use up nothing, if the latest id has no successor.
+        """Note that the next event of the same record uses the event id directly after the latest one. Return False,
+        and use no id, if no id directly follows the latest one.
         """
         follows = 0 < self._count < len(PAIRS)
         self._count += follows
@@ -188,7 +188,7 @@ ADVICE = "The call itself returned: resuming asks what its result was, and does 
 
 
 def described(result: object) -> dict[str, str]:
-    """Return a description of the result of a call, which is recorded in place of a result that the log cannot store.
+    """Return a description of the result of a call. It is recorded if the log cannot store the result itself.
 
     Its keys are ``type``, ``text`` (the `repr` without secrets, shortened), and ``digest`` (SHA-256 of the full text).
     """
@@ -205,13 +205,14 @@ def described(result: object) -> dict[str, str]:
 
 def mark_lost(error: BaseException, result: object) -> None:
     """Add a description of a call's result to an error that was raised after the call had returned, for example because
-    the result cannot be stored.
+    the log cannot store the result. People can then still learn the result.
     """
     setattr(error, LOST, described(result))
 
 
 def lost_in(error: BaseException) -> Mapping[str, str] | None:
-    """Return the description of a lost result that `mark_lost` attached to an error or to one of its causes, or None.
+    """Return the description that `mark_lost` has attached to an error or to one of its causes. It describes the result
+    of a call that could not be recorded. Return None if nothing is attached.
 
     An attribute that user code has set with other types is ignored.
     """
@@ -227,15 +228,15 @@ def lost_in(error: BaseException) -> Mapping[str, str] | None:
 
 
 def add_advice(error: BaseException) -> None:
-    """Append to the message of a `DivebookError` that resuming asks a person for the result of the call. Other errors
-    stay unchanged.
+    """Add to the message of a `DivebookError` the advice that a resumed execution asks a person for the result of the
+    call. Errors of other classes stay unchanged.
     """
     if isinstance(error, DivebookError) and error.args and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]}. {ADVICE}", *error.args[1:])
 
 
 def told_of(lost: Mapping[str, Any]) -> str:
-    """Return a phrase about the result of a call that could not be recorded, for the question to a person whether to
-    repeat the call. `lost` is its description.
+    """Describe the result of a call that could not be recorded. Return a phrase for the question to a person whether to
+    repeat the call. `lost` has the text and type of the result.
     """
     return f"it returned {lost.get('text')} ({lost.get('type')}), which could not be recorded"

@@ -95,8 +95,8 @@ class GroupCommit:
             self.schedule(journal)
 
     def next_commit(self, journal: Committing, *, is_written: bool) -> asyncio.Future[None]:
-        """Return a future that is done when the present records of a journal have been written or refused. The journal
-        then checks whether it must wait again.
+        """Return a future that is done when the records that a journal has now were written or refused. The code that
+        waits for it must then check again whether its event was written.
 
         With `is_written`, all records of the journal are in the store, and the future is done when they are durable.
         """
@@ -109,8 +109,8 @@ class GroupCommit:
 
     @property
     def is_alone(self) -> bool:
-        """True if the record of a path should be written at once, because no other path is likely to take part in a
-        commit at the end of the turn.
+        """True if a new record should be written at once. No other path is then likely to record events in this turn of
+        the event loop, so that waiting for the end of the turn would save no write.
         """
         # In these cases others may join the commit at the end of the turn, and one commit costs less than two.
         if not self._was_alone or self._waiting or self.held_up is not None or self._syncs.are_shared:
@@ -120,8 +120,8 @@ class GroupCommit:
         return self._was_quick and self._commit_task is None and self._in_a_row < MOST_ELSEWHERE
 
     def commit_now(self) -> None:
-        """Write all records that are not written yet, without waiting for the end of the turn: on the loop for a local
-        store, otherwise start the write. Do nothing while the store is busy.
+        """Write all records that are not written yet, without waiting for the end of the turn. A local store is written
+        on the loop; for a remote store the write is only started. Do nothing while the store is busy.
         """
         self._in_a_row += 1
         if self.held_up is None:
@@ -214,8 +214,8 @@ class GroupCommit:
         self._wake()
 
     def _append_briefly(self) -> PendingCommit:
-        """Write the records of all journals to a remote store. The loop waits for at most `MOMENT` seconds, and a
-        thread waits for a slower answer. Return the state of this commit.
+        """Write the records of all journals to a remote store. The event loop waits for `MOMENT` seconds at most; a
+        thread waits for a slower answer of the store. Return the commit, which may still be running.
         """
         batches = self._take()
         started_at = time.perf_counter()
@@ -236,7 +236,8 @@ class GroupCommit:
         return pending
 
     async def _write_in_thread(self, pending: PendingCommit | None) -> None:
-        """Finish the commit `pending`, if there is one. Then write records in a thread until none are left.
+        """Write records in a thread until none are left. If `pending` is a commit that has been started already, finish
+        it first.
 
         While the store is busy, it stops: `_try_later` has scheduled the next attempt. Checkpoints are written between
         commits.
@@ -360,7 +361,7 @@ _STOPPED = StoreError("the engine was stopped during a commit; what the store ho
 
 
 class Durable(Protocol):
-    """Protocol of a journal as `Syncs` uses it: it is notified when its written events are durable."""
+    """Protocol of an event log (journal) for `Syncs`, which notifies it when its written events are durable."""
 
     def synced(self, sequence: int, error: Exception | None) -> None:
         """Note that the events up to the number `sequence` are durable. If `error` is not None, they are not."""
@@ -370,7 +371,9 @@ J = TypeVar("J", bound=Durable)
 
 
 class _Round(Generic[J]):
-    """One disk sync: the journals whose written events it makes durable, and the futures that wait for it."""
+    """One disk sync that is shared by several event logs. Lists the logs whose written events it makes durable, and the
+    futures that wait for it.
+    """
 
     def __init__(self) -> None:
         self.sequences: dict[J, int] = {}
@@ -393,8 +396,8 @@ class Syncs(Generic[J]):
         return len(self._running) > 1
 
     def must_sync_later(self, batches: Mapping[J, Batch]) -> bool:
-        """Return whether these batches are committed without waiting for the disk, so that a thread makes them durable
-        afterwards.
+        """Return whether these batches should be committed without waiting for the disk. A thread then makes them
+        durable afterwards.
 
         That requires a store with separate syncs, a batch with full durability, and several running executions or a
         sync in progress. Also updates the set of running journals.
@@ -413,8 +416,8 @@ class Syncs(Generic[J]):
         return are_full and (self.are_shared or self._present is not None)
 
     def wait_for(self, sequences: Mapping[J, int], waiting: Iterable[asyncio.Future[None]]) -> None:
-        """Make written events durable with the next disk sync, and complete the futures in `waiting` after it.
-        `sequences` has the number of the last event of each journal.
+        """Request that the next disk sync makes written events durable, and then completes the futures in `waiting`.
+        `sequences` has the number of the last event of each log.
         """
         # Only the next round covers these events: a sync in progress may have begun before they were written.
         self._next.sequences |= sequences
@@ -423,8 +426,8 @@ class Syncs(Generic[J]):
             self._begin()
 
     def until_durable(self, journal: J, done: asyncio.Future[None]) -> None:
-        """Set the result of the future `done` after the disk sync that makes all written events of a journal
-        durable.
+        """Set the result of the future `done` when all events of a log that are written now are durable: after the
+        present disk sync, or after the next one.
         """
         present = self._next if self._present is None or journal in self._next.sequences else self._present
         present.waiting.append(done)
@@ -509,13 +512,14 @@ class StoreCalls:
         return self.store.local
 
     async def once(self, call: Callable[[], T]) -> T:
-        """Call a function that uses the store, and return its result. For a local store it runs on the loop, for any
-        other store in a thread. Errors are not retried.
+        """Call a function that uses the store a single time, and return its result; errors are not retried. For a local
+        store the function runs on the loop, for any other store in a thread.
         """
         return call() if self.store.local else await self.in_thread(call)
 
     async def in_thread(self, call: Callable[[], T]) -> T:
-        """Call a function that uses the store in a thread, for a local store as well, and return its result.
+        """Call a function that uses the store in a thread, and return its result. Unlike `once`, this uses a thread
+        even for a local store, so that the event loop is never blocked.
 
         The loop continues meanwhile.
         """
@@ -528,16 +532,16 @@ class StoreCalls:
         return start_engine_call(call)
 
     async def patiently(self, call: Callable[[], T]) -> T:
-        """Call a function that uses the store, again and again while the store is busy, and return its result. The loop
-        continues meanwhile.
+        """Call a function that uses the store, and repeat the call while the store is busy. Return its result. The
+        event loop continues meanwhile.
 
         The function may run several times, so it must be repeatable.
         """
         return await _patiently(lambda: self.once(call))
 
     async def work(self, function: Callable[[], T]) -> T:
-        """Call a function that uses the store several times and may wait for the engine's loop in between, and return
-        its result.
+        """Call a function that uses the store several times, and return its result. In between it may wait for the
+        engine's event loop, so for a remote store it runs in a thread.
 
         Like the function of `patiently`, it may run several times.
         """
@@ -585,8 +589,8 @@ LATEST = 0.01
 
 
 class Committing(Protocol):
-    """Protocol of a journal as `GroupCommit` uses it: provides batches of records and receives the outcomes of writing
-    them.
+    """Protocol of an event log (journal) for `GroupCommit`: it provides batches of records to write, and is notified
+    whether they were written.
     """
 
     is_heavy: bool
@@ -627,8 +631,8 @@ class StoreUnavailable(NamedTuple):
 
 
 class PendingCommit:
-    """Batches that were passed to the store, and the thread that writes them. Without a thread (`call` is None) they
-    are written already.
+    """Batches that were passed to the store, and the thread call that writes them. `call` is None if they are written
+    already.
 
     `seconds_on_loop` is the time in seconds that the loop spent on them before the thread started.
     """

@@ -24,11 +24,13 @@ from divebook.runtime.clock import StepLog
 
 
 class Suspended(BaseException):
-    """Exception that unwinds the code of a step that cannot continue before an answer or a signal arrives."""
+    """Exception that leaves the code of a step, because the code cannot continue before an answer or a signal arrives.
+    The code is replayed later.
+    """
 
 
 class ContinuedAsNew(Suspended):
-    """Exception that unwinds the code of a step when its execution ends and continues as a successor execution."""
+    """Exception that leaves the code of a step, because its execution ends and continues as a successor execution."""
 
     def __init__(self, successor: str, reason: str, inputs: Mapping[str, Any]) -> None:
         super().__init__()
@@ -49,7 +51,7 @@ class CallCounter:
         self._count = 0
 
     def begin(self) -> None:
-        """Note that the task waits for one more running call."""
+        """Note that the task waits for one more call, which is running now."""
         self._calls.running += self._count > 0
         self._count += 1
 
@@ -72,7 +74,8 @@ class CallCounter:
 
 
 class ConcurrentCalls:
-    """Counter of the running and parked concurrent tasks of one path, while a step of the path runs.
+    """Counter of the concurrent tasks of one path, while a step of the path runs. It distinguishes running tasks from
+    parked ones, which wait for a message.
 
     At first there is one task, which runs the step's own code.
 
@@ -132,7 +135,8 @@ class ConcurrentCalls:
 
     @contextmanager
     def side_by_side(self, count: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Count `count` concurrent tasks as running inside the `with` block, whose own code only waits for them.
+        """Count `count` concurrent tasks of the path as running inside the `with` block. The code of the block itself
+        is not counted, because it only waits for them.
 
         Yields a function that makes the context manager in which each task runs.
         """
@@ -156,8 +160,8 @@ class ConcurrentCalls:
 
     @contextmanager
     def open_call(self) -> Iterator[None]:
-        """Wrap the wait for the answer to a question that a call asks while it runs. The call stays open until the
-        answer arrives.
+        """Mark a running call as open inside the `with` block, in which the call waits for the answer to a question
+        that it has asked a person.
 
         The task of the call parks for the answer. The call itself cannot be replayed, so no task of the path is unwound
         meanwhile. If all tasks are parked, the path is blocked.
@@ -169,7 +173,8 @@ class ConcurrentCalls:
             self._open_calls -= 1
 
     async def alone(self) -> None:
-        """Wait until each other concurrent task has ended, or is parked without an open call.
+        """Wait until no other task of the path is running. Each has then ended or is parked, and none of the parked
+        ones is inside a running call.
 
         Used before unwinding the other tasks, which would abort their running calls.
         """
@@ -177,8 +182,8 @@ class ConcurrentCalls:
         await self.wait_beside_others(never)
 
     async def wait_beside_others(self, change: asyncio.Future[None]) -> bool:
-        """Wait for a future that another concurrent task completes. Return False once no other task runs that could
-        complete it.
+        """Wait for a future that another task of the path completes. Return True when it is done. Return False as soon
+        as no other task runs any more that could complete it.
 
         The waiting task does not count as running. If two tasks wait for each other, each in turn learns that nothing
         can change.
@@ -224,14 +229,16 @@ class ConcurrentCalls:
             raise Suspended
 
     def wake(self) -> None:
-        """Wake the parked tasks whose `is_ready` returns True. Call this after an answer, a signal or a deadline."""
+        """Wake those waiting (parked) tasks whose function `is_ready` returns True. Call this after an answer, a signal
+        or a deadline.
+        """
         for parked, is_ready in list(self._parked.items()):
             if is_ready():
                 self._release(parked, woken=True)
 
     def leave(self) -> None:
-        """Count one task as ended or parked. If no other task of the path runs, call `idle` or `changed` to report that
-        the path is idle or blocked.
+        """Note that one task has ended or is parked. If no other task of the path runs then, report by the functions
+        `idle` and `changed` that the path is idle or blocked.
         """
         self.running -= 1
         if self.is_blocked:
@@ -256,14 +263,16 @@ class ConcurrentCalls:
 
     @property
     def is_idle(self) -> bool:
-        """True if all tasks of the path are parked (they wait for a message), and no open call prevents
-        unwinding them.
+        """True if all tasks of the path wait for a message (are parked) and could be ended and replayed later. This is
+        impossible while one of their calls is still open.
         """
         return self.running <= 0 and bool(self._parked) and not self._open_calls
 
     @property
     def is_blocked(self) -> bool:
-        """True if all tasks of the path are parked, but cannot be unwound because one of their calls is still open."""
+        """True if all tasks of the path wait for a message (are parked) but must stay in memory, because one of their
+        calls is still open and cannot be replayed.
+        """
         return self.running <= 0 and self._open_calls > 0
 
     @property
@@ -274,13 +283,15 @@ class ConcurrentCalls:
         return len(self._parked)
 
     def forbid_parking(self) -> None:
-        """Make the tasks end by unwinding when all of them wait, instead of keeping them in memory. Used for code that
-        runs without being counted among the tasks.
+        """Keep no waiting tasks in memory (park none) from now on: when all of them wait, they are unwound. Used for
+        code that runs in addition to the counted tasks.
         """
         self._may_park = False
 
     def unwind(self) -> None:
-        """Raise `Suspended` in all parked tasks, and in each task that parks later. Replay runs the step again."""
+        """Raise `Suspended` in all waiting (parked) tasks, and in each task that would wait later. Replay then runs the
+        step again.
+        """
         self._may_park = False
         for parked in list(self._parked):
             self._release(parked, woken=False)
@@ -304,7 +315,8 @@ STARTS_A_TURN = 32
 
 
 async def after_start(number: int) -> None:
-    """Yield to the event loop after every `STARTS_A_TURN` started tasks; `number` counts the started tasks from 1.
+    """Yield to the event loop after every `STARTS_A_TURN` started tasks, so that other tasks can run. `number` counts
+    the started tasks from 1.
 
     The first calls are then running or done while the others start. This also spreads the ends of calls of equal
     duration.
@@ -314,7 +326,9 @@ async def after_start(number: int) -> None:
 
 
 class Group:
-    """Task group: asyncio tasks that end together, on one event loop. Tasks can start inside the block of `running`."""
+    """Group of asyncio tasks that end together, on one event loop. Tasks are started inside the `with` block of
+    `running`.
+    """
 
     def __init__(self) -> None:
         self.is_open = False
@@ -335,8 +349,8 @@ class Group:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Wrap the code that starts the tasks. At the end of the block, wait for all tasks except background tasks,
-        then cancel the background tasks.
+        """Wrap the code that starts the tasks of the group. At the end of the `with` block, wait for all tasks except
+        background tasks, which are then cancelled.
 
         An error of a task or of the block cancels the others. The first error is raised.
         """
@@ -415,8 +429,8 @@ async def _run(scope: anyio.CancelScope, work: Coroutine[Any, Any, object]) -> N
 
 
 async def _nothing(_interrupt_id: str) -> None:
-    """Skip the expiry of a question. Used when a log is only replayed, because the log has the outcomes of all
-    questions.
+    """Skip the expiry of a question: stands for the function that makes a question expire. Used when a log is only
+    replayed, because the log has the outcomes of all questions.
     """
 
 
@@ -441,7 +455,7 @@ class Waits:
         self._calls.pop(path, None)
 
     def concurrent_calls(self, path: str) -> ConcurrentCalls:
-        """Return the counter of the concurrent tasks of a path's present step."""
+        """Return the counter of the concurrent tasks in the step that a path runs now."""
         if path not in self._calls:
             self._calls[path] = ConcurrentCalls(self.idle, self._on_change)
         return self._calls[path]
@@ -450,12 +464,14 @@ class Waits:
         self.changed()
 
     def is_blocked(self, path: str) -> bool:
-        """Return whether a path can only continue with the answer to a question that an open call has asked."""
+        """Return whether a path waits for a person, because a call that is still running has asked a question and
+        nothing else can happen before the answer.
+        """
         calls = self._calls.get(path)
         return calls is not None and calls.is_blocked
 
     def count(self, path: str) -> int:
-        """Return the number of running and parked concurrent tasks of a path, at least 1."""
+        """Return the number of concurrent tasks of a path, running or parked, at least 1."""
         calls = self._calls.get(path)
         return 1 if calls is None else calls.running + calls.parked
 
@@ -468,8 +484,8 @@ class Waits:
         await self.concurrent_calls(path).park(is_ready)
 
     def look_again(self, path: str, at: int | None) -> None:
-        """Set a timer that makes the waiting tasks of a path check their conditions at a time in microseconds, even if
-        no message arrives. None sets no timer.
+        """Set a timer after which the waiting tasks of a path check whether they can continue, even if no message has
+        arrived. The time is in microseconds; None sets no timer.
         """
         if at is not None and self.deadlines is not None:
             self.deadlines(path, at)

@@ -266,8 +266,8 @@ class StepContext:
         )
 
     def record_of(self, key: str | int, attempt: int | None = None) -> OperationRecord | None:
-        """Return the log's record of the operation of this step that is named `key`, or of one attempt at it. Return
-        None if the log has none.
+        """Return the log's record of an operation of this step by its name `key`, or the record of one attempt at it.
+        Return None if the log has none.
         """
         return self._recorder.operations.known_at(self.place(key, attempt))
 
@@ -276,8 +276,8 @@ class StepContext:
         return await self._recorder.operations.start_of(self.place(key))
 
     def records_in(self, record: OperationRecord) -> list[OperationRecord]:
-        """Return the records of the operations inside `record`, an operation that encloses others (see `enclosing`) and
-        has not completed.
+        """Return the records of the operations inside `record`. This is an operation that encloses others, such as an
+        agent's turn, and that has not completed.
         """
         return [self._open_step.operations[operation_id] for operation_id in record.holds]
 
@@ -291,18 +291,18 @@ class StepContext:
         return self._open_step.iterations
 
     def has_unknown(self) -> bool:
-        """Return whether the step has calls with a rollback whose outcome is unknown. A person must settle it before
-        the rollback.
+        """Return whether the step has calls with a rollback of which it is unknown if they took effect. A person must
+        decide about them before the rollback.
         """
         return bool(unknown(self._open_step))
 
     def note(self, fact: catalog.Payload) -> None:
-        """Record an event about the step that is not an operation, so that replayed code need not request it again."""
+        """Record an event about the step. The event is not an operation: replayed code need not request it again."""
         self._recorder.operations.record(self.place("note"), fact)
 
     def writing(self, write: Callable[[], None]) -> AbstractContextManager[None]:
-        """Return a context manager that registers the function `write`, with which code records facts that it has
-        buffered.
+        """Return a context manager for code that buffers facts before it records them. Inside the `with` block the
+        function `write` is registered, which records the buffered facts.
 
         The function `write` is called before the step ends, so that it can record buffered facts.
         """
@@ -341,8 +341,8 @@ class StepContext:
         )
 
     def _attempts_of(self, name: str) -> str:
-        """Return the key under which the log counts the failed attempts of a call. It contains the number of the item
-        and the attempt of the step.
+        """Return the key under which failed attempts of a call are counted in the log. The key has the number of the
+        item and of the step's attempt, so that each of them counts its own.
         """
         item = "" if self.iteration_index is None else f"{self.iteration_index}/"
         again = f"@{self.attempt}" if self.attempt else ""
@@ -358,7 +358,9 @@ class StepContext:
         self._recorder.operations.emit(self.place(key or "emit"), name, data, is_once=key is not None)
 
     def strands(self) -> ConcurrentCalls:
-        """Return the counter of the concurrent tasks of the step's path, for code that starts several calls at once."""
+        """Return the object that counts the concurrent tasks of the step's path, for code that starts several calls at
+        once.
+        """
         return self._recorder.waits.concurrent_calls(self.path)
 
     @staticmethod
@@ -384,7 +386,7 @@ class StepContext:
         return tuple.__new__(Place, parts)  # takes a third of the time of calling the class
 
     def next_key(self) -> str | int:
-        """Return the number (as a key) of the next operation that has no name. Each concurrent task counts its own
+        """Return the key of the next operation without a name: a number. Each concurrent task counts its own
         operations, so that the order in which tasks run does not change the keys.
         """
         strand = STRAND.get()
@@ -573,8 +575,8 @@ class TimeLimit:
     def of(
         self, call: Callable[..., Awaitable[T]], timeout: float | None, called: str | None = None
     ) -> Callable[..., Awaitable[T]]:
-        """Return a function that makes the call with its time limit. `called` is the name of the called function, for
-        the error after the limit.
+        """Add the time limit to a call: return a function with the same arguments that makes the call. `called` is the
+        name of the called function, for the error after the limit.
         """
 
         async def limited(*arguments: Any) -> T:
@@ -584,8 +586,8 @@ class TimeLimit:
         return limited
 
     def _left(self, timeout: float | None, called: str | None) -> tuple[float, TimedOutError]:
-        """Return the seconds that a call may still take, and the error to raise after them. The shorter of two limits
-        applies: that of the call, and the rest of that of the step.
+        """Return the seconds that a call may take, and the error to raise if it takes longer. The seconds are its own
+        limit or the rest of the step's limit, whichever is shorter.
         """
         limit_of_step = self._whole
         limit_of_call = math.inf if timeout is None else timeout
@@ -608,8 +610,8 @@ JITTER_BITS = 32
 
 
 def has_one_attempt(recorder: Recorder, path: str, policy: Retry | None) -> bool:
-    """Return whether a step, item or call needs no retry loop, because it has no retry policy and no attempt has failed
-    so far.
+    """Return whether code can run a step, item or call once, without the loop that retries it. This is so without a
+    retry policy if no attempt has failed so far.
 
     This check runs for every step, because it is cheaper than `retried` and its arguments.
     """
@@ -674,8 +676,8 @@ async def retried(
 def _skip_attempts(
     recorder: Recorder, place: Place, key: str | None, failures: int, place_of: Callable[[int], Place]
 ) -> None:
-    """Mark the operations of failed attempts, and the timers between them, as operations that replayed code does not
-    request again.
+    """Note that replayed code will not request the operations of failed attempts again, nor the timers between the
+    attempts.
 
     Otherwise their records would count as history ahead: recorded operations that replayed code has not reached yet
     (test_attempts_that_failed_are_not_history_ahead).

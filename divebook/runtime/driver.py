@@ -118,8 +118,8 @@ class DriverDependencies:
 
 
 class _Standstill:
-    """Holder of the future on which callers wait until an execution has ended, is parked, or is blocked by a question.
-    There is one holder for each drive.
+    """Holder of a future that is done when an execution has ended, is parked, or is blocked by a question. Callers wait
+    for the future. Each time the execution is driven there is a new holder.
     """
 
     def __init__(self) -> None:
@@ -225,8 +225,8 @@ class Driver:
     # --- queue and worker --------------------------------------------------------------------------------------------
 
     def adopt_worker(self, other: Driver) -> None:
-        """Record that the worker of another execution drives this execution as well. Do nothing if the other execution
-        has no worker.
+        """Assign this execution to the worker that drives another execution. Do nothing if the other execution has no
+        worker.
         """
         self.worker = other.worker or self.worker
 
@@ -331,8 +331,8 @@ class Driver:
         return self._future
 
     def standstill(self) -> Future[None]:
-        """Return a future that is done when the execution has ended, is parked, or can only continue with an answer
-        while this process drives it.
+        """Return a future that is done when the execution has ended or waits without being driven (is parked). It is
+        also done while a driven execution can only continue with an answer.
 
         Blocked means that only the answer to a question of a running call lets the execution continue; see
         `divebook.runtime.runner.Runner.is_blocked`.
@@ -363,7 +363,8 @@ class Driver:
         return fold_records(self.id, later, state) if later else state
 
     def state_under(self, lease: Lease) -> ExecutionState:
-        """Return the state of the execution under a newly acquired lease, with which no other process can write events.
+        """Return the state of the execution after its lease was acquired. Under the lease no other process can write
+        events, so the state stays the newest.
 
         If the lease directly follows the last one of this process, no one else has driven the execution and nothing is
         read.
@@ -386,8 +387,8 @@ class Driver:
 
     @contextmanager
     def handover(self) -> Iterator[None]:
-        """Wait for the lock of this driver, and hold it inside the `with` block. Other threads then cannot begin to
-        drive this execution or take its lease by force.
+        """Hold the lock of this driver inside the `with` block, after waiting for it. Meanwhile no other thread can
+        begin to drive this execution, or take its lease by force.
 
         Without the lock, a worker could begin to drive the execution after `cancel` has found that this process does
         not drive it, and before `cancel` takes the lease (tests/runtime/cancelled_trees.py, seed 422). Code on the
@@ -432,8 +433,8 @@ class Driver:
         *,
         must_replay: bool,
     ) -> None:
-        """Resume the execution from the state `state`, which was read under the lease. With `must_replay`, replay its
-        code from the log even if the code is parked in memory.
+        """Resume the execution from `state`, which was read under the lease. With `must_replay`, its code is replayed
+        from the log, even if its waiting code is still in memory (parked).
 
         Raises
         ------
@@ -455,7 +456,8 @@ class Driver:
     def _reopen_log(
         self, dependencies: DriverDependencies, lease: Lease, resumption: catalog.ExecutionResumed
     ) -> tuple[Journal, Sequence[Fact]]:
-        """Return the journal with which the execution is driven once more, and the first events to record in it.
+        """Prepare the journal (the writer of the log) for driving the execution once more. Return it with the first
+        events to record.
 
         Reuse the code parked in memory if it can continue, else open a new journal and replay.
         """
@@ -550,8 +552,8 @@ class Driver:
         return self._is_driving
 
     def _note_blocked(self) -> None:
-        """Update the future of `standstill`: complete it when the execution becomes blocked, and replace it by a new
-        one when the execution becomes unblocked.
+        """Update the future of `standstill` when the execution begins or stops to be blocked by a question. It is
+        completed at the beginning, and replaced by a new one at the end.
 
         Call on the engine's loop.
         """
@@ -563,8 +565,8 @@ class Driver:
             self._standstill.future = Future()
 
     async def _stand_still(self, runner: Runner) -> None:
-        """Set the result of the future of `standstill` for a blocked execution, once the question that blocks it is in
-        the store, where other processes find it.
+        """Set the result of the future of `standstill` for an execution that is blocked by a question. First wait until
+        the question is in the store, where other processes find it.
         """
         with suppress(StoreError):  # an error of the journal ends the execution elsewhere
             await self.durable()
@@ -573,8 +575,8 @@ class Driver:
                 self._standstill.future.set_result(None)
 
     def _forward_requests(self) -> None:
-        """Pass a requested cancellation or pause to the runner of the execution. If the execution is between two
-        runners, the next one gets the request.
+        """Pass a request to cancel or pause the execution to its runner. If the execution is between two runners, the
+        next runner gets the request.
         """
         if self._runner is not None:
             self._runner.blocked = self._note_blocked
@@ -586,8 +588,8 @@ class Driver:
     async def _run(
         self, dependencies: DriverDependencies, journal: Journal, lease: Lease, first: Sequence[Fact] = ()
     ) -> None:
-        """Drive the execution until it has ended or is parked, and drive it again if a message arrives while it is
-        being parked.
+        """Drive the execution until it has ended, or waits and need not be driven (is parked). If a message arrives at
+        that moment, drive it again.
 
         Drive it again if a message arrives while it is being parked.
         """
@@ -656,8 +658,8 @@ class Driver:
     async def _roll_back(
         self, dependencies: DriverDependencies, journal: Journal, session: StoreSession, miss_policy: MissPolicy | None
     ) -> Runner:
-        """Cancel the child executions and wait for their end. Then return a new runner, with which the caller runs the
-        rollback.
+        """Prepare a rollback: cancel the child executions and wait for their end. Return a new runner, which the caller
+        uses to run the rollback.
         """
         await dependencies.cancel_children(self)
         self._cancel_reason = None
@@ -668,8 +670,8 @@ class Driver:
         return runner
 
     def _keep_last_state(self, journal: Journal) -> None:
-        """Take over the last state of the journal, release the journal, and park the runner's waiting code in memory
-        (or unwind it). If the log could not be written, the state may be ahead of the store.
+        """Take over the last state from the journal, and release the journal. The waiting code of the runner stays in
+        memory (parked), or is unwound. If the log could not be written, the state may be ahead of the store.
         """
         self._state = journal.state
         # After an error of the journal the state in memory is ahead of the log, and `newest` folds the log from its
@@ -686,8 +688,8 @@ class Driver:
         await session.lease_keeper.give_back(lease, is_gone=self._is_stored and self._state.is_over)
 
     async def _lease_for_more(self) -> Lease | None:
-        """Check the inbox a last time before driving ends. If a message has arrived, acquire the lease again and return
-        it. Otherwise return None.
+        """Check the inbox a last time before this process stops driving the execution. If a message has arrived,
+        acquire the lease again and return it. Otherwise return None.
 
         Nothing is awaited between the last check and the end. A sender that finds the execution driven can therefore
         rely on one more check (test_nothing_that_comes_at_the_end_is_forgotten).
@@ -784,13 +786,14 @@ class ExecutionRegistry:
         """Lock around each lookup that enters a driver: `WeakValueDictionary.setdefault` is not atomic."""
 
     def enter(self, driver: Driver) -> None:
-        """Register a driver, so that later lookups of its execution return this object, in place of an earlier one."""
+        """Register a driver, so that later lookups of its execution return this object. It replaces an earlier driver
+        of the same execution.
+        """
         with self._entering:
             self._drivers[driver.id] = driver
 
     def _register(self, driver: Driver) -> Driver:
-        """Return the registered driver of the execution to which the given driver belongs. If there is none, register
-        the given driver and return it.
+        """Register a new driver, unless its execution has a registered driver already. Return the registered driver.
 
         Two threads that load the same execution at the same time get the same object. With two objects, one would drive
         the execution while the other reported that nothing drives it
@@ -804,8 +807,8 @@ class ExecutionRegistry:
             return driver
 
     def withdraw(self, driver: Driver) -> None:
-        """Remove the driver of a pending execution from the registry before the execution is stored, so that later
-        lookups load it from the store.
+        """Unregister the driver of a pending execution that is about to be stored. Later lookups then load the
+        execution from the store.
         """
         with self._entering:
             if self._drivers.get(driver.id) is driver:
@@ -939,8 +942,8 @@ def _checkpointed_state(store: EventStore, execution_id: str) -> ExecutionState 
 
 
 def _readable_workflow(execution_id: str, events: Sequence[Event]) -> Workflow:
-    """Return the workflow definition from the readable events of a damaged log. If the definition itself is damaged,
-    return a sketch (name and types of the entered steps).
+    """Return the workflow definition from the readable events of a damaged log. If the definition is itself unreadable,
+    return a sketch of it: its name, and the names and types of the entered steps.
     """
     opening = opening_in(execution_id, events)
     try:
@@ -959,9 +962,7 @@ MOST_LINES = 20
 
 
 class Driven(Protocol):
-    """Protocol of a driver as the exit notice uses it. The exit notice lists executions that still run when the process
-    ends.
-    """
+    """Protocol of a driver for the exit notice, a text about the executions that still run when the process ends."""
 
     @property
     def id(self) -> str:
@@ -1024,8 +1025,8 @@ class ExitNotice:
 
 
 def _top(execution_id: str, parents: Mapping[str, str | None]) -> str:
-    """Return the id of the topmost running ancestor of an execution, or its own id if its parent does not run.
-    `parents` has the parent of each running execution.
+    """Return the id of the running execution at the top of a family: the highest running ancestor of an execution, or
+    the execution itself. `parents` has the parent of each running execution.
     """
     parent = parents[execution_id]
     while parent is not None and parent in parents:

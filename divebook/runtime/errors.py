@@ -116,8 +116,8 @@ def trace_of(error: BaseException) -> str | None:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return the exception of user code that divebook has wrapped in errors of its own. If it is not wrapped, return
-    the error itself.
+    """Return the error that user code has raised, if divebook has raised its own errors around it. Otherwise return the
+    error itself.
     """
     while isinstance(error, DivebookError) and error.__cause__ is not None:
         error = error.__cause__
@@ -144,8 +144,8 @@ def _lines(frames: list[Frame]) -> Iterator[str]:
 
 
 def _shown_frames(frames: list[Frame]) -> list[Frame]:
-    """Return the last `MOST_FRAMES` frames of a traceback. If none of them is user code, put the innermost frame of
-    user code before them.
+    """Return the last `MOST_FRAMES` frames of a traceback. If all of these are library code, the innermost frame of
+    user code is put before them.
     """
     user_frames = [frame for frame in frames[:-MOST_FRAMES] if is_user_code(frame.file)]
     is_among = any(is_user_code(frame.file) for frame in frames[-MOST_FRAMES:])
@@ -169,8 +169,8 @@ def place_of(error: BaseException) -> Mapping[str, Any] | None:
 
 
 def present_place() -> Mapping[str, Any] | None:
-    """Return the innermost line of user code on the stack of the caller, in the form of `place_of`. Return None if the
-    stack has only other code.
+    """Return the place (line of user code with surrounding lines) at which the running code is now: the innermost user
+    line on the stack of the caller. Return None if there is only other code.
     """
     stack = ((frame.f_code, line) for frame, line in traceback.walk_stack(None))
     user_code = ((code, line) for code, line in stack if _is_shown(code.co_filename) and is_user_code(code.co_filename))
@@ -193,8 +193,8 @@ def _place(frame: Frame) -> Mapping[str, Any]:
 
 
 def source_place(label: str, lines: list[str], line: int, *, above: int = 0) -> dict[str, Any]:
-    """Return a line of a source text, with its label and the lines around it, in the form of `place_of`. `above` is the
-    number of lines in the file before the first of `lines`.
+    """Return a place, in the form of `place_of`, from a source text: the given line, its label and the lines around it.
+    `above` is the number of lines in the file before the text.
     """
     first = max(1, line - LINES_AROUND)
     shown_lines = [shared().text(text.rstrip("\n")[:MOST_LINE]) for text in lines[first - 1 : line + LINES_AROUND]]
@@ -247,8 +247,8 @@ def is_user_code(file: str) -> bool:
 
 
 def _short(file: str) -> str:
-    """Return the path of a file relative to the current folder or to a folder of Python's libraries, if it is inside
-    one of them. Otherwise return it unchanged.
+    """Return a short path of a file for people. For a file in the current folder, or in a folder of Python's libraries,
+    it is relative to that folder. Other paths stay unchanged.
     """
     for folder in (_folder(), *_libraries()):
         if folder and file.startswith(folder + os.sep):
@@ -292,7 +292,9 @@ def _fields(error: BaseException) -> dict[str, Any]:
 
 
 def _classes(cls: type) -> list[type]:
-    """Return the class of an error and its base classes, as far as they derive from `Exception` (which is left out)."""
+    """Return the class of an error and those of its base classes that derive from `Exception`. `Exception` itself is
+    left out.
+    """
     return [base for base in cls.__mro__ if issubclass(base, Exception) and base is not Exception]
 
 
@@ -374,8 +376,8 @@ def _is_text(name: object) -> bool:
 
 
 def _of(kind: type[T], recorded: Any) -> T:
-    """Return a recorded value with its original type. Raise TypeError if it is not of type `kind`, which means that the
-    log was manipulated.
+    """Restore the original type of a recorded value, and return it. Raise TypeError if the recorded value is not a
+    `kind`, which means that the log was manipulated.
     """
     if not isinstance(recorded, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(recorded).__name__}")
@@ -394,8 +396,8 @@ def _loaded_class(name: str) -> type[Exception] | None:
 
 
 def _derived(cls: Any) -> type[OperationError]:
-    """Return a subclass of `OperationError` that ``except cls`` also catches, or `OperationError` if that is
-    impossible.
+    """Return a class for errors that is an `OperationError` and is also caught by ``except cls``. Return
+    `OperationError` itself if such a class is impossible.
 
     It is impossible for classes that run code when subclassed, and for classes with an incompatible memory layout.
     """
@@ -434,8 +436,8 @@ def error_details(error: BaseException, place: Mapping[str, Any] | None = None) 
 
 
 def fault_of(error: BaseException, place: Mapping[str, Any] | None = None, message: str | None = None) -> Fault:
-    """Return an error as a `Fault` without secrets, with which retry and catch policies decide. `message` replaces the
-    text of the error.
+    """Return a description of an error without secrets (`Fault`), for retry and catch policies. `message` replaces the
+    message of the error.
     """
     error_place = place or (None if isinstance(telling(error), OperationError) else place_of(telling(error)))
     return Fault.of(error, clean_failure(error) if message is None else message, shared().text, error_place)

@@ -221,7 +221,8 @@ class Execution(ReadExecution):
 
     @property
     def chain(self) -> list[str]:
-        """Ids of all executions in its chain of successors (`continued_as`), oldest first; usually one id.
+        """Ids of all executions that continue each other as successors (`continued_as`), including this one, oldest
+        first; usually one id.
 
         ``divebook.frames(store, where={"chain": execution.id})`` reads them as one.
         """
@@ -229,7 +230,7 @@ class Execution(ReadExecution):
 
     @property
     def successor(self) -> Execution | None:
-        """The execution as which this execution continues, or None. `wait` does not wait for the end of the
+        """The execution that continues this one with an empty log, or None. `wait` does not wait for the end of the
         successor.
         """
         return None if self.continued_as is None else Execution(self._control, self._control.look_up(self.continued_as))
@@ -314,8 +315,8 @@ class Execution(ReadExecution):
 
     @property
     def driven_by(self) -> str | None:
-        """Description of the process or environment that drives the execution if this environment does not, as recorded
-        in the store; None if there is none.
+        """Description of the process or environment that drives the execution, as recorded in the store. None if this
+        environment drives it, or if nothing drives it.
         """
         if self.is_live or self._driver.opening is not None:
             return None
@@ -572,7 +573,7 @@ class Execution(ReadExecution):
         return self
 
     def checked(self) -> Execution:
-        """Return this execution if it neither failed nor was cancelled.
+        """Return this execution after checking that it neither failed nor was cancelled.
 
         Raises ExecutionFailedError or ExecutionCancelledError if it failed or was cancelled.
         """

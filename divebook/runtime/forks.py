@@ -50,8 +50,8 @@ _FROM_EARLIER = frozenset({"inputs", "prompts", "model", "definition"})
 
 
 def live_point_of(events: Sequence[Event], at: int | None, change: Change, *, reaching_back: bool = False) -> int:
-    """Return the fork point (see `point_of`) for a fork that makes external calls. A fork point inside or after rolled
-    back work is moved before that work.
+    """Return the fork point (see `point_of`) for a fork that makes external calls. If it would lie inside or after work
+    that was rolled back, it is moved to the event before that work.
 
     Raises
     ------
@@ -111,8 +111,8 @@ def point_of(events: Sequence[Event], at: int | None, change: Change, *, reachin
 
 
 def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
-    """Return, by id of operation or question, the event before the changed operation first ended, or before the changed
-    question was first answered.
+    """Find where the operations and questions that a fork changes first ended or were first answered. Return, by their
+    id, the number of the event before that.
 
     The keys are the ids of operations and questions, the values sequence numbers.
     """
@@ -129,8 +129,8 @@ def _before_ends(events: Sequence[Event], change: Change) -> dict[str, int]:
 
 
 def _before_effects(events: Sequence[Event], change: Change, ended: Container[str]) -> Iterator[int]:
-    """Yield one sequence number for each part of a fork's change (an input, prompt, variable and so on): that of the
-    latest event at which the fork may begin so that this part takes full effect.
+    """Yield, for each part of a fork's change (an input, a prompt, a variable and so on), the latest fork point at
+    which it still takes full effect. A fork point is the number of an event.
 
     For inputs, model and definition that is event 1. For a prompt, it is the event before its step first starts. For a
     variable, an unfinished call or an open question, it is the event that last set or started it. Raises SetupError for
@@ -168,8 +168,8 @@ def _require_one_point(events: Sequence[Event], change: Change, at: int) -> None
 
 
 def _introduced_parts(data: catalog.Payload) -> Iterator[tuple[str, str]]:
-    """Yield the kind and name of each thing that an event sets or starts and that the change of a fork can name: a
-    variable, an operation or a question.
+    """Yield the things in an event that a fork's change can name: the variables that it sets, and the operation or
+    question that it starts. Each is a pair of kind and name.
     """
     match data:
         case catalog.StateMutated():
@@ -303,15 +303,15 @@ def epochs_of(events: Iterable[Event]) -> list[Epoch]:
 
 
 def first_reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> int | None:
-    """Return the sequence number at which the first call that `reached` yields was started. Return None if it yields
-    nothing.
+    """Return the number of the event with which the first call of certain functions started. These are the calls that
+    `reached` yields for `labels`. Return None if there is none.
     """
     return next((sequence for sequence, _ in reached(events, labels)), None)
 
 
 def reached(events: Sequence[Event], labels: Callable[[Epoch], Container[str]]) -> Iterator[tuple[int, str]]:
-    """Yield the recorded calls of certain functions, if their results count, as pairs of the sequence number of the
-    start event and the operation id.
+    """Yield the recorded calls of certain functions (such as changed ones) whose results would be reused. Each is a
+    pair of the number of its start event and its operation id.
 
     `labels` returns the labels of these functions for an epoch.
 
@@ -337,8 +337,8 @@ def calls_in(events: Iterable[Event]) -> int:
 
 
 class Prefix(NamedTuple):
-    """The first events of a log that a fork shares with its source: the last of these events, and state and workflow of
-    the source after it.
+    """The first events of a log that a fork shares with its source: the last of these events, and the state and the
+    workflow of the source at this event.
     """
 
     source: str
@@ -392,8 +392,8 @@ def prefix_of(
 
 
 def fitting(change: Change, state: ExecutionState, now: int) -> Change:
-    """Return a fork's change in which answers and results have the form in which the log stores them. `state` is the
-    state of the source at the fork point.
+    """Convert the answers and results in a fork's change to the form in which the log stores them, and return the
+    change. `state` is the state of the source at the fork point.
 
     Raises
     ------
@@ -417,8 +417,8 @@ def _open_steps(state: ExecutionState) -> Iterator[OpenStep]:
 
 
 def _as_recorded(operation_type: str | None, name: str, result: Any) -> Any:
-    """Return the new result that a user has given for a call, in the form in which the log stores results of this type
-    of call.
+    """Convert a result that a user wants to give a call in a fork to the form in which the log stores results of this
+    type of call, and return it.
 
     A response of a model contains more than its text. The result of a tool is wrapped in ``result``. A string for a
     model call becomes a response with one text part and no cost.
@@ -436,15 +436,15 @@ def _as_recorded(operation_type: str | None, name: str, result: Any) -> Any:
 
 
 def fitting_inputs(change: Change, workflow: Workflow, *, coerce_text: bool = False) -> Change:
-    """Return a fork's change in which the inputs are checked and converted like the inputs of a new execution of the
-    workflow.
+    """Check and convert the inputs in a fork's change, like those of a new execution of the workflow. Return the
+    change.
     """
     return replace(change, inputs=bind_changed(workflow, change.inputs, coerce_text=coerce_text))
 
 
 def first_batch(store: EventStore, source: str, forked: Event, owner: Owner, durability: Durability | None) -> Batch:
-    """Return the first batch of records to write for a fork. `forked` is the event with which the fork begins; the
-    events before it are shared with the source.
+    """Return the first records of a fork as a batch to write. `forked` is the event with which the fork begins. The
+    events before it are shared with the source, so they are not written.
 
     Logs share whole records. If a record continues after that event, its beginning is copied
     (test_a_fork_inside_a_record_has_a_copy_of_its_beginning).

@@ -183,8 +183,8 @@ class Journal:
 
     @contextmanager
     def delayed_writes(self) -> Iterator[None]:
-        """Hold back the writing of events inside the `with` block, and until the code that they resume has had its turn
-        on the event loop.
+        """Hold back the writing of events inside the `with` block, and then until the code that these events resume has
+        run for a turn of the event loop.
 
         The facts of the block and of that code then share one commit
         (test_an_answer_is_taken_in_with_the_resumption_and_the_call_that_follows_it).
@@ -198,14 +198,14 @@ class Journal:
                 self._commit.schedule(self)
 
     def seconds_since(self, moment: int) -> float:
-        """Return the seconds since a time in microseconds. Time before the latest resumption of parked code is not
-        counted, because replay does not repeat it.
+        """Return the seconds since a time in microseconds. If waiting code in memory (parked code) was resumed since,
+        count only from the resumption, because replay does not repeat the time before it.
         """
         return (self.clock.now() - max(moment, self._resumed_at)) / MICROSECONDS
 
     def park(self) -> None:
-        """Refuse all further events, because this process no longer drives the execution. Events recorded so far are
-        still written.
+        """Refuse all further events, because this process stops driving the execution. Events recorded before are still
+        written.
         """
         self._close()
         self.is_parked = True
@@ -228,8 +228,8 @@ class Journal:
             latest.end()
 
     def _seal(self) -> ExecutionState:
-        """Convert the mutable draft of the state to the immutable state, and return the state. The caller holds the
-        lock.
+        """Convert the mutable draft of the state to the immutable state, and return this state. The caller must hold
+        the lock.
         """
         if self._draft is not None:
             self._state = self._draft.sealed()
@@ -258,8 +258,8 @@ class Journal:
                 self._refuse()
 
     def _refuse(self) -> None:
-        """Discard the first record that contradicts the state of the execution, and all later records. Set `error`,
-        which later calls raise. Such a record is a fault of the engine.
+        """Discard a record that contradicts the state of the execution, and all records after it. Set `error`, which is
+        raised by later calls. Such a record is a bug of the engine.
 
         The draft may be half changed, so this folds the unsealed records again, one by one, to find the faulty one.
         """
@@ -317,8 +317,8 @@ class Journal:
             raise self.error
 
     def _end_wait(self) -> None:
-        """Write events recorded with `may_wait` at the end of this turn, because another event follows or code waits
-        for the write.
+        """Write events that were recorded with `may_wait` at the end of this turn. They wait no longer, because another
+        event follows or code waits for the write.
         """
         self._is_waiting = False
         self._commit.schedule(self)
@@ -392,8 +392,8 @@ class Journal:
         return self.written >= self._next_checkpoint
 
     def put_checkpoint(self) -> None:
-        """Store the state after the batch that was written last as a checkpoint, from which readers can start to fold.
-        Do nothing if that batch has no state.
+        """Store a checkpoint: the state after the last written batch. Readers then need not fold the log from its
+        beginning. Do nothing if no state was kept with that batch.
 
         Checkpoints are optional, so a failure is only logged.
         """
@@ -487,7 +487,7 @@ class RecordBuilder:
         self._may_follow = _NOTHING
 
     def begin(self, data: Payload, path: str, step: str, sequence: int, now: int) -> None:
-        """Start a new record with its first event, and forget the one before."""
+        """Start a new record with its first event. It replaces the earlier record in this object."""
         self._id = self._ids.event(now)
         self._sequence = sequence
         self.recorded_at = now
@@ -499,8 +499,8 @@ class RecordBuilder:
         self._may_follow = MAY_FOLLOW.get(type(data), _NOTHING)
 
     def join(self, data: Payload, path: str, step: str, now: int) -> bool:
-        """Add an event to the record, if it follows the last one at once, on the same path and in the same step. Return
-        whether it was added.
+        """Add an event to the record if it may be part of it: it has the same path and step, and follows the last event
+        at once. Return whether it was added.
         """
         if type(data) not in self._may_follow or path != self._path:
             return False

@@ -34,8 +34,8 @@ def key_of(store: EventStore) -> StoreKey:
 
 
 class DrivenLeases:
-    """Registry of the leases under which the engine of this process drives executions, and of the threads that are
-    about to hand an execution to the engine.
+    """Registry of the leases of executions that the engine of this process drives now. It also knows the threads that
+    have acquired a lease and are about to pass its execution to the engine.
 
     A lease in the store names the process that holds it and its start time, but not the thread. Only this registry
     knows which executions the engine drives and which thread is about to hand one to the engine. A thread that has
@@ -89,8 +89,8 @@ class DrivenLeases:
         self._marking = threading.Lock()
 
     def claim(self, store: EventStore, claim: Callable[[], list[Lease]]) -> list[Lease]:
-        """Acquire several leases of a store by calling `claim`, and mark their executions as about to be driven by this
-        thread. Return the leases.
+        """Acquire several leases of a store by calling the function `claim`. Their executions are marked as about to be
+        driven by this thread, so that the leases do not count as unused. Return the leases.
 
         The lock keeps other threads from mistaking them for left leases in between
         (test_what_is_claimed_at_this_moment_is_taken_for_left_by_nobody).
@@ -136,8 +136,8 @@ class DrivenLeases:
     def taking(
         self, store: EventStore, execution_id: str, *, may_force: Callable[[], bool] | None = None
     ) -> Iterator[Lease]:
-        """Acquire the lease of an execution, for a `with` block that hands the execution to the engine. If the block
-        raises, release the lease.
+        """Acquire the lease of an execution for a `with` block that starts to drive the execution. If the block raises
+        an error, release the lease.
         """
         lease: Lease | None = None
         with self.about_to_drive(store, execution_id):
@@ -242,8 +242,8 @@ class LeaseKeeper:
         self.forget(lease)
 
     async def give_back(self, lease: Lease, *, is_gone: bool = False) -> None:
-        """Note that the engine no longer drives an execution, and release its lease. With `is_gone`, the last event has
-        already released it.
+        """Note that the engine no longer drives an execution, and release its lease. With `is_gone`, do not release it,
+        because the last event has done so.
 
         If the lease cannot be released, it expires, and this process can take it again at once. The error is only
         logged, because raising it would hide why the execution ended here

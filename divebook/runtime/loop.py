@@ -135,8 +135,8 @@ class EngineThread:
         thread.join(2 * STOP_SECONDS)
 
     def stop_if_idle(self) -> None:
-        """Stop the thread, unless it drives an execution. Called when the process ends. If the thread still runs
-        afterwards, mark the stores as not to be closed at exit.
+        """Stop the thread when the process ends, unless it drives an execution. If the thread runs on, mark the stores
+        so that they are not closed at exit.
         """
         thread = self._thread
         if not DRIVEN_LEASES.is_any_driven:
@@ -160,8 +160,8 @@ class EngineThread:
             return False
 
     def refuse_waiting(self, store: EventStore) -> None:
-        """Raise `ExecutionError` if the caller is on the engine's own thread and the store is remote, because a call of
-        the store would then block all executions. Otherwise do nothing.
+        """Raise `ExecutionError` on the engine's own thread if the store is remote, because waiting for the store there
+        would block all executions. Otherwise do nothing.
         """
         if not store.local and self.is_current():
             raise ExecutionError(
@@ -180,8 +180,8 @@ class EngineThread:
         return self.outcome(lambda: returned.set_result(function()), returned)
 
     def outcome(self, begin: Callable[[], object], awaited: Future[T]) -> T:
-        """Call `begin` on the event loop, wait for the future `awaited`, which `begin` or code that it starts
-        completes, and return the result of the future.
+        """Call `begin` on the event loop, then wait for the future `awaited` and return its result. The future is
+        completed by `begin`, or by code that `begin` starts.
 
         For threads other than the engine's. The caller is woken once, when the future is done, even if the work takes
         several turns of the loop. If a waiting caller is interrupted, `begin` has run completely, or never runs.
@@ -207,8 +207,8 @@ class EngineThread:
             raise
 
     def begin(self, work: Callable[[], object], awaited: Future[T]) -> Future[T]:
-        """Call `work` on the event loop, without waiting for it. Return the future `awaited`, which `work` or code that
-        it starts completes.
+        """Call `work` on the event loop, without waiting for the call. Return the future `awaited`, so that the caller
+        can wait for its result: `work`, or code that it starts, completes it.
 
         From any thread. If `work` raises, the future gets its exception.
         """
@@ -274,8 +274,8 @@ class EngineThread:
         return session is not None and session.inbox.has(execution_id)
 
     def keep(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a coroutine as a background task on the event loop. The task is referenced until it ends. Call on the
-        loop.
+        """Run a coroutine as a background task on the event loop, and keep a reference to the task until it ends. Call
+        on the loop.
         """
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
@@ -378,8 +378,8 @@ class InboxDelivery:
             self._task = None
 
     def _new_messages(self) -> tuple[int, set[str]]:
-        """Return the number of the last message in the store, and the ids of the executions for which new messages may
-        have arrived since the last read.
+        """Return the executions for which messages may have arrived since the last check, by id, and the number of the
+        last message in the store.
 
         The first read names all runners, because a message may have arrived after its runner started
         (test_a_signal_from_elsewhere_before_the_first_look_is_found).
@@ -426,8 +426,8 @@ def copy_outcome(target: Future[T], source: Future[T]) -> None:
 
 
 def copy_error(first_commit: Future[T], driving: Future[T]) -> None:
-    """Set the exception of the future `driving`, if it has one, on the future `first_commit`, so that callers who wait
-    for the first commit get it. Do nothing if `first_commit` is done already.
+    """Copy the exception of the future `driving`, if it has one, to the future `first_commit`. Callers who wait for the
+    first commit get it then. Do nothing if `first_commit` is done already.
     """
     error = driving.exception()
     if error is not None and not first_commit.done():

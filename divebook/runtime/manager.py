@@ -79,8 +79,8 @@ TAKING_PAUSE = 0.02
 
 
 class Control:
-    """All executions of one store in this process: starts, finds, resumes, cancels and pauses them. The environment
-    uses it.
+    """All executions of one store, as this process handles them: starts, finds, resumes, cancels and pauses them. The
+    environment calls it.
 
     Parameters
     ----------
@@ -186,8 +186,8 @@ class Control:
         return ENGINE.begin(begin, ended)
 
     async def remaining_bounds_for(self, child: Child) -> Child:
-        """Return the request for a successor, in which `max_depth` and `max_descendants` are what the predecessor has
-        left of them. Call on the engine's loop.
+        """Reduce `max_depth` and `max_descendants` in the request for a successor to the rest that its predecessor has
+        not used yet, and return the request. Call on the engine's loop.
         """
         remaining = await self._session.calls.work(lambda: self.family_bounds.remaining_bounds_for(child.parent))
         bounds = replace(child.bounds, max_depth=remaining.max_depth, max_descendants=remaining.max_descendants)
@@ -248,8 +248,8 @@ class Control:
         *,
         must_replay: bool = False,
     ) -> None:
-        """Drive an execution under a lease. With `must_replay`, replay its code even if the code is parked in
-        memory.
+        """Drive an execution after its lease was acquired. With `must_replay`, its code is replayed, even if its
+        waiting code is still in memory (parked).
         """
         state = driver.state
         event = resumption or catalog.ExecutionResumed(state.status)
@@ -327,8 +327,8 @@ class Control:
         self.check(driver.workflow, steps, workflows_to_begin(driver.state, self.store))
 
     def continue_parked(self, driver: Driver, child: Child | None = None, *, again: bool = False) -> Driver:
-        """Resume a parked execution if it has work to do: an unread message, a deadline that has passed, or a child to
-        wait for. Otherwise leave it parked. Return its driver.
+        """Resume a waiting execution that no process drives, if it has work to do: an unread message, a deadline that
+        has passed, or a child to wait for. Otherwise change nothing. Return its driver.
 
         With `again`, resume an execution that failed or was cancelled as well. A `child` is resumed with the bounds
         that its parent requests now. If another process drives the execution, do nothing.
@@ -349,8 +349,8 @@ class Control:
         return driver
 
     def deliver(self, driver: Driver) -> bool:
-        """Make this process record the unread messages of an execution, if it drives the execution or will check its
-        inbox. Return False if it does neither.
+        """Make this process record the unread messages of an execution. This works if the process drives the execution
+        or is about to check its inbox; otherwise return False.
         """
         if ENGINE.is_current():
             ENGINE.keep(self._session.inbox.deliver(driver.id))
@@ -390,8 +390,8 @@ class Control:
     # --- end and parking ---------------------------------------------------------------------------------------------
 
     async def _on_stopped(self, driver: Driver) -> None:
-        """Handle that this process no longer drives an execution. If the execution has ended, cancel its children and
-        notify its parent. If it is parked, set the timer that resumes it. On the engine's loop.
+        """Handle that this process no longer drives an execution. If it has ended, cancel its children and notify its
+        parent. If it only waits, set the timer that resumes it. On the engine's loop.
 
         On the engine's loop.
         """
@@ -429,7 +429,8 @@ class Control:
     # --- child executions --------------------------------------------------------------------------------------------
 
     async def drive_child(self, child: Child, opening: Opening, *, again: bool) -> ExecutionState:
-        """Start or resume a child execution. Return the state of the child once it has ended or is parked.
+        """Start or resume a child execution. Return the state of the child once the child has ended, or waits without
+        being driven (is parked).
 
         With `again`, resume a child that failed or was cancelled as well. A child that cannot continue in this process
         stays parked, and so does the code that waits for it. Call on the engine's loop.
@@ -527,8 +528,8 @@ class Control:
         return self.continue_parked(driver) if can_roll_back(driver, self.check) else driver
 
     def _cancel_here(self, driver: Driver, reason: str, *, ignores_marks: bool) -> bool:
-        """Cancel an execution through its driver, or take its lease and record the cancellation. Return False if the
-        execution is being rolled back, so that its rollback must be continued instead.
+        """Cancel an execution through its driver, or acquire its lease and record the cancellation. Return False if it
+        is being rolled back: the caller must then continue the rollback.
 
         Raises
         ------
@@ -558,8 +559,8 @@ class Control:
             return True
 
     def cancel_with_parent(self, driver: Driver) -> bool:
-        """Cancel an execution if its parent, or an execution above the parent, has ended. Return whether one has ended.
-        An execution that has ended or is rolled back is left as it is.
+        """Cancel an execution if one of its ancestors has ended, and return whether one has. An execution that has
+        ended, or is being rolled back, is not cancelled.
 
         Its ancestors below the ended one are cancelled as well; see `divebook.runtime.children`. An execution that is
         being rolled back continues, so that its effects are undone.
@@ -655,8 +656,8 @@ MOST_COUNTS = 1000
 
 @dataclass(slots=True)
 class _Count:
-    """Number of descendants of one execution, as this process knows it: those in the store at the last count, and those
-    that it has started since.
+    """Number of descendants of one execution. It is the number in the store at the last count, plus those that this
+    process has started since.
     """
 
     stored: int
@@ -670,8 +671,8 @@ class _Count:
 
 
 class FamilyBounds:
-    """Check of the limits on child executions (`max_depth` and `max_descendants` of all ancestors), made before a child
-    starts. Callable from any thread.
+    """Check, made before a child execution starts, that no ancestor exceeds its limits `max_depth` and
+    `max_descendants`. Callable from any thread.
 
     Parameters
     ----------
@@ -718,7 +719,9 @@ class FamilyBounds:
             self._counts.pop(execution_id, None)
 
     def remaining_bounds_for(self, execution_id: str) -> Bounds:
-        """Return the part of `max_depth` and `max_descendants` that an execution has left, for its successor."""
+        """Return the rest of `max_depth` and `max_descendants` that an execution has not used yet. Its successor gets
+        these limits.
+        """
         driver = self._find(execution_id)
         bounds = driver.state.bounds
         most = bounds.max_descendants
@@ -758,8 +761,8 @@ class FamilyBounds:
         return {name for name in names if not any(ancestors(self._store, name))}
 
     def _inherited(self, driver: Driver, record: ExecutionRecord) -> int:
-        """Return the number of executions that the source of a fork has started in the shared events, and of their
-        descendants. It is 0 for an execution that is not a fork.
+        """Return the number of executions that a fork shares with its source: child executions that the source has
+        started in the shared events, and their descendants. It is 0 for an execution that is not a fork.
         """
         total = 0
         for name in driver.state.ledger.children if record.opened > 1 else ():
@@ -772,8 +775,8 @@ class FamilyBounds:
 
 
 def limits_of(bounds: Bounds, *, is_root: bool) -> tuple[int | None, int | None]:
-    """Return the maximum number of levels and the maximum number of descendants below an execution; None means
-    unlimited. Only for a root execution (one without a parent) are defaults used.
+    """Return two limits for the executions below an execution: the number of levels and the number of descendants. None
+    means unlimited. Only an execution without a parent gets default limits.
     """
     default = (DEFAULT_MAX_DEPTH, DEFAULT_MAX_DESCENDANTS) if is_root else (None, None)
     depth = default[0] if bounds.max_depth is None else bounds.max_depth
@@ -799,8 +802,8 @@ MOST_ATTEMPTS = 5
 
 
 class FamilyTree:
-    """Relations between parent and child executions of one store: when a parent ends, its children are cancelled; when
-    a child ends, its parent is notified.
+    """Relations between parents and children among the executions of one store. When a parent ends, its children are
+    cancelled. When a child ends, its parent is notified.
 
     All methods run on the engine's event loop.
 
@@ -829,8 +832,8 @@ class FamilyTree:
         self._notify_parent = notify_parent
 
     async def on_end(self, driver: Driver) -> None:
-        """Cancel the children of an execution that has ended, and wait for their end, 5 seconds at most for each round
-        of cancellations. Then notify the parent of the execution.
+        """Handle the end of an execution. First cancel its children and wait for their end, in rounds of at most 5
+        seconds each. Then notify its parent.
         """
         parent = driver.state.parent
         await self._cancel_children(driver, driver.status, STOP_SECONDS)
@@ -843,15 +846,15 @@ class FamilyTree:
                 )
 
     async def cancel_before_rollback(self, driver: Driver) -> None:
-        """Cancel all descendants of an execution that is about to be rolled back. Wait without a time limit until they
-        have ended (with their own rollbacks) or are parked.
+        """Cancel all descendants of an execution that is about to be rolled back. Wait for them without a time limit:
+        until they have ended (with their own rollbacks), or wait for a person and are not driven (parked).
         """
         ending = driver.state.rolling_back
         await self._cancel_children(driver, CANCELLED if ending and ending.is_cancelled else FAILED, None)
 
     async def _cancel_children(self, parent: Driver, status: str, seconds: float | None) -> None:
-        """Cancel the children of an execution that ends as `status`. Return when they have ended or are parked, or when
-        the time limit is over.
+        """Cancel the children of an execution that ends with the status `status`. Return when all have ended or are no
+        longer driven, or when the time limit is over.
 
         Before a rollback of `parent`, this happens before the end of `parent` and without a time limit (`seconds` is
         None). Without a rollback, it happens after the end of `parent`. The children are then cancelled in rounds, and
@@ -933,8 +936,8 @@ def is_elsewhere(driver: Driver) -> bool:
 
 
 def _is_driven(driver: Driver) -> bool:
-    """Return whether any process drives an execution now. A lease that this process holds without using it does not
-    count.
+    """Return whether any process drives an execution now. If this process has its lease but does not drive it, the
+    execution does not count as driven.
     """
     lease = driver.store.live_lease_of(driver.id)
     return lease is not None and not DRIVEN_LEASES.is_unused(driver.store, lease)
@@ -1060,8 +1063,8 @@ def refuse_over(driver: Driver, when: str = "already ") -> None:
 
 
 def nothing_to_pause(driver: Driver) -> ExecutionError:
-    """Return the error for an attempt to pause an execution that this process does not drive. It names the process that
-    drives the execution, if there is one.
+    """Return the error for an attempt to pause an execution that this process does not drive. If another process drives
+    it, the error names that process.
     """
     lease = None if driver.opening is not None else lease_elsewhere(driver)
     if lease is not None and not driver.state.is_over:

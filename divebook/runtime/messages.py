@@ -126,7 +126,7 @@ class Answering:
         ]
 
     def _repeats(self, question: Question, response: Any) -> bool:
-        """Return whether a response is the answer that a question already has, so that it was given twice."""
+        """Return whether a new answer to a question equals the answer that the question already has."""
         unanswered = question._replace(status=PENDING, expires_us=None)
         try:
             return bool(checked_answer(unanswered, response, FITTING, self._clock.now()) == question.response)
@@ -252,8 +252,8 @@ class Answering:
         return drivers[0], question
 
     def _drivers_asking(self, interrupt_id: str) -> list[Driver]:
-        """Return the drivers of all executions that have an open question with this id. If there is none, return the
-        driver of the execution that was last sent an answer to such a question.
+        """Return the drivers of all executions that have an open question with this id. If there are none, return the
+        driver of the execution to which the last answer to this question was sent.
         """
         # Without an open question, the last answered one lets `answer` report who was first instead of "not found".
         if asking := self._store.asking(interrupt_id):
@@ -369,8 +369,8 @@ class Annotating:
             time.sleep(TICK)  # another process annotates it, or checks whether it must continue
 
     def _append(self, execution_id: str, event: ExecutionAnnotated | None) -> LeaseHeldError | None:
-        """Append unread annotation messages, and then the new annotation, to the log of an execution under a short
-        lease. Return None, or the error if another process holds the lease.
+        """Append an annotation to the log of an execution, after unread annotation messages. The lease is held only for
+        this. Return None, or the error if another process holds the lease.
 
         Unread messages come first: otherwise a later resumption would record them after newer annotations and undo
         those (test_what_is_kept_for_a_driver_comes_before_what_is_said_later).

@@ -145,8 +145,8 @@ class Notices:
         self._workflow_of = workflow_of
 
     def __call__(self, execution_id: str, events: Sequence[Event]) -> None:
-        """Call the notification hook for each new question among some events. Questions that the same events answer are
-        left out.
+        """Call the notification hook for each new question among some events. A question that is already answered in
+        the same events is left out.
         """
         settled = {event.data.interrupt_id for event in events if isinstance(event.data, InterruptResolved)}
         for event in events:

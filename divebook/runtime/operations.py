@@ -1,5 +1,5 @@
-"""`OperationLog`: lookup of operations in the log. The result of a recorded operation is replayed. An operation without
-a record is run and recorded.
+"""`OperationLog`: the recorded operations of an execution. For a recorded operation its result is replayed. An
+operation without a record is run and recorded.
 
 Every operation (a call, a timer, a wait for a signal, a child execution, a question) is identified by its place. When
 code reaches a place, `OperationLog` compares the requested operation with the recorded one. If they differ, it raises
@@ -189,8 +189,8 @@ after the end of the call."""
 
 
 class WorkspaceRef(NamedTuple):
-    """Reference to the workspace in which a call runs. A miss policy (which answers calls of a what-if) needs it,
-    because the result of the call depends on the files there.
+    """Reference to the workspace in which a call runs. A what-if that answers the call from another log needs it,
+    because the result of the call depends on the files in the workspace.
     """
 
     name: str
@@ -200,8 +200,8 @@ class WorkspaceRef(NamedTuple):
 
 
 class CallOptions(NamedTuple):
-    """Options for recording an operation, or for answering it from another log. Replay does not compare them with the
-    log.
+    """Options of an operation that are not part of its identity: how to record it, or how a what-if answers it from
+    another log. Replay does not compare them with the log.
     """
 
     setting: Setting | None = None
@@ -287,8 +287,8 @@ class OperationLog:
     async def _ask_policy(
         self, miss_policy: MissPolicy, request: OperationRequest, carry_out: CarryOut, options: CallOptions
     ) -> Any:
-        """Return the result with which the miss policy of a what-if answers an operation that the log does not have. If
-        the policy has no answer, run the operation, or raise `Suspended`.
+        """Return the result of an operation that is not in the log of a what-if. The policy of the what-if answers it
+        from another log. Without an answer, run the operation or raise `Suspended`.
         """
         match miss_policy.answer(request, options):
             case NoAnswer.REST:
@@ -307,8 +307,8 @@ class OperationLog:
         origin: Mapping[str, Any] | None,
         record_files: Callable[[], None],
     ) -> Any:
-        """Record an operation with the result or error with which a miss policy answers it. Return that result, or
-        raise that error.
+        """Record an operation of a what-if with the result or error that its policy has found in another log. Return
+        the result, or raise the error.
 
         Nothing is awaited between its start and its end.
         """
@@ -341,7 +341,8 @@ class OperationLog:
         self._refuse(request.place, call_diverged(request.place, await self._recorded_start(record), requested))
 
     def _find(self, request: OperationRequest) -> OperationRecord | None:
-        """Return the record that the log has at the place of a request, even if it is of a different operation.
+        """Return the record that the log has at the place of a request. It may be of a different operation, which the
+        caller must refuse.
 
         Return None if the log has no record there, or a pending one whose result was not lost. Raise DivergenceError if
         the log has a question at this place.
@@ -400,8 +401,8 @@ class OperationLog:
         self._requested.add(operation_id)
 
     def require_agreement(self, path: str) -> None:
-        """Raise the `DivergenceError` of a path once more, if the code of its step has differed from the log. Otherwise
-        do nothing.
+        """Raise the path's `DivergenceError` again if the code of its step has requested other operations than the log
+        has. Otherwise do nothing.
         """
         if path in self.diverged:
             raise self.diverged[path]
@@ -428,8 +429,8 @@ class OperationLog:
         return None if opened is None else opened.operations.get(operation_id)
 
     def known_at(self, place: Place) -> OperationRecord | None:
-        """Return the record that the log has at a place, without comparing it with a request. Return None if it has
-        none.
+        """Return the record of the operation at a place, of whatever type it is. It is not compared with a request.
+        Return None if the log has no record there.
         """
         return self.record_of(place, place.operation_id)
 
@@ -469,8 +470,8 @@ class OperationLog:
         return False
 
     def failures_behind(self, path: str, error: BaseException) -> list[str]:
-        """Return the ids of the operations whose failure caused the error with which a step has ended. If the error
-        names none, return the operation that failed last, unless the code requested another one after it.
+        """Return the ids of the failed operations that caused the error with which a step has ended. If the error does
+        not name them, return the last failed operation, unless the code has requested another one since.
 
         Failures that the step's code caught before it continued are not included: they are final.
         """
@@ -489,8 +490,8 @@ class OperationLog:
         within: str | None = None,
         rollback_ref: str | None = None,
     ) -> OperationRecord:
-        """Record the start of an operation, and return its record. The amount in `reserved` counts as spent until the
-        operation ends.
+        """Record the start of an operation, and return its record. Until the operation ends, the amounts in `reserved`
+        count as spent.
 
         Raises
         ------
@@ -600,8 +601,8 @@ class OperationLog:
         return self.failing(place, record._replace(error=failed.error, error_names=tuple(names), raised=failed.raised))
 
     def failing(self, place: Place, record: OperationRecord) -> OperationError:
-        """Return the exception for a failed operation, and remember the operation as the latest failure on its path for
-        `failures_behind`.
+        """Return the exception for a failed operation. The operation is remembered as the latest failure on its path,
+        for `failures_behind`.
         """
         self._latest[place.path] = record.operation_id
         return error_from(record)
@@ -616,8 +617,8 @@ class OperationLog:
 
 
 class NoAnswer(Enum):
-    """Choice between the two ways to continue when a miss policy has no answer for an operation: run it, or suspend the
-    code.
+    """Instruction for the case that a what-if finds no result for an operation in the log of its source: run the
+    operation, or suspend the code that requested it.
     """
 
     LIVE = "live"
@@ -627,8 +628,8 @@ class NoAnswer(Enum):
 
 
 class PolicyAnswer(NamedTuple):
-    """Recorded result or error with which a miss policy answers an operation of a what-if, so that the operation is not
-    run.
+    """Recorded result or error of an operation, taken from another log. A what-if uses it instead of running the
+    operation.
     """
 
     end: catalog.OperationCompleted | catalog.OperationFailed
@@ -643,8 +644,8 @@ Settled: TypeAlias = catalog.InterruptResolved | catalog.InterruptExpired
 
 
 class WhatIfSource(NamedTuple):
-    """Reference to the execution whose log answers the operations of a what-if, with the kinds of tools that the
-    what-if may run.
+    """Name of the execution whose log answers the operations of a what-if, and the kinds of tools that the what-if may
+    run.
     """
 
     source: str
@@ -653,7 +654,8 @@ class WhatIfSource(NamedTuple):
 
 
 class MissPolicy(Protocol):
-    """Protocol of the policy that answers operations which are not in the log of an execution. Only a what-if has one.
+    """Protocol of the object that answers operations of a what-if from the log of another execution, if they are
+    missing in the what-if's own log. Other executions have no such policy.
 
     All methods are called on the engine's event loop and must not block.
     """
@@ -664,13 +666,13 @@ class MissPolicy(Protocol):
 
     @property
     def asks_models(self) -> bool:
-        """True if a model request for which the policy has no answer may be sent to its model. The model then needs its
-        key and library.
+        """True if the what-if may send a request to a model when its policy has no answer for it. The model then needs
+        its key and library.
         """
 
     def answer(self, request: OperationRequest, options: CallOptions) -> PolicyAnswer | NoAnswer:
-        """Return the result or error to record for an operation, instead of running it. Return a `NoAnswer` if the
-        policy has none.
+        """Return the result or error that the what-if records for an operation instead of running it. Return a
+        `NoAnswer` if the policy finds none.
         """
 
     def opened(self, workspace: str) -> catalog.WorkspaceOpened | None:
@@ -681,11 +683,13 @@ class MissPolicy(Protocol):
         """
 
     def settled(self, question: Question) -> Settled | None:
-        """Return the event that answers or expires a question of the what-if. Return None if a person has to answer."""
+        """Return the event (answer or expiry) that settles a question of the what-if, as in its source. Return None if
+        a person has to answer the question.
+        """
 
     def child_like(self, request: OperationRequest) -> WhatIfSource | None:
-        """Return the source from which the operations of a requested child execution are answered. Return None if the
-        child runs normally.
+        """Return the execution whose log answers the operations of a child execution that the what-if requests. Return
+        None if the child runs normally.
         """
 
     def setting_of(self, operation_id: str) -> Mapping[str, Any]:
@@ -699,8 +703,8 @@ FindMissPolicy: TypeAlias = Callable[["ExecutionState", "StoreCalls"], "Awaitabl
 
 
 async def refuse_what_if(state: ExecutionState, calls: StoreCalls) -> NoReturn:
-    """Raise `ExecutionError`, because an execution that is a what-if can only be driven by an environment, which has a
-    miss policy for it.
+    """Raise `ExecutionError` for an execution that is a what-if. Only an environment can drive it, because the
+    environment provides the policy that answers its operations.
 
     Raises
     ------
@@ -716,7 +720,7 @@ CarryOut = Callable[[OperationRecord | None], Coroutine[Any, Any, Any]]
 
 
 def _nothing() -> None:
-    """Record nothing. Used in place of the function that records file changes if a call has no workspace."""
+    """Record nothing. Stands for the function that records file changes, if a call has no workspace."""
 
 
 def _differs(record: OperationRecord, request: OperationRequest) -> bool:

@@ -1,5 +1,5 @@
-"""Executions in queues: put into a queue, claimed by workers, returned to the queue, and how often they may be resumed
-automatically. Also the move of an execution to another store.
+"""Operations on executions in queues: enqueue, claim for a worker, return to the queue, and count automatic
+resumptions. Also moves an execution to another store.
 """
 
 from __future__ import annotations
@@ -116,13 +116,14 @@ class Drive(Protocol):
         *,
         must_replay: bool = False,
     ) -> None:
-        """Drive the execution. With `must_replay`, replay its code from the log even if the code is parked in
-        memory.
+        """Drive the execution. With `must_replay`, its code is replayed from the log, even if its waiting code is still
+        in memory (parked).
         """
 
 
 class QueuedExecutions:
-    """Operations on executions in the queues of one store: enqueue, claim for a worker, drive, return to the queue.
+    """Operations on executions in the queues of one store: put into a queue, claim for a worker, drive, and return to
+    the queue.
 
     Parameters
     ----------
@@ -267,8 +268,8 @@ class QueuedExecutions:
         return driver
 
     def _has_died(self, state: ExecutionState, lease: Lease) -> bool:
-        """Return whether the process that drove an execution before has died while the execution worked, so that the
-        execution itself may have killed it.
+        """Return whether the process that drove an execution before has died during the execution's work. The execution
+        itself may then have caused that.
 
         One that only waited for children did no work. Its first work may not be in the log
         (test_what_ends_its_worker_before_anything_is_written_is_counted).

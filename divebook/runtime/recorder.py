@@ -47,8 +47,8 @@ from divebook.runtime.workspaces import KEEP, RESTORE, WorkspaceLease, Workspace
 
 
 class Recorder:
-    """Recorder of all operations of one execution. It makes calls, records their outcomes, and holds the parts that
-    handle questions, signals, children and workspaces. Created on the event loop on which the operations run.
+    """Recorder of all operations of one execution: makes the calls and records their outcomes. It also has the objects
+    for questions, signals, children and workspaces. Created on the event loop on which the operations run.
     """
 
     def __init__(  # noqa: PLR0917 - each is needed by one of its parts
@@ -85,8 +85,8 @@ class Recorder:
         """True if the execution is left as if the process had ended."""
 
     def pause(self, on_idle: Callable[[], None]) -> None:
-        """Start no more calls. Call `on_idle` once none of the running calls is one that must not be repeated; at once
-        if there is none now.
+        """Start no more calls. Then call `on_idle` as soon as all running calls that must not be repeated have ended;
+        immediately if there are none.
         """
         self._on_idle = on_idle
         self.operations.is_stopping = True
@@ -95,7 +95,8 @@ class Recorder:
 
     @contextmanager
     def writing(self, write: Callable[[], None]) -> Iterator[None]:
-        """Register a function inside the `with` block, which records facts that code has buffered. `leave` calls it.
+        """Register a function that records facts which code has buffered. It is registered inside the `with` block, and
+        is called by `leave`.
 
         It is called before the paths are left, so that the work done so far is recorded.
         """
@@ -138,8 +139,8 @@ class Recorder:
     async def _resolve_unknown(
         self, request: OperationRequest, call: Call, record: OperationRecord, cause: str | None = None
     ) -> Any:
-        """Ask a person about a call that may have taken effect. Return the result that the person entered, or make the
-        call again if the person wants that.
+        """Ask a person about a call that may have taken effect. Depending on the answer, return the result that the
+        person entered, or make the call again and return its result.
 
         If the call has a workspace, the question mentions changed files. They are restored before the call is repeated,
         and kept otherwise.
@@ -182,8 +183,8 @@ class Recorder:
         return await self._make(request, call)
 
     async def _begin_in_workspace(self, request: OperationRequest, call: Call, workspace: str) -> Any:
-        """Make a call inside its workspace, record its outcome and the changes that it made to files there, and return
-        its result.
+        """Make a call inside a workspace, and return its result. Record its outcome, and the changes that it has made
+        to the files there.
         """
         lease = await self.workspaces.enter(workspace, request.place)
         with lease.mark_running(request.operation_id, request.place):
@@ -367,8 +368,8 @@ async def run_body(
     record: OperationRecord,
     body: Body,
 ) -> Any:
-    """Run the body of an operation that has other operations inside it and whose start is recorded. Record its outcome,
-    and return its result.
+    """Run the function of an operation that has other operations inside it. The start of the operation must be
+    recorded. Record its outcome, and return its result.
 
     Raises
     ------
@@ -447,7 +448,8 @@ _NEVER_SENT = frozenset(
 
 
 def leaves_outcome_unknown(error: BaseException) -> bool:
-    """Return whether an error leaves open if the call took effect: the call timed out, or its connection broke.
+    """Return whether it is unknown after an error if the call took effect, because the call timed out or its connection
+    broke.
 
     HTTP libraries have their own error classes, and importing all of them to compare would cost too much. The classes
     are recognized by name instead. Causes of an error and members of a group are checked as well. A refused connection,
@@ -485,8 +487,8 @@ Surround: TypeAlias = Callable[[str, int], AbstractContextManager[object]]
 
 
 class CallTracing:
-    """Holder of the function that returns a tracing context manager for each call. The function is None if calls are
-    not traced.
+    """Holder of an optional function that returns a context manager to trace a call. It is None if calls are not
+    traced.
     """
 
     def __init__(self) -> None:
@@ -535,8 +537,8 @@ class UnknownOutcomes:
         convert: Callable[[Any], Any] | None = None,
         effects: str = "",
     ) -> OutcomeDecision:
-        """Ask a person whether a call took effect of which the log has the start but no end. Record the answer as the
-        end of the call, unless the call is to be repeated. Return the decision.
+        """Ask a person about a call whose start is in the log but whose end is not: did it take effect? The answer is
+        recorded as the end of the call, unless the call is to be repeated. Return the decision.
 
         `cause` is the reason, if known. `convert` converts the result that the person enters to the value that the call
         would have returned. `effects` is a text about the observable effects of the call.
@@ -593,8 +595,8 @@ def _why(cause: str | None) -> str:
 
 
 def _advice(record: OperationRecord, cause: str | None) -> str:
-    """Return the hint "mark it idempotent" for the question whether a call took effect, if an error of the user's own
-    function left that open. Return an empty string for other calls.
+    """Return the hint "mark it idempotent" for the question whether a call took effect. Only the user's own functions
+    get it, if an error left the outcome unknown; for other calls the text is empty.
     """
     is_own = record.operation_type in (ACTION_EXECUTION, STEP_EXECUTION)
     return f" {REPEATING}" if is_own and cause is not None else ""

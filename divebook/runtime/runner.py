@@ -71,8 +71,8 @@ from divebook.workflow.step import Step
 
 
 class PathRunner(ABC):
-    """Base class of runners, which carry out the instructions of the engine rules for each path. Subclasses decide in
-    what order or how concurrently the paths run.
+    """Base class of runners, which execute the instructions of the engine rules for each path. Subclasses decide in
+    which order the paths run, and whether they run concurrently.
     """
 
     def __init__(self, recorder: Recorder, workflow: Workflow, services: Services) -> None:
@@ -120,8 +120,8 @@ class PathRunner(ABC):
         return True
 
     async def _has_ended(self, record: RecordFacts) -> bool:
-        """Return whether the last of some recorded events ends a path. If it does, start the paths into which it has
-        branched, or stop the other paths if it has failed.
+        """Return whether the last of some recorded events is the end of a path. If so, also start the paths into which
+        it has branched, or stop the other paths if it has failed.
         """
         match record.facts[-1].data:
             case catalog.PathCompleted():
@@ -203,8 +203,8 @@ class PathRunner(ABC):
                 return True
 
     def _leave(self, run: StepRun, path: str, continuation: ContinuedAsNew) -> bool:
-        """Record the end of a step, its path and its execution in one commit, because the successor of the execution
-        has started. Return False: the path does not continue.
+        """Record that the execution continues as a successor, which has started: its step, its path and the execution
+        end in one commit. Return False, because the path does not continue.
         """
         # No await between these records, so that they share one commit.
         self.journal.record(catalog.StepCompleted(f"goes on as {continuation.successor}"), path, run.step.name)
@@ -266,8 +266,8 @@ class PathRunner(ABC):
             self._release_joins()
 
     def _stop_siblings(self) -> bool:
-        """Stop all paths if one path has failed and the workflow does not continue without it. Return whether they were
-        stopped for that reason.
+        """Stop the other paths if one path has failed, unless the workflow continues on failure. Return whether they
+        were stopped.
         """
         stops = isinstance(decide_end(self.workflow, self.journal.present), CancelPaths)
         if stops:
@@ -301,8 +301,8 @@ class PathOwner(Protocol):
 
 
 class Alarms:
-    """Timers of the paths of one execution. When a timer ends, it expires the questions that are due and makes its path
-    check whether it can continue.
+    """Timers of the paths of one execution. At the end of a timer, due questions expire, and its path checks whether it
+    can continue.
 
     Parameters
     ----------
@@ -416,8 +416,8 @@ class PausableTask:
         self._end_wait()
 
     async def run(self, continuation: Coroutine[Any, Any, None] | None = None) -> None:
-        """Resume the task, and return when it has ended or is parked again. Raise the exception of the task, if it has
-        one.
+        """Resume the task, and return when it has ended or its code waits again (is parked). Raise the exception of the
+        task, if it has one.
 
         If this call is cancelled, it cancels the task and waits for its end.
         """
@@ -619,8 +619,8 @@ class Runner(PathRunner):
         self.blocked()
 
     def _note_idle(self, calls: ConcurrentCalls) -> None:
-        """Keep the waiting code of a path in memory, or unwind it by raising `Suspended` in it. Called when the code
-        can only continue with an answer or a signal.
+        """Stop driving the code of a path that can only continue with an answer or a signal. The code stays in memory
+        (parked), or is ended by raising `Suspended` in it.
         """
         if self._pausable_task is None or not self.may_continue():
             calls.unwind()
@@ -631,8 +631,8 @@ class Runner(PathRunner):
         self._pausable_task.park()
 
     async def _continue_parked(self, calls: ConcurrentCalls, first: Callable[[], object]) -> None:
-        """Resume code that was parked in memory, after recording the facts of `first` and the messages that have
-        arrived meanwhile.
+        """Resume waiting code that was kept in memory (parked). Before that, record the facts in `first` and the
+        messages that have arrived meanwhile.
         """
         self._parked_calls = None
         calls.are_parked = False
@@ -644,8 +644,8 @@ class Runner(PathRunner):
             self._note_idle(calls)
 
     def unwind(self) -> PausableTask | None:
-        """End the code that is parked in memory, if there is any, by raising `Suspended` in it. Return its task, which
-        ends soon, or None if this runner never parks code.
+        """End the code that is parked in memory, if there is any, by raising `Suspended` in it. Return the task of the
+        code, which then ends soon. Return None for a runner that never parks code.
         """
         if self._parked_calls is not None:
             self._parked_calls.unwind()
@@ -654,8 +654,8 @@ class Runner(PathRunner):
     # --- scheduling of paths -----------------------------------------------------------------------------------------
 
     async def _drive_active(self) -> None:
-        """Run every active path until it ends or waits. A single path without deadlines runs in this task, which saves
-        a task and the turn until it starts.
+        """Run every active path until it ends or waits. A single path without deadlines runs in the present task,
+        because a new task would cost time.
 
         Passed deadlines are handled before that (test_a_later_process_finds_that_it_has_expired).
         """
@@ -668,8 +668,8 @@ class Runner(PathRunner):
             self._start(path_id)
 
     def _end(self) -> None:
-        """Record the end or the pause of the execution, if the tasks of all paths have ended for one of these reasons.
-        Record nothing if the execution only waits.
+        """Record the end or the pause of the execution, once the tasks of all paths have ended. If the execution only
+        waits, record nothing.
 
         In this order: a cancellation, a pause, the failure of a path that stops the others, the regular end.
         """
@@ -717,8 +717,8 @@ class Runner(PathRunner):
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        """Record the end of the execution, or the start of its next rollback, directly after the last path has ended.
-        This does not wait until the tasks of the paths have ended.
+        """Record the end of the execution directly after its last path has ended, or start its next rollback. This does
+        not wait until the tasks of the paths have ended.
         """
         if self._driven or self._cancel_reason is not None or self._pause_reason is not None:
             return
@@ -774,19 +774,23 @@ class ParkedRuns:
         return sum(runner.parked_tasks for runner in self._parked.values())
 
     def keep(self, parked: ParkedRun, runner: Runner) -> None:
-        """Keep a runner whose code is parked in memory. If more than `most` tasks are parked then, unwind the runners
-        that were parked first.
+        """Keep a runner whose waiting code stays in memory. At most `most` tasks may be kept: above that number, the
+        runners that were parked first are unwound.
         """
         self._parked[parked] = runner
         while len(self) > self.most:
             next(iter(self._parked)).unwind()
 
     def take(self, parked: ParkedRun) -> Runner | None:
-        """Remove and return the runner whose code is parked in memory for `parked`. Return None if there is none."""
+        """Remove the runner that was kept for an execution (given as its `ParkedRun`), and return it. Return None if
+        none was kept.
+        """
         return self._parked.pop(parked, None)
 
     def unwind_all(self) -> list[ParkedRun]:
-        """End all code that is parked in memory by unwinding it. Return the `ParkedRun` objects that had such code."""
+        """End all code that is parked in memory, by unwinding it. Return the `ParkedRun` of each execution that had
+        such code.
+        """
         return [parked for parked in list(self._parked) if parked.unwind()]
 
     def forget(self) -> None:
@@ -812,8 +816,8 @@ class RunnerDependencies(Protocol):
 
 
 def _code_identity(workflow: Workflow, dependencies: RunnerDependencies) -> tuple[object, object]:
-    """Return the function and the agent that the single step of a workflow runs, each None if there is none. Both are
-    None for a workflow whose code cannot be parked in memory.
+    """Return the function and the agent of a workflow's single step, to notice if one is redefined while the code is
+    parked in memory. Each is None if there is none. For other workflows both are None.
     """
     if len(workflow.steps) != 1:
         return None, None
@@ -823,8 +827,8 @@ def _code_identity(workflow: Workflow, dependencies: RunnerDependencies) -> tupl
 
 
 class ParkedRun:
-    """Slot for the waiting code of one execution, which is parked (kept) in memory. The code is either continued, or
-    unwound and replayed later.
+    """Holder of the waiting code of one execution while it is parked (kept in memory). The code is later either
+    continued, or unwound and replayed from the log.
 
     Parameters
     ----------
@@ -864,8 +868,8 @@ class ParkedRun:
         return Runner(journal, recorder, services.with_source(workflow), services, may_park=may_park)
 
     def keep(self, runner: Runner, *, is_stored: bool) -> None:
-        """Keep the waiting code of a runner in memory. If the code cannot continue, or its log could not be written
-        (`is_stored` is False), unwind it instead.
+        """Keep the waiting code of a runner in memory. The code is unwound instead if it cannot continue, or if its log
+        could not be written (`is_stored` is False).
         """
         runner.journal.park()
         if runner.parked_tasks and is_stored:
@@ -874,8 +878,8 @@ class ParkedRun:
             self._unwind(runner)
 
     def take(self, state: ExecutionState, code: Mapping[str, str], dependencies: RunnerDependencies) -> Runner | None:
-        """Return the runner whose code is parked in memory, if the code can continue from `state` and its functions
-        still have the digests in `code`. Otherwise unwind the code and return None.
+        """Return the runner whose code is parked in memory, if the code can continue from `state` and its functions are
+        unchanged (`code` has their digests). Otherwise unwind the code and return None.
 
         If a function or agent was redefined, the code is replayed with the new definition, even if both are equal
         (test_a_function_that_was_defined_anew_is_replayed).

@@ -57,8 +57,8 @@ MOST_CODE = 60
 
 
 def definition_place(workflow: Workflow, step: Step, error: BaseException, code: str = "") -> Mapping[str, Any] | None:
-    """Return the place of the line in a step's script or template that caused an error. Return None if the error comes
-    from elsewhere.
+    """Return the line of a step's script or template that caused an error, with the lines around it. Return None if the
+    error was raised elsewhere.
 
     `code` is the evaluated code, if the error does not contain it.
     """
@@ -215,8 +215,8 @@ class Iterations:
             raise suspended[0]
 
     def _unknown_items(self) -> set[int | None]:
-        """Return the numbers of the items with a call that has a rollback and whose outcome is unknown. A person must
-        settle it before the step fails.
+        """Return the numbers of the items with a call that has a rollback, if it is unknown whether the call took
+        effect. A person must decide about it before the step fails.
 
         A person is asked before the step fails.
         """
@@ -282,8 +282,8 @@ class Iterations:
         return [None if entry in (None, SKIPPED) else _outcome_from(entry).value for entry in entries]
 
     def _restore_variable(self) -> None:
-        """Give the loop variable (`As`) the value that it had before the step, or delete it if it did not exist. Do
-        nothing if items run concurrently.
+        """Restore the loop variable (`As`) after all items: it gets the value that it had before the step, or is
+        deleted if it had none. Do nothing if items run concurrently.
 
         This happens even if there are no items, as in the legacy Dive dialect.
         """
@@ -306,7 +306,7 @@ class Iterations:
 
 
 def _first_error(errors: Sequence[Exception]) -> Exception:
-    """Return the first of the errors of several failed items, with the other errors attached to it if it is an
+    """Return the first error of several failed items. The other errors are attached to it, if it is an
     `ItemFailedError`.
 
     A resumption repeats the calls of all of them.
@@ -380,8 +380,8 @@ class Services:
     """Returns the miss policy of a what-if."""
 
     def agent_of_step(self, step: Step) -> object | None:
-        """Return the agent that makes the calls of a step and retries them itself. Return None if the step uses no such
-        agent.
+        """Return the agent that a step uses, if this agent retries failed calls itself. Return None if the step uses no
+        such agent.
 
         The step handler knows it, if it has a method of this name.
         """
@@ -449,8 +449,8 @@ class StepRun:
         return handler
 
     def _run_item(self, index: int | None, item: Any) -> Awaitable[Outcome]:
-        """Return an awaitable that runs one item of `Each`, or the whole step if it has none. If the step has a
-        rollback, the outcome includes the arguments of the rollback.
+        """Return an awaitable that runs one item of `Each`, or the whole step if it has no `Each`. Its outcome includes
+        the arguments of the step's rollback, if the step has one.
         """
         attempts = self._attempts(index, item)
         return attempts if self.step.rollback is None else self._with_rollback(self.step.rollback, attempts, item)

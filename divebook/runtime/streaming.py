@@ -1,5 +1,5 @@
-"""Streams of the text that models and commands in workspaces are writing, for listeners. Pieces of text are not
-recorded.
+"""Streams of the texts that models and commands in workspaces produce: listeners get each piece as it arrives. The
+pieces are not recorded.
 
 The log gets a text when it is complete. Its pieces are for display only, and nothing may depend on them: a listener
 that raises is removed, and a repeated call starts its text again.
@@ -37,7 +37,7 @@ TextListener: TypeAlias = Callable[[TextDelta], object]
 
 
 class _Entry(NamedTuple):
-    """Listener of one subscription to the texts of an execution."""
+    """One subscription to the texts of an execution: the listener, and the kinds of texts that it gets."""
 
     listener: TextListener
     to_parts: bool
@@ -99,8 +99,8 @@ class TextStreams:
         return self.always or execution_id in self._listeners
 
     async def hand_on(self, execution_id: str, operation_id: str, call: StreamedCall) -> Any:
-        """Run a call that streams text, send each piece to the listeners of its execution, and return the result of the
-        call.
+        """Run a call that streams text, and return its result. Meanwhile each piece of the text is sent to the
+        listeners of the execution.
         """
         texts_by_part: dict[str, _Text] = {}
         with self._lock:

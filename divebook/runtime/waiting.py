@@ -44,8 +44,8 @@ MICROSECONDS = 1_000_000
 
 
 class Asking:
-    """Questions of one execution to people, and its budget for model calls. Each question is asked once, and an answer
-    belongs to the question that was shown.
+    """Questions of one execution to people, and the check of its budget for model calls. A question is asked only once,
+    even if code is replayed, and its answer is not used for a different question.
     """
 
     def __init__(self, operations: OperationLog, waits: Waits) -> None:
@@ -57,8 +57,8 @@ class Asking:
         """Set when the next model call ends; None while no call waits for that."""
 
     async def ask(self, place: Place, question: Question, expires_in: float | None = None) -> Question:
-        """Ask the question of a place, unless the log has it already, and wait for the answer. Return the question with
-        its answer.
+        """Ask a person the question of the running code, unless the log has it at this place already. Wait for the
+        answer, and return the question with it.
 
         Raises
         ------
@@ -102,8 +102,8 @@ class Asking:
         self._waits.look_again(place.path, expires_at)
 
     def is_within_bounds(self, reserved: Reserved) -> bool:
-        """Return whether the bounds (budget) of the execution allow a model call that may consume the amounts in
-        `reserved`.
+        """Return whether the bounds (budget) of the execution allow a model call. `reserved` has the most that the call
+        may consume.
         """
         return self._exhausted_bound(reserved) is None
 
@@ -111,8 +111,8 @@ class Asking:
         return call_bound(self._operations.journal.state, reserved, is_alone=not self._model_calls)
 
     async def within_bounds(self, place: Place, reserved: Reserved) -> None:
-        """Wait until the bounds (budget) of the execution allow a model call that may consume the amounts in
-        `reserved`.
+        """Wait until the bounds (budget) of the execution allow a model call. `reserved` has the most that the call may
+        consume.
 
         If running model calls hold the missing part of the budget, wait for one of them to end. Otherwise ask a person,
         or fail.
@@ -138,7 +138,9 @@ class Asking:
 
     @contextmanager
     def model_call(self) -> Iterator[None]:
-        """Count a model call as running inside the `with` block. At its end, wake the calls that wait for budget."""
+        """Count a model call as running inside the `with` block. When the block ends, wake the calls that wait for
+        budget.
+        """
         self._model_calls += 1
         try:
             yield
@@ -305,8 +307,8 @@ _ADVICE = {
 
 
 class _LoopRequest(NamedTuple):
-    """Request for time, a timer or a future that code makes to the event loop: the called function, and whether
-    divebook made the request.
+    """Request of code to the event loop for the time, a timer or a future. Contains the name of the called function,
+    and whether divebook or user code called it.
     """
 
     name: str
@@ -316,8 +318,8 @@ class _LoopRequest(NamedTuple):
 
 
 class _CodeMark:
-    """Context manager that marks the code of its `with` block as a workflow function's own code, or as other code. Own
-    code may not use unrecorded clocks.
+    """Context manager that marks the code in its `with` block: it is either a workflow function's own code, which may
+    not use unrecorded clocks, or other code, which may.
 
     A step enters four of these. Entering and leaving one takes 1 microsecond, and took 4 as a function with
     `contextlib.contextmanager`.
@@ -344,8 +346,8 @@ def workflow_code() -> _CodeMark:
 
 
 def engine_code() -> _CodeMark:
-    """Mark the code in the `with` block as other code than the workflow function's own, for example as a call whose
-    outcome is recorded. It may use any clock.
+    """Mark the code in the `with` block as not the workflow function's own, for example because it is a recorded call.
+    Such code may use any clock.
     """
     return _CodeMark(is_user_code=False)
 
@@ -424,8 +426,8 @@ def _refusal(name: str, what: str, way_on: str) -> StepError:
 
 
 def _is_race(frame: FrameType) -> bool:
-    """Return whether code that asks the loop for a future waits for the first of several results, as `asyncio.wait`
-    can. `frame` is the stack frame of that code.
+    """Return whether code waits for the first of several results, as `asyncio.wait` can. The code has asked the event
+    loop for a future; `frame` is its stack frame.
     """
     module = frame.f_globals.get("__name__")
     if module in _RACING:
@@ -437,8 +439,8 @@ def _is_race(frame: FrameType) -> bool:
 
 
 def _loop_request(frame: FrameType | None) -> _LoopRequest:
-    """Return the name of the function with which user code made a request to the loop, and whether divebook made the
-    request. `frame` is the stack frame of the request.
+    """Return the name of the function by which code asked the event loop for something, and whether divebook or user
+    code called it. `frame` is the stack frame of that request.
 
     Walks up the stack. Frames of asyncio and anyio give the name. The first frame of divebook or of user code decides.
     Frames of other libraries act on behalf of their callers; a background task of a library counts as divebook's.

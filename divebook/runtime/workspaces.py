@@ -1,5 +1,5 @@
-"""Workspaces (folders for agents and commands) of one execution: opened for the first call in them, compared with the
-log around each call, and closed when the execution is parked.
+"""Workspaces (folders for agents and commands) of one execution. They are opened for the first call, their files are
+compared with the log around each call, and they are closed when the execution is parked.
 
 The log has the tree of files at every event: the files when the workspace was opened, and the changes of each call
 since (`divebook.events.catalog.FilesChanged`). A process that resumes the execution can therefore check whether the
@@ -76,16 +76,16 @@ class Workspaces:
         return self._operations.journal
 
     def expect(self, name: str, outcome: str) -> None:
-        """Set in advance what `enter` does if the files of a workspace differ from the log: `RESTORE` or `KEEP`. An
-        earlier setting stays.
+        """Decide in advance how `enter` settles a difference between the files of a workspace and the log: `RESTORE` or
+        `KEEP`. An earlier decision is not replaced.
 
         A person or a rule has decided it.
         """
         self._expected.setdefault(name, outcome)
 
     async def enter(self, name: str, place: Place) -> WorkspaceLease:
-        """Open a workspace for a call, and make its files match the log. Return the lease with which the call uses the
-        workspace.
+        """Open a workspace for a call, and make its files match the log. Return a lease, through which the call runs in
+        the workspace.
 
         Raises
         ------
@@ -140,7 +140,9 @@ class Workspaces:
         return f" Its workspace {name} has other files than before: {short_summary(changes)}."
 
     def reference(self, name: str, place: Place, operation_id: str) -> WorkspaceRef:
-        """Return a reference to a workspace, with which a miss policy can answer a call that runs in the workspace."""
+        """Return a reference to a workspace for a what-if, which may take the result of a call in the workspace from
+        another log.
+        """
 
         def tree() -> str | None:
             self._open_as_recorded(name, place)
@@ -153,8 +155,8 @@ class Workspaces:
     async def _with_files(
         self, name: str, place: Place, operation_id: str, files: FileEvents
     ) -> AsyncIterator[Callable[[], None]]:
-        """Return a context manager around a call that is answered from another log. It yields a function that records
-        the file changes of that call in this log.
+        """Return a context manager around a call whose result a what-if takes from another log. It yields a function
+        that records the file changes of the call in this log.
 
         The files themselves are written when the next call enters the workspace.
         """
@@ -177,8 +179,8 @@ class Workspaces:
             self._operations.record(place, replace(event, workspace=name, reference={}, source=folder))
 
     def _record_files(self, name: str, place: Place, operation_id: str, files: FileEvents, tree: Tree | None) -> None:
-        """Record the file changes of a call that was answered from another log, as changes of this execution's
-        workspace.
+        """Record the file changes of a call whose result a what-if has taken from another log. They are recorded as
+        changes of this execution's workspace.
 
         The trees before and after are computed again, because the files here may differ from those in the answering
         log. The files themselves are written later (`OpenWorkspace.is_behind`).
@@ -201,8 +203,8 @@ class Workspaces:
                 opened.is_behind = True
 
     def place_of(self, name: str) -> tuple[Path, str | None] | None:
-        """Return the folder that holds the files of a workspace, and the name under which tools see it. Return None if
-        it has no folder yet and starts empty.
+        """Return the folder with the files of a workspace, and the name by which tools know this folder. Return None if
+        there is neither a folder nor a source to copy yet.
 
         Before the first call in the workspace, this is the folder from which the files are copied.
         """
@@ -371,8 +373,9 @@ class Workspaces:
         return await asyncio.to_thread(tree_of, await self._manifests(state))
 
     async def _manifests(self, state: HeldWorkspace, tree: str | None = None) -> list[Manifest]:
-        """Return the lists of files (manifests) that the log has for a workspace: one for its opening and one for each
-        change since, oldest first. With the digest `tree`, stop at the files with this digest.
+        """Return the lists of files (manifests) that the log has for a workspace, oldest first: one from its opening,
+        and one from each later change. With the digest `tree`, the lists end with the change after which the files have
+        this digest.
         """
         manifests: list[Manifest] = []
         at: int | None = state.at
@@ -389,8 +392,8 @@ class Workspaces:
         return manifests[::-1]
 
     def _record_egress(self, name: str, place: Place, answer: EgressAnswer) -> None:
-        """Record a network request that was made while a workspace was opened, or while a call ran in it. Other
-        requests, and those above `MOST_ANSWERS`, are not recorded.
+        """Record a network request from a workspace that is being opened, or in which a call runs. Other requests are
+        not recorded, and none after the first `MOST_ANSWERS`.
         """
         opened = self._opened.get(name)
         calls = {} if opened is None else opened.running_calls
@@ -404,8 +407,8 @@ class Workspaces:
     # --- files that differ from the log ------------------------------------------------------------------------------
 
     async def _settle(self, name: str, opened: OpenWorkspace, place: Place, outcome: str) -> None:
-        """Settle a difference between the files of a workspace and the log: write back the files of the log, or record
-        the present files as a change from outside.
+        """Settle a difference between the files of a workspace and the log. Depending on the decision, write the
+        recorded files back, or record the present files as a change from outside.
         """
         actual = opened.actual
         recorded = opened.recorded
@@ -503,8 +506,8 @@ OnEgress: TypeAlias = Callable[[EgressAnswer], None]
 
 
 class WorkspaceProvider(Protocol):
-    """Protocol of the environment's part that provides executions with workspaces (folders in which agents and commands
-    work).
+    """Protocol of the part of an environment that creates workspaces (folders in which agents and commands work) for
+    executions.
     """
 
     def definition(self, name: str) -> WorkspaceDefinition:
@@ -525,7 +528,7 @@ class WorkspaceProvider(Protocol):
         """Return the folder from which the files of a workspace are copied, or None if the workspace starts empty."""
 
     def made(self, definition: WorkspaceDefinition, folder: Path, on_egress: OnEgress) -> Workspace:
-        """Return a new workspace over a folder, which is not entered yet. `on_egress` is called for each network
+        """Return a new workspace over a folder; the caller must enter it. `on_egress` is called for each network
         request to a host.
         """
 
@@ -534,8 +537,8 @@ class WorkspaceProvider(Protocol):
 
 
 class OpenWorkspace:
-    """A workspace of an execution that is open in this process, with its files according to the log and its files as
-    found.
+    """A workspace of an execution that is open in this process. It knows the files that the log has for it, and the
+    files that are actually in the folder.
     """
 
     def __init__(self, workspace: Workspace, snapshots: Snapshots | None, *, is_copy: bool) -> None:
@@ -558,8 +561,8 @@ class OpenWorkspace:
 
 
 class WorkspaceLease:
-    """Permit of one call to use an open workspace, with which the call runs inside the workspace and its file changes
-    are found.
+    """Permit of one call to use an open workspace. The call runs inside the workspace, and its changes to files are
+    detected afterwards.
 
     Parameters
     ----------
@@ -585,8 +588,8 @@ class WorkspaceLease:
         return run_inside
 
     def wrap_streamed(self, call: Callable[[], Awaitable[Any]]) -> StreamedCall:
-        """Return a function that makes the given call inside the workspace, and streams the output of the commands that
-        the call runs.
+        """Return a function that makes the given call inside the workspace. The output of the commands that the call
+        runs is streamed to listeners.
         """
         inside = self.wrap(call)
 
@@ -704,7 +707,9 @@ class OwnChanges(NamedTuple):
 
 
 class ChangeSummary(NamedTuple):
-    """Changes of a workspace's files, as an event stores them."""
+    """Changes of a workspace's files in the form in which an event stores them: the first changes for readers, the
+    number of all changes, and all of them as a manifest.
+    """
 
     changes: list[dict[str, Any]]
     """The first of the changes, for readers."""

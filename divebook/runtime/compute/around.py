@@ -1,5 +1,5 @@
-"""Calls of user code that run in another process: its environment and changed modules, pickling of calls and results,
-and the output that the calls print.
+"""Parts for calls of user code in another process: pickling of calls and results, the environment and the changed
+modules of the process, and the output that the calls print.
 
 A worker process starts once for many calls. Each call runs with the working directory, variables and import path that
 its owner has at that time. A process that has imported a file which has changed since makes no more calls.
@@ -75,7 +75,7 @@ class ProcessEnvironment(NamedTuple):
 
 
 class KnownModules:
-    """Record of the files from which this process has imported modules, with their times and sizes, so that changes are
+    """Files from which this process has imported modules, with their times and sizes, so that later changes are
     noticed. Installed packages are left out.
     """
 
@@ -87,12 +87,16 @@ class KnownModules:
         self.look()
 
     def have_changed(self) -> bool:
-        """Return whether an imported file has changed since its import. Called before each call."""
+        """Return whether the file of a module has changed since this process imported the module. Called before each
+        call, which must not run old code.
+        """
         self._began = time.time_ns()
         return any(_stamp(file, stamp) != stamp for file, stamp in self._stamps.items())
 
     def look(self) -> None:
-        """Add the files of the modules that were imported since the last call of this method."""
+        """Register the files of all modules that this process has imported since the last call of this method, so that
+        later changes to the files are noticed.
+        """
         for name in [name for name in list(sys.modules) if name not in self._module_names]:
             self._module_names.add(name)
             file = getattr(sys.modules.get(name), "__file__", None)
@@ -110,8 +114,8 @@ def _is_installed(file: str) -> bool:
 
 
 def _stamp(file: str, otherwise: tuple[int, int]) -> tuple[int, int]:
-    """Return the modification time and the size of a file. Return `otherwise` if the file does not exist, for example
-    for a module in an archive.
+    """Return the modification time and the size of a file. If the file does not exist, return `otherwise`. That is the
+    case for a module in an archive, for example.
     """
     try:
         status = os.stat(file)  # noqa: PTH116 - runs many times per call
@@ -135,8 +139,8 @@ _HERE = 'or let it run in a thread: executor="thread"'
 
 
 class _FunctionRef(NamedTuple):
-    """Reference by module and qualified name to a function that decorators have wrapped, so that the name leads to the
-    wrapper.
+    """Reference to a function inside decorators, by module and qualified name. The name alone leads to the wrapper that
+    the decorators have made.
 
     The plain name of a ``@step`` would lead to its recording wrapper.
     """

@@ -208,7 +208,7 @@ class Dashboards:
         self._lock = threading.Lock()
 
     def note(self, execution_id: str, address: str) -> None:
-        """Remember that calls of an execution were sent to the cluster with this dashboard."""
+        """Remember that calls of an execution were sent to the cluster that has this dashboard."""
         with self._lock:
             addresses = self._addresses.pop(execution_id, ())  # moves the execution to the end
             self._addresses[execution_id] = addresses if address in addresses else (*addresses, address)
@@ -246,15 +246,15 @@ MOST_TAKEN = 10_000
 
 
 def begin(call: bytes, key: str | None = None) -> bytes | None:
-    """Make a pickled call in a Dask worker, and return its pickled outcome. With a key, claim the key first, and return
-    None if another task has claimed it.
+    """Make a pickled call in a Dask worker, and return its pickled outcome. A call with a key must run only once: the
+    worker first claims the key from the scheduler. If another task has claimed it before, return None.
     """
     return make_shipped(call) if key is None or _is_claimed(key) else None
 
 
 def _is_claimed(key: str) -> bool:
-    """Claim a key from the scheduler for the task that runs in this thread. Return whether the scheduler grants the key
-    to it.
+    """Claim a key from the scheduler for the task that runs in this thread. Return whether the scheduler grants the
+    key, which it does only once.
     """
     from distributed import get_worker
 
@@ -396,8 +396,8 @@ class _Connection:
         return outcome
 
     async def _published(self, name: str | None) -> Future | None:
-        """Return the future of a call that another process has published in the cluster under this name. Return None if
-        there is none.
+        """Return the future of a call that another process has left in the cluster under this name, so that the call
+        need not be made again. Return None if there is none.
         """
         if name not in self._abandoned_names:
             return None
@@ -441,8 +441,8 @@ class _Connection:
             self._scheduler = info["id"]
 
     async def _find_abandoned(self, execution_id: str) -> None:
-        """Find the calls of an execution that another process has published in the cluster and left there. Done once,
-        before the first call of the execution here.
+        """Find the calls of an execution that another process has started in the cluster and left there. Done once,
+        before the first call of the execution from this process.
         """
         async with self._setup_lock:
             if execution_id in self._checked_executions:
@@ -477,8 +477,8 @@ class _Connection:
     # --- after a call ------------------------------------------------------------------------------------------------
 
     def _end(self, name: str) -> None:
-        """Remove a published call from the scheduler after `KEPT_SECONDS`, together with other calls. By then its
-        result is in the log.
+        """Remove the result of an ended call from the scheduler after `KEPT_SECONDS`, together with those of other
+        calls. By then it is in the log.
         """
         self._ended_names.append(name)
         if len(self._ended_names) == 1:
@@ -546,8 +546,8 @@ ExecutorSource = Executor | Callable[[], Executor]
 
 
 class _WorkerSlots:
-    """Slots for calls, one for each worker of an executor. If a call is given up while it runs, its slot stays occupied
-    until the worker is free.
+    """Slots (permits to run) for calls, one for each worker of an executor. If the caller gives up a running call, its
+    slot stays occupied until the worker is free.
     """
 
     def __init__(self, size: int) -> None:
@@ -565,13 +565,15 @@ class _WorkerSlots:
         self._pool.resize(size)
 
     def keep_until(self, busy: asyncio.Future[Any]) -> None:
-        """Keep a slot occupied for a call that was given up, until the future `busy` says that the call has ended."""
+        """Keep the slot of a call occupied after its caller has given it up, until the future `busy` is done at the end
+        of the call.
+        """
         self._unfinished += 1
         busy.add_done_callback(self._on_end)
 
     def _must_keep(self, slot: LimitedSlot) -> bool:
-        """Return whether a slot that is released stays occupied, because the worker of a call that was given up may
-        still be busy.
+        """Return whether a released slot stays occupied for now. It does if its call was given up and the worker may
+        still be busy with the call.
         """
         if self._unfinished:
             self._unfinished -= 1
@@ -771,7 +773,8 @@ class Executors:
         return self._clusters[cluster]
 
     def named(self, name: str) -> Compute:
-        """Return the executor that has this name in the table.
+        """Return the executor with this name. Unlike `find`, this accepts no addresses or objects that were not
+        registered before.
 
         An address must have been registered, so that no definition can send code elsewhere.
 
@@ -795,8 +798,8 @@ class Executors:
         return self._by_name[name]
 
     def merge_from(self, other: Executors) -> None:
-        """Add the named executors of another environment to this table. Take over its default executor as well, unless
-        that is the thread pool.
+        """Add the named executors of another environment to this table. Its default executor becomes the default here
+        as well, unless it is the thread pool.
         """
         self._by_name |= other._by_name
         if other.default is not THREADS:

@@ -171,8 +171,8 @@ class _Job:
         self._lock = threading.Lock()
 
     def carry_out(self, worker: _Worker, call: bytes) -> bytes | None:
-        """Make the call in this worker process, and return its pickled outcome, or None if the process refused it.
-        Raises EOFError or OSError if the process ends early or the call was given up.
+        """Make the call in this worker process, and return its pickled outcome, or None if the process refused the
+        call. Raises EOFError or OSError if the process has ended too early or the call was given up.
         """
         with self._lock:
             if self.is_given_up:
@@ -265,8 +265,8 @@ class _Worker:
 
 
 class _EndCheck:
-    """Check whether a worker process has ended that does not reap the process where the system allows that. Until it is
-    reaped, its process group id stays reserved.
+    """Check whether a worker process has ended. Where the system allows it, the check does not reap the process,
+    because its process group id stays reserved until it is reaped.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -319,8 +319,8 @@ class _OutputUntilEnd(io.RawIOBase):
 
 
 def _ready(*descriptors: int, seconds: float | None = None) -> list[int]:
-    """Return those of these file descriptors that are readable. Wait until one is, for at most `seconds`; None means no
-    limit.
+    """Wait until at least one of these file descriptors is readable, for at most `seconds` (None means no limit).
+    Return the readable ones.
     """
     poll = select.poll()
     for descriptor in descriptors:
@@ -342,7 +342,7 @@ def _exit_text(code: int | None) -> str:
 
 
 def _hand_on(kind: bytes, payload: bytes) -> None:
-    """Print the output that a worker process has sent, or log the log record that it has sent. Errors are ignored, so
+    """Print the output, or log the log record, that a worker process has sent to this process. Errors are ignored, so
     that they do not affect the call.
     """
     message = pickle.loads(payload)  # noqa: S301 - sent by our own process

@@ -47,8 +47,8 @@ TURNS_TO_COMMIT = 4
 
 
 class ThreadCall:
-    """Blocking call that runs in a thread of the pool, and with which the event loop waits for its outcome. Created on
-    the loop, in the context of the caller.
+    """Blocking call that a thread of the pool runs. The object carries its outcome from the thread to the event loop,
+    which can wait for it. Created on the loop, in the context of the caller.
     """
 
     __slots__ = ("_returned", "context", "ended", "function", "handle", "outcome", "seconds")
@@ -79,8 +79,8 @@ class ThreadCall:
         del outcome
 
     def hand_over(self) -> None:
-        """Make the outcome of the call visible to the caller, and wake the caller if it waits. Called in the thread of
-        the call.
+        """Notify the caller that the call has returned: its outcome can then be read, and the caller is woken if it
+        waits. Called in the thread of the call.
 
         The caller first creates the future and then checks the outcome. This thread first stores the outcome and then
         checks the future. At least one of them therefore sees the other.
@@ -169,8 +169,8 @@ async def run_engine_call(function: Callable[[], None]) -> None:
 
 
 def start_engine_call(function: Callable[[], Any]) -> ThreadCall:
-    """Start a function of the engine in a thread. Return the `ThreadCall` with which the running loop can wait for its
-    outcome.
+    """Start a function of the engine in a thread, without waiting for its end. Return the `ThreadCall` from which the
+    running loop gets the outcome.
     """
     call = ThreadCall(handle_of_loop(), function)
     _THREAD_POOL.make(call)
@@ -193,8 +193,8 @@ async def _wait_for_end(call: ThreadCall) -> Outcome:
 
 
 class LoopHandle:
-    """Record of one event loop that makes blocking calls in threads. It limits their number, and wakes the callers when
-    calls have returned. Created on the loop.
+    """Data about one event loop that makes blocking calls in threads. Limits the number of these calls, and wakes the
+    callers when calls have returned. Created on the loop.
     """
 
     def __init__(self) -> None:
@@ -214,7 +214,7 @@ class LoopHandle:
                 self.loop.call_soon_threadsafe(self._settle)
 
     def turn(self, times: int) -> None:
-        """Wait in another thread until the loop has run `times` turns."""
+        """Wait until the event loop has run `times` turns. Call this in a thread other than the loop's."""
         for _ in range(times):
             turn_event = threading.Event()
             with suppress(RuntimeError):  # the loop is closed
@@ -301,7 +301,7 @@ class _ThreadPool:
         return True
 
     def rest(self) -> None:
-        """End all idle threads of the pool, and wait until they have ended."""
+        """End all idle threads of the pool, and wait until they have ended. Threads with a call continue."""
         idle_threads: list[_WorkerThread] = []
         with suppress(IndexError):
             while True:
@@ -311,7 +311,8 @@ class _ThreadPool:
             thread.join()  # immediate, because it is idle (test_unloading_leaves_no_thread_file_or_socket)
 
     def leave(self) -> None:
-        """Wait, when the process ends, for the calls that a caller still awaits, and for the commit of their results.
+        """Prepare the end of the process: wait for the calls that a caller still awaits, and until their results are
+        committed.
 
         Such a call may be in the middle of a payment. A call that was given up may never end, so it is not awaited.
         """
@@ -326,7 +327,7 @@ class _ThreadPool:
 
 
 class _Present(threading.local):
-    """Thread-local references to the `LoopHandle` objects of the event loops that the present thread works for."""
+    """Thread-local reference to the event loops (as `LoopHandle` objects) for which the present thread works."""
 
     handle: LoopHandle | None = None
     """Loop on whose limit the present call of this thread counts."""
@@ -357,8 +358,8 @@ def handle_of_loop() -> LoopHandle:
 
 @contextmanager
 def lend_slot() -> Iterator[None]:
-    """Stop counting this thread among the limited blocking calls inside the `with` block, in which it waits for an
-    execution.
+    """Stop counting this thread among the limited blocking calls while the `with` block runs, because the block only
+    waits for an execution.
 
     Otherwise steps that wait for executions could take all places, and those executions would wait for a place for
     ever.
@@ -389,8 +390,8 @@ def _add_places(limiter: anyio.CapacityLimiter, count: int) -> None:
 
 
 class Task(NamedTuple):
-    """One blocking call of user code that an executor runs: the function, its arguments, and how the call may be
-    treated.
+    """One blocking call of user code that an executor runs: the function, its arguments, and flags such as whether it
+    may be repeated.
     """
 
     key: str
@@ -440,7 +441,7 @@ class LimitedSlot:
                 self.free()
 
     def free(self) -> None:
-        """Release the slot even if `release` has kept it occupied."""
+        """Release the slot in any case, even if `release` was called and has kept it occupied."""
         self._limiter.release_on_behalf_of(self)
 
 

@@ -49,8 +49,8 @@ START = (
 
 
 class Wire:
-    """One end of the two pipes between a worker process and its owner. It sends and receives frames (a kind and a
-    payload).
+    """One end of the two pipes between a worker process and its owner (the process that started it). Messages through
+    it consist of a kind and a payload.
     """
 
     def __init__(self, reads: IO[bytes], writes: IO[bytes]) -> None:
@@ -61,7 +61,9 @@ class Wire:
         """True in a process that was forked from the one that uses the pipes."""
 
     def send(self, kind: bytes, payload: bytes) -> None:
-        """Send a frame: kind and payload. Raises OSError if the process at the other end is gone."""
+        """Send a message to the other end: its kind and its payload. Raises OSError if the process at the other end is
+        gone.
+        """
         if self.is_detached:
             return
         with self._lock:
@@ -70,8 +72,8 @@ class Wire:
             self._writes.flush()
 
     def receive(self) -> tuple[bytes, bytes]:
-        """Wait for the next frame and return its kind and payload. Raises EOFError if the process at the other end is
-        gone.
+        """Wait for the next message from the other end, and return its kind and its payload. Raises EOFError if the
+        process there is gone.
         """
         kind, length = _HEAD.unpack(self._read(_HEAD.size))
         return kind, self._read(length)
@@ -83,8 +85,8 @@ class Wire:
         return data
 
     def detach(self) -> None:
-        """Replace the pipes of a process that was forked from a worker by the null device, so that the owner notices
-        the end of the worker itself.
+        """Replace the pipes of a worker by the null device in a process that was forked from it. Otherwise the owner
+        would not notice the end of the worker while the forked process runs.
 
         The descriptors stay open on the null device, because open file objects still use their numbers.
         """
@@ -144,8 +146,8 @@ def _make(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]], streams: tuple[Te
 
 
 def _receive(wire: Wire, calls: SimpleQueue[tuple[bytes, bytes]]) -> None:
-    """Receive frames from the owner in a thread, and queue them. When the owner is gone, end this process, even during
-    a call.
+    """Receive messages from the owner in a thread, and queue them. When the owner is gone, end this process, even
+    during a call.
     """
     try:
         while True:
@@ -163,7 +165,9 @@ _BEFORE_FORKING: list[TextIO] = []
 
 
 def _begin_as_child(wire: Wire) -> None:
-    """Make a process that was forked from a worker write output and log records directly to its stdout and stderr."""
+    """Prepare a process that a worker has forked: its output and log records go directly to stdout and stderr, and no
+    longer through the worker's pipes.
+    """
     wire.detach()
     _BEFORE_FORKING.extend(stream for stream in (sys.stdout, sys.stderr) if stream is not None)
     sys.stdout, sys.stderr = (
