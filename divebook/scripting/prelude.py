@@ -423,8 +423,8 @@ class Item(NamedTuple):
 
 
 class Get(NamedTuple):
-    """Last or inner part ``.get(key, default)`` of a reference such as ``state.get("total", 0)``: reads a key that the
-    mapping may lack.
+    """The part ``.get(key, default)`` of a reference such as ``state.get("total", 0)``: reads a key of a mapping, or
+    returns the default if the mapping lacks the key.
     """
 
     key: str

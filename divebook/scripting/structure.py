@@ -84,8 +84,8 @@ class WorkBudget:
             raise ScriptLimitError(f"an expression went through more than {MAX_TURNS:,} items; do less in one script")
 
     def count_copies(self, items: int) -> None:
-        """Add to the number of copied items a number of items that are about to be copied. Raise `ScriptLimitError` if
-        all copies together exceed `MAX_COPIES`.
+        """Add `items`, a number of list items that are about to be copied, to the count of all copied items. Raise
+        `ScriptLimitError` if the count exceeds `MAX_COPIES`.
         """
         self._copies += items
         if self._copies > MAX_COPIES:
@@ -105,8 +105,8 @@ class Scope:
 
     @property
     def of_parts(self) -> Scope:
-        """Scope for evaluating the parts of a list or mapping. In this scope, recorded values such as frames keep their
-        type.
+        """Scope like this one, for evaluating the entries of a list or mapping. In it, recorded values such as frames
+        keep their type.
         """
         return self if self.context is Context.VALUE else replace(self, context=Context.VALUE)
 

@@ -89,8 +89,8 @@ class CallTasks:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Return a context manager that registers the current asyncio task as a branch of `ctx.gather` inside its
-        block.
+        """Return a context manager. While its ``with`` block runs, the current asyncio task is registered as a branch
+        of `ctx.gather`.
         """
         task = asyncio.current_task()
         self._ordered_tasks.add(task)
@@ -105,8 +105,8 @@ class CallTasks:
         return asyncio.current_task(self._loop)  # three times as fast as finding the running loop
 
     async def let_others_start(self) -> None:
-        """Yield to the event loop, so that other tasks which the workflow function has just created start before the
-        current task begins to wait for its call.
+        """Give other asyncio tasks, which the workflow function has just created, the time to start before the current
+        task waits for its call.
         """
         task = self._present()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
@@ -114,8 +114,9 @@ class CallTasks:
         await asyncio.sleep(0)
 
     def __enter__(self) -> bool:
-        """Count one more running call. Return True if the current asyncio task was created by the workflow function
-        itself; False for its main task and the branches of `ctx.gather`.
+        """Count one more running call of the workflow function. Return True if the current asyncio task was created by
+        the function itself, for example with ``asyncio.create_task``. Return False in its main task and in the branches
+        of `ctx.gather`.
         """
         if self._has_ended:  # the current task was created, but started after the end
             raise asyncio.CancelledError("the workflow function has ended")

@@ -265,8 +265,8 @@ context
 
 
 class DelegationChain(NamedTuple):
-    """Chain of agents whose turns wait for the current turn: each delegated a task to the next, the last to the current
-    agent.
+    """The agents that wait for the current turn, in order: the first delegated a task to the second, and so on; the
+    last delegated the task of the current turn.
     """
 
     within: str | None = None
@@ -377,8 +377,8 @@ async def response_source_for(
 
 
 def _at(context: StepContext, requests: Sequence[RequestView], turn: str) -> list[RequestView]:
-    """Select the model requests that another run made in the turn `turn`. If that run has no such turn, select its
-    requests outside of turns that were made at the same path, step, visit and item.
+    """Select from the model requests of another run those that belong to the turn with the id `turn`. If that run has
+    no such turn, select its single requests (without a turn) of the same path, step, visit and loop item.
     """
     of_same_turn = [request for request in requests if request.span.within == turn]
     place = context.place("", 0)
@@ -461,8 +461,8 @@ class _RecordedTurn:
 
 
 def _consumption_of(context: StepContext, record: OperationRecord | None) -> Iterator[Mapping[str, int]]:
-    """Yield the consumption (tokens, cost) of a completed or failed agent turn from its record in the log, so that the
-    budget of the agent that delegated the turn can count it. Yield nothing for other turns.
+    """Yield the tokens and costs that an agent turn consumed, from its record in the log. The agent that delegated the
+    turn counts them in its own budget. Yield nothing for a turn that is still running, or for other operations.
 
     A completed turn states it in its result. For a failed turn it is the sum over the requests and subordinate turns
     inside it, which are visited recursively.
@@ -481,8 +481,9 @@ def _consumption_of(context: StepContext, record: OperationRecord | None) -> Ite
 async def _turn_conditions(
     context: StepContext, agent: Agent, task: AgentTask, key: str, services: AgentServices
 ) -> dict[str, Any]:
-    """Return the setting that is recorded with an agent's turn: the model, the share of the delegating agent's budget,
-    the position in a scripted model, and the position in a conversation.
+    """Return the setting that is recorded with an agent's turn: its model, its share of the budget of the agent that
+    delegated the turn, its first entry in the list of a scripted model, and the state of its conversation before the
+    turn.
 
     A recorded turn keeps the recorded values in every process. Without a record, a replay policy may supply those of
     the original run. The share of a turn that is run again is computed anew, because the bounds of the delegating agent

@@ -314,8 +314,8 @@ class Piece(NamedTuple):
 
 
 class Differing(NamedTuple):
-    """A part of two compared values in which they differ: its place within the values, and its content in each of
-    them.
+    """A part in which two compared values differ: its path within the values, such as ``params.n``, and its content in
+    each value.
     """
 
     place: str

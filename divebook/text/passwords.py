@@ -197,8 +197,8 @@ def is_plain_value(text: str) -> bool:
 
 @lru_cache(4096)
 def describes_secret(value: str) -> bool:
-    """Return True if a value only describes a secret (its type, its place, or that it is missing) and is not itself a
-    secret.
+    """Return True if a value is not itself a secret, but only describes one: it states the secret's type, says that the
+    secret is missing, or is the path of a file.
     """
     bare = value.strip(" .,;:!?")
     is_description = bare.lower() in _TELLING or _PLACEHOLDER.match(bare) is not None or REDACTED in value
@@ -435,8 +435,8 @@ _POSTGRES = re.compile(r"postgres(?:ql)?://", re.IGNORECASE)
 
 
 def _hidden(value: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return two regular expressions that find the passwords in a URL: the first matches only the passwords, the second
-    the passwords with their parameter names.
+    """Return two regular expressions that find the passwords in a URL. The first serves to replace a password by
+    ``***``, the second to remove it together with the name of its parameter.
 
     `value` is the regular expression of a password in a query.
     """

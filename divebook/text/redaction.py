@@ -67,7 +67,8 @@ _IN_BASE64 = re.compile(r"[A-Za-z0-9+/]{40}")
 
 
 class Redactor:
-    """Redactor that hides secrets in text and plain data, by the three sets of rules in the module docstring.
+    """Redactor that hides secrets in text and plain data: values under the name of a secret, known secrets, and
+    credentials that are recognized by their form.
 
     A redactor stores two sets of known secrets. *Named* secrets come from the configuration and the environment: they
     are certainly secrets. *Seen* secrets were under the name of a secret in a run that was shown. They are hidden only
@@ -178,8 +179,8 @@ class Redactor:
         return self._named.settled(text, end)  # the new end may be within a named secret
 
     def settled_of_named(self, text: str) -> int:
-        """Return the number of leading characters of a growing (streamed) text that can be shown already, if only
-        certain secrets are hidden (`without_named`).
+        """Return the number of leading characters of a growing (streamed) text that can be shown already. Unlike in
+        `settled`, only strings that are certainly secrets are considered, as in `without_named`.
         """
         return self._named.settled(text, len(text))
 

@@ -35,8 +35,8 @@ LABEL = "__divebook_label__"
 
 
 class Part(NamedTuple):
-    """Record of one function or class in a user's code: the digest of its source, and the labels of the functions and
-    classes that it uses.
+    """A function or class in a user's code: the digest of its source, and the labels of the functions and classes that
+    it uses.
     """
 
     digest: str
@@ -498,8 +498,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
         """Names that are read."""
 
     def end(self, tree: ast.AST) -> None:
-        """Finish the analysis of a function, after all nodes are visited: add a warning for each recorded call that is
-        used like a value, or assigned to a name, and never awaited.
+        """Finish the analysis of a function: add a warning for each recorded call whose ``await`` is missing. Such a
+        call is used like a value, or is assigned to a name that is never awaited.
         """
         parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
         uses: dict[str, list[bool]] = {}
@@ -725,8 +725,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
         return False
 
     def _are_in_order(self, calls: Iterable[ast.expr]) -> bool:
-        """Return True if all arguments of a call of ``create_task`` are recorded calls. Their order is fixed before the
-        task starts, so that the task is allowed.
+        """Return True if all arguments of a call of ``create_task`` are recorded calls. Such a call is allowed, because
+        the order of the recorded calls is fixed before the task starts.
         """
         return all(
             isinstance(call, ast.Starred) or (isinstance(call, ast.Call) and self._is_recorded(call.func))

@@ -91,8 +91,8 @@ class Written:
     """Number of lines in the cell before the text."""
 
     def located(self, problem: Problem, pattern: str = "") -> Problem:
-        """Return a copy of a problem of this workflow with line and column filled in. The place of the problem must be
-        relative to the workflow.
+        """Return a copy of a problem with line and column filled in. `problem.place` is the path of the faulty part
+        within this workflow, such as ``Steps``, 2.
 
         With a `pattern` the position is that of its first match in the faulty part, or of the group in the match.
         """
@@ -511,8 +511,8 @@ def missing_agents(workflow: Workflow, agents: Iterable[str], among: Container[s
 def missing_actions(
     workflow: Workflow, actions: Collection[str], among: Container[str] | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Yield a pair for each action that a step or its rollback refers to and that is not in `actions`: a problem, and
-    the name of the action.
+    """Check the actions that steps and their rollbacks call. Yield a pair for each one that is not in `actions`: a
+    problem, and the name of the action.
 
     `among` limits the check to the steps with these names.
     """
@@ -532,7 +532,8 @@ def missing_actions(
 def missing_workflows(
     workflow: Workflow, workflows: Collection[str], among: Container[str] | None = None
 ) -> Iterator[tuple[Problem, str]]:
-    """Yield a pair for each undefined workflow that a step refers to: a problem, and the name of the workflow.
+    """Check the workflows that steps start. Yield a pair for each one that is not defined: a problem, and the name of
+    the workflow.
 
     `among` limits the check to the steps with these names.
     """
@@ -617,8 +618,8 @@ def compiled(config: PipelineConfig, mode: RunMode, functions: Iterable[str] = (
 
 
 def declared(config: PipelineConfig) -> Workflow:
-    """Convert a pipeline of a definition file to a workflow that starts with the text of a request. A workflow from
-    `compiled`, in contrast, starts with an envelope.
+    """Convert a pipeline of a definition file to a workflow whose input is the text of a request. The workflow that
+    `compiled` returns, in contrast, has an envelope as its input.
 
     The outputs of the workflow are the slots of its stages.
     """
@@ -748,8 +749,8 @@ def _step(
 
 
 def _free(name: str, used_names: set[str]) -> str:
-    """Return a name for an internal step that is not in `used_names`, the names of the stages: `name`, with underscores
-    appended if necessary.
+    """Return `name` for an internal step. If `used_names`, the names of the stages, has this name already, underscores
+    are appended to it.
     """
     while name in used_names:
         name = f"{name}_"
