@@ -482,8 +482,7 @@ async def _turn_conditions(
     context: StepContext, agent: Agent, task: AgentTask, key: str, services: AgentServices
 ) -> dict[str, Any]:
     """Return the setting that is recorded with an agent's turn: its model, its share of the budget of the agent that
-    delegated the turn, its first entry in the list of a scripted model, and the state of its conversation before the
-    turn.
+    delegated the turn, the number of the turn for a scripted model, and the conversation before the turn.
 
     A recorded turn keeps the recorded values in every process. Without a record, a replay policy may supply those of
     the original run. The share of a turn that is run again is computed anew, because the bounds of the delegating agent

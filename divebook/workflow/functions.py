@@ -1011,8 +1011,8 @@ class Doubts(list[Problem]):
 
 
 def lint(workflow: Any) -> Doubts:
-    """Return a problem for each line of a workflow function that may give a different result on replay, in the order of
-    the lines.
+    """Return a problem for each expression of a workflow function that may give a different result on replay, in the
+    order of the lines.
 
     Parameters
     ----------

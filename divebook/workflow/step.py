@@ -303,8 +303,8 @@ class ContentEntry(Definition):
 
     @staticmethod
     def without_fingerprints(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Return stored content entries without the key `fingerprints`, which has the fingerprints of the files and
-        pages that were read.
+        """Return content entries, as stored in a log, without the key `fingerprints`. It has the fingerprints of the
+        files and pages that were read for the entry.
         """
         return [{key: value for key, value in entry.items() if key != "fingerprints"} for entry in entries]
 
@@ -471,8 +471,8 @@ PROMPT = table.Text(
 
 
 class _Undecided(tuple[Edge, ...]):
-    """Type of the edges of a step without the key ``Next``: an empty tuple. The type distinguishes it from the empty
-    tuple of a step that ends a path.
+    """Type of the constant `UNDECIDED`, the edges of a step without the key ``Next``. It is an empty tuple, but not the
+    same as ``()``, the edges of a step at which a path ends.
     """
 
     __slots__ = ()

@@ -109,7 +109,8 @@ def _advice(problem: str) -> str | None:
 
 
 class _Composer:
-    """Builder of nodes from the parser events of ruamel.yaml, with limits on depth and number of nodes.
+    """Builder of a tree of syntax nodes from the parser events of ruamel.yaml. The depth and the number of nodes are
+    limited.
 
     The events of ``a: [1]`` are: mapping start, scalar ``a``, sequence start, scalar ``1``, sequence end, mapping end.
     `_node` consumes the events of one node and calls itself for the nodes inside. An alias refers to a node that is
