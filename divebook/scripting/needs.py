@@ -233,8 +233,8 @@ class CodeText:
         return (ACTIVITY_NAMES if self.is_script else SAFE_NAMES) | self.about
 
     def escape(self, program: Program) -> str | None:
-        """Return advice on writing an expression of this code as plain text, such as ``$${a}``; None if the field of
-        the step does not accept plain text.
+        """Return advice on how to write `program`, an expression in this code, so that it stays plain text, for example
+        ``$${a}``. Return None if the key of the step does not accept plain text.
         """
         if self.check in (check_template, check_text):
             return escape_hint(program.text)

@@ -43,8 +43,8 @@ class Evaluate(Protocol):
 
 
 class PartFunctions(NamedTuple):
-    """Two functions of the interpreter for parts of a composed expression: one evaluates a part, one tests that the
-    part reads plain data only.
+    """Two functions for parts of a composed expression, which the interpreter provides: one evaluates a part, the other
+    tests if a part reads plain data only.
     """
 
     evaluate: Evaluate
@@ -115,7 +115,7 @@ class Scope:
         return replace(self, names={**self.names, name: value})
 
     def is_plain(self, text: str) -> bool:
-        """Return True if all data that an expression reads is plain, so that it reads no frames or instances of
+        """Return True if an expression reads plain data only, and no recorded values such as frames or instances of
         classes.
         """
         return self.parts.is_plain(text, self.names)

@@ -112,8 +112,8 @@ def normalise(text: str) -> str:
 
 @contextmanager
 def _parser(source: str) -> Iterator[None]:
-    """Return a context manager for Python's parser: errors that hostile code causes become SyntaxError, and the
-    parser's warnings are suppressed.
+    """Return a context manager around calls of Python's parser. Other exceptions that the parser raises for hostile
+    code become SyntaxError, and its warnings are suppressed.
     """
     try:
         if "\\" in source:  # an invalid escape such as "\d" in a pattern must not cause a warning in a notebook
@@ -585,8 +585,8 @@ class _Editor(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _normalise(self, names: list[ast.expr]) -> None:
-        """Add the edits that replace string constants which are names of variables by their normalized (NFKC) form, in
-        which the log stores the names.
+        """Add the edits that normalize names of variables in string constants, such as in ``state.set("total", 1)``, to
+        Unicode form NFKC, because the log stores names in this form.
         """
         for name in names:
             if isinstance(name, ast.Constant) and name.lineno == name.end_lineno:
@@ -762,8 +762,8 @@ class Scopes:
         return frozenset(names)
 
     def imported_only(self) -> frozenset[str]:
-        """Return the names in the script that always refer to an imported module, class or function, because no
-        function or comprehension reuses them.
+        """Return the names that the script binds by ``import``, without those that a function or comprehension of the
+        script also uses for a variable of its own.
         """
         imported = {symbol.get_name() for symbol in self._top.get_symbols() if symbol.is_imported()}
         return frozenset(imported - self.shadowed())
@@ -1005,8 +1005,8 @@ def look_up(expression: str, names: Mapping[str, Any]) -> Any:
 
 
 def select(programs: Iterable[Program], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those entries of `names` that at least one of the programs can read, reduced to the keys that are read.
-    The cost does not depend on the size of the state.
+    """Return the variables in `names` that at least one of the programs can read. If only some keys of a variable are
+    read, only these keys are returned. The cost does not depend on the size of the state.
     """
     reached: dict[str, set[str | int] | None] = {}
     for program in programs:
@@ -1143,8 +1143,8 @@ def _weight(value: Any) -> int:
 
 
 def _program_line(line: int | None, programs: Sequence[Program]) -> tuple[int | None, bool]:
-    """Convert a line number in the code that was sent to the sandbox, which joins several programs, to the line number
-    in one of these programs.
+    """Convert a line number in the code that was sent to the sandbox. This code joins several programs; the result is
+    the line number within one of them.
 
     Return also True if this program has more than one line.
     """

@@ -164,8 +164,8 @@ class BatchedRows:
     async def _try_to_submit(
         self, first: int, earlier_batches: Sequence[Mapping[str, Any]], tries: int, *, may_exist: bool
     ) -> Mapping[str, Any]:
-        """Submit the batch that begins with row `first`, without retries. Return the record of the batch. If the
-        provider fails, return instead a dict whose key `LATER` has the seconds to wait before the next attempt.
+        """Send the batch that begins with row `first` to the provider, without retries. Return the record of the batch.
+        If the provider fails, return instead a dict whose key `LATER` has the seconds to wait before the next attempt.
 
         `may_exist` is True if an earlier try may have created the batch at the provider.
         """

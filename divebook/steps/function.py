@@ -134,7 +134,7 @@ class CallTasks:
 
     async def stop(self) -> None:
         """Cancel the asyncio tasks that the workflow function created and did not await, and wait until they have
-        ended. These tasks can make no further recorded calls.
+        ended. From now on, these tasks cannot make recorded calls.
         """
         self._has_ended = True
         running = [task for task in self._created if not task.done()]
@@ -256,8 +256,8 @@ def _is_not_started(call: Coroutine[Any, Any, Any]) -> bool:
 
 
 def _remembered_call(method: F) -> F:
-    """Wrap an async method of `WorkflowContext` so that its coroutines are remembered. Thereby a missing ``await`` is
-    detected.
+    """Wrap an async method of `WorkflowContext`: each coroutine that it returns is remembered, so that a missing
+    ``await`` can be detected later.
     """
 
     @functools.wraps(method)
@@ -313,8 +313,8 @@ class WorkflowContext:
 
     @_remembered_call
     async def version(self, change_id: str, min_version: int, max_version: int) -> int:
-        """Return the version of a changed part of the workflow function that this execution follows. Thereby executions
-        that are already running survive a change of the code.
+        """Return the version of the workflow function's code that this execution follows in one changed part. Thereby
+        the code can be changed while executions of it are running.
 
         A new execution gets `max_version` and keeps it. An execution that had passed this place before the call was
         added gets `min_version`.
@@ -566,8 +566,8 @@ class WorkflowContext:
         self._context.emit(name, data, key=self._next_key("emit"))
 
     def call(self, step: StepFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Coroutine[Any, Any, Any]:
-        """Return the coroutine for a call of a step function, and assign the operation key of the call at once.
-        Functions decorated with ``@step`` use this method.
+        """Return the coroutine for a call of a function decorated with ``@step``. The operation key of the call is
+        assigned at once, before the coroutine runs.
         """
         self.tasks.require_place("a call of ", step.name)
         return self._remember(f"step {step.name}()", self._call(step, args, kwargs, self._next_key()))
@@ -737,7 +737,7 @@ class ChangedFunction(NamedTuple):
 
 
 class HasFunctions(Protocol):
-    """Protocol for an object with the actions and workflows of an environment. `Environment` implements it."""
+    """Protocol for an object with actions and workflows, such as an `Environment`."""
 
     @property
     def actions(self) -> Mapping[str, Action]:

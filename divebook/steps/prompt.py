@@ -357,8 +357,8 @@ async def run_turn(
 async def response_source_for(
     context: StepContext, agent: Agent, services: AgentServices, turn: str
 ) -> ResponseSource | None:
-    """Return the source that an agent's turn asks for model responses before it sends a request to the model: a
-    recorded run, or the response cache. Return None if the agent uses neither.
+    """Return the source of stored model responses for an agent's turn: a recorded run or the response cache. The turn
+    asks it first, and sends a request to the model only if it has no response. Return None if the agent uses neither.
 
     `turn` is the id of the turn's operation.
 
@@ -511,7 +511,8 @@ async def _append_to_thread(
     context: StepContext, services: AgentServices, thread: Mapping[str, Any], key: str, messages: Any
 ) -> None:
     """Append the messages of an agent's turn to its conversation, unless they are stored already. If another turn was
-    appended at the same position first, the turn starts a branch, whose id is recorded in an event.
+    appended in the meantime, the messages become a new branch of the conversation, and an event records the branch's
+    id.
     """
     branch_id = await services.threads.append(thread, run_id_of(context, key), messages, context.execution_id)
     if branch_id != thread["id"]:
@@ -523,7 +524,9 @@ async def _none(*_: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _with_retries(context: StepContext, policy: Retry) -> RunOperation:
-    """Return a variant of `StepContext.operation` that repeats a failed operation as the retry policy allows."""
+    """Return a function that is called like `StepContext.operation`, but repeats a failed operation as the retry policy
+    allows.
+    """
 
     async def operation(
         operation_type: str,

@@ -84,8 +84,8 @@ class StepTurn:
 
     @property
     def qualifies_tools(self) -> bool:
-        """True if the tools of several MCP servers may have the same name, so that each tool's name is prefixed with
-        the name of its server.
+        """True if tools of different MCP servers may have the same name. Each tool's name is then prefixed with the
+        name of its server.
         """
         return self._context.workflow.manner.qualifies_tools
 
@@ -96,13 +96,13 @@ class StepTurn:
         return agent_for_run(self._context, self._services.agent(name), self._services)
 
     def recorded_type(self, key: str) -> str | None:
-        """Return the type of the operation that the log has under a key; None if it has no operation under the key."""
+        """Return the type of the operation with this key in the log; None if the log has no such operation."""
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.operation_type
 
     def consumed_by_failures(self, key: str) -> Mapping[str, int]:
-        """Return the total consumption (tokens, cost) of all failed attempts of the operation with a key, according to
-        the log.
+        """Return the tokens and costs that all failed attempts of one operation consumed, according to the log. `key`
+        is the operation's key.
         """
         consumed = Counter[str]()
         attempt = 0
@@ -131,25 +131,25 @@ class StepTurn:
         await self._context.withdraw(self.prefix + key)
 
     def recorded_question(self, key: str) -> Question | None:
-        """Return the question that the log has under a key; None if it has no question under the key."""
+        """Return the question with this key in the log; None if the log has no such question."""
         return self._context.question_of(self.prefix + key)
 
     def began_at(self, key: str) -> datetime:
-        """Return the start time of the operation with a key. The log must have this operation."""
+        """Return the time at which the operation with this key started, according to the log. It must exist."""
         record = self._context.record_of(self.prefix + key)
         assert record is not None  # noqa: S101 - callers have the result of this operation
         return to_datetime(record.started_at)
 
     def recorded_digest(self, key: str) -> str | None:
-        """Return the hash of the setting (model, instructions, tools) that is recorded with the operation with a key;
-        None if the log has no such operation or the operation has no setting.
+        """Return the hash of the setting (model, instructions and tools) that the log has for the operation with this
+        key. Return None if the operation does not exist or has no setting.
         """
         record = self._context.record_of(self.prefix + key)
         return None if record is None else record.setting_hash
 
     async def recorded_start(self, key: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the parameters and the setting that are recorded with the operation with a key. The log must have this
-        operation.
+        """Return the parameters and the setting (model, instructions and tools) that the log has for the operation with
+        this key. The operation must exist.
         """
         return await self._context.start_of(self.prefix + key)
 

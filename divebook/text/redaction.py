@@ -167,8 +167,8 @@ class Redactor:
         return text if is_data or len(text) < LEAST_SECRET else _without_marks(text)
 
     def settled(self, text: str) -> int:
-        """Return the number of leading characters of a growing (streamed) text that can be shown already, because they
-        do not include the beginning of a secret.
+        """Return the number of leading characters of a growing (streamed) text that can be shown already. The rest must
+        wait, because it may be the beginning of a secret.
 
         The last word, the beginning of a known secret, and the rest of a line after the name of a secret are held back.
         """
@@ -257,8 +257,8 @@ class KnownSecrets:
             self._texts = tuple(sorted({*self._texts, *texts}, key=len, reverse=True))
 
     def settled(self, text: str, end: int) -> int:
-        """Return the number of leading characters of a growing text, at most `end`, that can be shown without cutting a
-        secret of this set in two.
+        """Return the number of leading characters of a growing (streamed) text, at most `end`, that can be shown
+        already. The rest must wait, because it contains or may begin a secret of this set.
 
         For the secret ``hunter2`` and the text ``the key is hun`` this is 11, because the last three characters may
         become the secret. The second loop moves the end before a complete secret that `end` would cut in two.
@@ -570,8 +570,8 @@ def _signs() -> re.Pattern[str]:
 
 
 def _table() -> Iterator[_Rule]:
-    """Yield a redaction rule for each entry of the tables `SHAPED`, `MARKED` and `_IN_CONTEXT`, which list the forms of
-    credentials.
+    """Yield the redaction rules for credentials that are recognized by their form, one for each entry of the tables
+    `SHAPED`, `MARKED` and `_IN_CONTEXT`.
     """
     for hints, sign, pattern in SHAPED:
         yield _Rule(hints, (sign,), re.compile(pattern), REDACTED)
@@ -710,7 +710,8 @@ def logger(name: str) -> logging.Logger:
 
 
 def clean_libraries(*names: str) -> None:
-    """Add the filter that redacts log records to the loggers of libraries. Call this after the libraries are loaded.
+    """Redact the log records of libraries: add a filter to the loggers of each library in `names`. Call this after the
+    libraries are loaded.
 
     A filter of a logger does not apply to records of its child loggers, so that each child gets a filter as well. The
     `NullHandler` prevents output to the standard error stream if the application has not configured logging.

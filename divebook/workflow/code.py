@@ -69,8 +69,8 @@ def code_of(roots: Mapping[str, Callable[..., Any]]) -> dict[str, str]:
 
 
 def reaching(parts: Mapping[str, Part], label: str) -> set[str]:
-    """Return the labels of all functions and classes whose behaviour may change with the function or class `label`: its
-    own label, and the labels of those that use it directly or indirectly.
+    """Return the labels of all functions and classes that may behave differently after a change of the function or
+    class `label`: this label, and the labels of its direct and indirect users.
     """
     labels = {label}
     # Add the users of the labels so far, until there are no further users.
@@ -129,7 +129,7 @@ def _functions(target: Any) -> list[FunctionType]:
 
 
 def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of each variable from outside its scope that a function reads: global variables, and
+    """Yield name and value of each variable that a function reads but does not define itself: global variables, and
     variables of enclosing functions.
     """
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
@@ -145,8 +145,8 @@ def _read(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 @functools.lru_cache(maxsize=4096)
 def _names(code: CodeType) -> tuple[str, ...]:
-    """Return the names of the variables from outside its own scope that compiled code reads, including the code of
-    functions nested inside it.
+    """Return the names of the variables that compiled code reads from outside its own scope. The code of functions
+    nested inside it is included.
     """
     names = {step.argval for step in dis.get_instructions(code) if step.opname in _READS}
     for part in code.co_consts:
@@ -672,8 +672,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
     # --- classification ----------------------------------------------------------------------------------------------
 
     def _record_values(self, names: Iterable[str], value: ast.expr) -> None:
-        """Remember the values of an assignment that matter to later warnings: local names that hold a set, an object of
-        a library, or a recorded call without ``await``.
+        """Remember the names to which an assignment binds a set, an object of a library, or a recorded call without
+        ``await``. Later uses of these names may cause warnings.
 
         A later assignment replaces the earlier one for sets. For unawaited calls the last one counts, and `_reassigned`
         has the names that also hold other values.
@@ -751,8 +751,8 @@ class _DeterminismVisitor(ast.NodeVisitor):
             self._look_at_iteration(each)
 
     def _look_at_change(self, node: ast.expr, of: ast.expr) -> None:
-        """Record a warning if an expression changes a list, dict or set outside of the workflow function, because the
-        change outlives the run. `of` is the object that is changed.
+        """Record a warning about the expression `node` if it changes a list, dict or set that exists outside of the
+        workflow function, because such a change outlives the run. `of` is the syntax node of the changed object.
         """
         while isinstance(of, ast.Subscript | ast.Attribute):
             of = of.value

@@ -678,8 +678,8 @@ def visible_steps(workflow: Workflow) -> list[Step]:
 
 
 def hidden_steps(data: Payload) -> frozenset[str]:
-    """Return the names of the internal steps in the workflow definition that a start event records. Return no names for
-    any other event.
+    """Return the names of the internal steps of a workflow, from the definition in its start event. Return no names for
+    an event of any other type.
 
     Only workflows of pipelines have internal steps. Views, progress and tables omit these steps. A log and its frames
     have all steps.
@@ -860,8 +860,8 @@ def merge(earlier: Definitions, later: Definitions) -> Definitions:
 
 
 def merge_config(earlier: Config, later: Config) -> Config:
-    """Merge the settings of two environments. Each value that is set in `later` has priority, including the
-    confirmation mode.
+    """Merge the settings of two environments. A value that is set in `later` replaces the value in `earlier`. The
+    settings of providers are merged by the provider's name.
 
     All approval rules are kept, so that no rule that asks or denies is lost.
     """
@@ -872,7 +872,8 @@ def merge_config(earlier: Config, later: Config) -> Config:
 
 
 def unknown(rules: Iterable[ApprovalRule], existing: Sequence[ApprovalRule]) -> list[ApprovalRule]:
-    """Return those approval rules that are not yet in `existing`. Rules are compared by identity (``is``).
+    """Return those of some approval rules that are not in `existing`. Two rules count as the same only if they are one
+    object (``is``).
 
     Equal rules may differ in meaning, because 1 and True are equal in Python.
     """

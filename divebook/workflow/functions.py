@@ -447,8 +447,8 @@ def _inner(target: Any) -> Any:
 
 
 def _doc(target: Any, inner: Any) -> str | None:
-    """Return the docstring of a callable. For an object with a method ``__call__`` it is the docstring of the method,
-    or else of the object's class.
+    """Return the docstring of a callable. For an object with a method ``__call__``, this is the docstring of the
+    method; if the method has none, that of the object's class.
     """
     is_object = not hasattr(target, "__name__") and not isinstance(target, functools.partial)
     inner_doc = inspect.getdoc(inner) if getattr(inner, "__doc__", None) and not _is_slot(inner) else None
@@ -878,8 +878,8 @@ def bind_inputs(workflow: Workflow, values: Mapping[str, Any], *, coerce_text: b
 
 
 def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text: bool = False) -> dict[str, Any]:
-    """Check and convert new values for some inputs of an existing execution. Raise `InputError` like `bind_inputs`, but
-    do not require the inputs that are omitted.
+    """Check and convert new values for some inputs of an existing execution, as `bind_inputs` does for all inputs.
+    Inputs that are omitted are not required here.
     """
     changed = _by_declared_name(workflow, changed)
     declared = _declared(workflow, changed)
@@ -887,8 +887,8 @@ def bind_changed(workflow: Workflow, changed: Mapping[str, Any], *, coerce_text:
 
 
 def _by_declared_name(workflow: Workflow, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return input values under the names that the workflow declares. A name may be passed in another Unicode form of
-    the declared name.
+    """Return the input values under the names that the workflow declares. A caller may use another spelling of a name
+    with the same Unicode normalization form.
 
     Raise `InputError` if two spellings of one name are present.
     """

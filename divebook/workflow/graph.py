@@ -167,8 +167,8 @@ def _items(each: Each) -> Iterator[Problem]:
 
 
 def _rows(step: Step, each: Each) -> Iterator[Problem]:
-    """Yield the problems of a step's loop with the key ``Rows``, which calls one action or agent for all rows of a
-    frame.
+    """Check a step whose loop has the key ``Rows``, which calls an action or asks an agent for each row of a frame.
+    Yield the problems.
 
     The step must be an action or a prompt. Its calls are made in batches, so that keys about single items and single
     prompts have no effect.
@@ -349,7 +349,7 @@ def _no_names(kind: str, names: Iterable[str], place: Place) -> Iterable[Problem
 
 
 def _stores(steps: Sequence[Step]) -> Iterable[Problem]:
-    """Yield a problem for each variable or loop item of the steps whose name cannot be used in expressions, such as
+    """Yield a problem for each name of a variable or loop item in the steps that expressions cannot use, such as
     ``my-name``.
     """
     for index, step in enumerate(steps):

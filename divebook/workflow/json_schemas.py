@@ -278,8 +278,8 @@ def _patterns(schema: Mapping[str, Any]) -> Iterator[tuple[str, Place]]:
 
 
 def _children_first(starts: list[Node], *without: str) -> list[Node]:
-    """Return all nodes of the schema graph that can be reached from `starts`, each after the nodes that its edges lead
-    to (depth-first postorder).
+    """Return all nodes of the schema graph that can be reached from `starts`. The order is depth-first postorder: each
+    node comes after the nodes to which its edges lead.
 
     Edges of the kinds in `without` are not followed.
     """
@@ -433,7 +433,8 @@ def _impossible_numbers(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _culprit(
     root: Node, possible: Mapping[Node, frozenset[str]], enums: Mapping[Node, frozenset[str]]
 ) -> tuple[Node, str]:
-    """Explain why no value can fit a schema. Return the innermost subschema that causes this, and the reason.
+    """Find the cause why no value can fit a schema. Return the innermost subschema that makes the whole schema
+    impossible, and the reason.
 
     The search begins at the root and follows impossible subschemas, until there is none that was not visited.
     """
@@ -603,8 +604,8 @@ class _Usable:
 
 
 def _json(schema: Mapping[str, Any], key: str = "Schema") -> str:
-    """Convert a JSON schema to a JSON string, which is the key in the cache of checked schemas. Raise DefinitionError
-    if the schema is not JSON.
+    """Convert a JSON schema to a JSON string, under which the checked schema is cached. Raise DefinitionError if the
+    schema is not JSON.
     """
     try:
         return json.dumps(schema, default=_plain, allow_nan=False)

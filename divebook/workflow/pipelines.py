@@ -423,8 +423,7 @@ def _prompts(config: PipelineConfig) -> Iterator[Problem]:
 
 
 def _cycles(config: PipelineConfig) -> Iterator[Problem]:
-    """Yield a problem if stages wait for each other in a cycle, because none of these stages would ever run in parallel
-    mode.
+    """Yield a problem if stages wait for each other in a cycle. In parallel mode none of these stages would ever run.
 
     Stages that wait for no other stage are removed repeatedly. Stages that remain form a cycle.
     """

@@ -204,8 +204,8 @@ def workflow_to_mapping(workflow: Workflow) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> Any:
-    """Convert a value to plain JSON data for a definition text. Integers of any size stay integers; a value that JSON
-    lacks gets its recorded form.
+    """Convert a value to plain data that YAML and JSON text can contain. A value that JSON lacks, such as a date, is
+    replaced by its recorded form.
     """
     if isinstance(value, dict):
         return {key: _as_text(part) for key, part in value.items()}

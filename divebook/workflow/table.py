@@ -488,8 +488,8 @@ def _key_of(place: Place) -> str:
 
 
 def mismatch(expected: str, node: Node, place: Place, reading: Reading, hint: str | None = None) -> Any:
-    """Add a problem to `reading`: a node does not have the expected kind of value, which `expected` describes. Return
-    `INVALID`.
+    """Add a problem to `reading` about a node with a value of the wrong kind, and return `INVALID`. `expected`
+    describes the right kind, such as "a number".
     """
     key = _key_of(place)
     reading.add(f"{key} must be {expected}, not {kind_of(node)}", node.start, place, key=key, hint=hint)

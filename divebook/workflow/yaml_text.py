@@ -260,8 +260,8 @@ def yaml_of(text: str, source: str, line_offset: int = 0) -> Any:
 
 
 def value_typed(text: str) -> Any:
-    """Parse a value that a person typed, as YAML. A word that is not a scalar in YAML (``*.py``, ``#1``) is returned as
-    a string.
+    """Parse a value that a person typed, as YAML. Words that have another meaning in YAML or are not valid there, such
+    as ``*.py`` and ``#1``, are returned as strings.
     """
     is_written_out = text[:1] in {*QUOTES, *BRACKETS}
     reading = Reading(text, "value")
