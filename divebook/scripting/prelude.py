@@ -57,8 +57,8 @@ class Host(Protocol):
 
 
 class Context(Enum):
-    """Purpose of code that is evaluated: a script step (``ACTIVITY``), or a kind of deterministic expression (all other
-    members).
+    """Purpose for which code is evaluated: as a script step (``ACTIVITY``), or as an expression, such as a condition or
+    a template.
     """
 
     CONDITION = "condition"

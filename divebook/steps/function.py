@@ -772,8 +772,8 @@ def changed_functions(state: ExecutionState, environment: HasFunctions) -> list[
 
 
 def changed_since(code: Mapping[str, str], workflow_name: str, environment: HasFunctions) -> list[ChangedFunction]:
-    """Compare the current code of a workflow with `code`, the digests that an execution recorded. Return the functions
-    and classes that changed. Without digests or without the workflow, return an empty list.
+    """Return the functions and classes of a workflow whose code differs from `code`, the digests that an execution
+    recorded. Return an empty list if `code` is empty or the environment does not have the workflow.
     """
     workflow = environment.workflows.get(workflow_name)
     if not code or workflow is None:

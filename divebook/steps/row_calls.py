@@ -203,8 +203,8 @@ class RowCalls:
         )
 
     def _mark_unknown(self, key: str, first: int, last: int) -> int:
-        """Record the error "outcome unknown" for each row of a range without a result, because a person decided not to
-        call these rows again. Return the number of failed rows in the range.
+        """Record the error "outcome unknown" for each row in a range that has no result, after a person decided not to
+        call these rows again. Return the number of all failed rows in the range.
         """
         self._ended = [(at, None, UNKNOWN) for at in range(first, last + 1) if at not in self._recorded]
         self._write(key)
@@ -375,8 +375,8 @@ class RowCalls:
                 self._add_result(row)
 
     def _task_key(self, positions: Sequence[int]) -> str:
-        """Return the id of the executor task that calls the rows at some positions. The id contains a hash of the
-        positions, because a later try may group the rows differently.
+        """Return the id of the executor task that calls the rows at some positions. It contains a hash of the
+        positions, because a later attempt may group the rows differently and must not get the same id.
         """
         checksum = crc32(repr(positions).encode())
         place = self._context.place("rows").operation_id

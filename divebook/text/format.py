@@ -307,7 +307,7 @@ _WORDS = re.compile(r"\d+(?:[.,]\d+)+(?!\w)|\w+|\s+|[^\w\s]")
 
 
 class Piece(NamedTuple):
-    """Adjacent words of two compared texts that are all unchanged, all removed or all added."""
+    """Part of the comparison of two texts: adjacent words that are all unchanged, all removed or all added."""
 
     sign: Sign
     text: str

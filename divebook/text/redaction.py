@@ -554,8 +554,8 @@ def _rules() -> tuple[_Rule, ...]:
 
 @cache
 def _signs() -> re.Pattern[str]:
-    """Return one regular expression that matches wherever any redaction rule could match. Most texts do not match, so
-    that this one search is sufficient.
+    """Return one regular expression that finds all parts of a text at which a redaction rule may match. In most texts
+    it finds nothing, so that the single rules need not be tried.
 
     The signs are grouped by their first character: ``ghp_``, ``glpat-`` and ``sk-`` become ``g(?:hp_|lpat-)|s(?:k-)``.
     `re` then rejects a whole group at its first character.
@@ -595,8 +595,8 @@ def _marked(match: re.Match[str]) -> str:
 
 
 def _scheme(match: re.Match[str]) -> str:
-    """Return the replacement for a header such as ``Bearer TOKEN`` or ``Basic TOKEN``, in which the token is hidden. A
-    plain word in place of the token is not hidden.
+    """Return the replacement for a header such as ``Bearer TOKEN`` or ``Basic TOKEN``, with the token hidden. If the
+    token is a plain word, the header is unchanged, because it is not a credential.
     """
     return match[0] if is_plain_value(match[3]) else f"{match[1]}{match[2]}{REDACTED}"
 
@@ -742,8 +742,8 @@ def hand_on(record: logging.LogRecord) -> None:
 
 
 def _without_secrets(record: logging.LogRecord) -> bool:
-    """Redact the message and the traceback of a log record in place. Return True, so that the logger keeps the
-    record.
+    """Redact the message and the traceback of a log record, which is changed itself. Always return True, because a
+    logging filter that returns False would drop the record.
     """
     record.msg = shared().text(record.getMessage())
     record.args = ()

@@ -230,9 +230,7 @@ def _normal(source: str) -> str:
 
 
 class Rule(NamedTuple):
-    """Rule against the use of a function or value inside a workflow function: the reason, and advice for a
-    replacement.
-    """
+    """Rule that forbids a function or value inside a workflow function: the reason, and advice on a replacement."""
 
     why: str
     """Rest of a sentence whose subject is the name of the function."""

@@ -444,7 +444,8 @@ class Definitions(Definition):
 
 
 class Sketch(Workflow):
-    """A workflow that holds only names and types of steps, rebuilt from a log without a definition.
+    """Workflow that is rebuilt from a log that contains no definition. It has only the names and types of the executed
+    steps.
 
     A sketch is sufficient to show a log, but an execution cannot be resumed with it.
     """
@@ -659,7 +660,8 @@ def is_pipeline(workflow: Workflow) -> bool:
 
 
 def visible_steps(workflow: Workflow) -> list[Step]:
-    """Return the steps of a workflow that people see. For a pipeline these are its stages, with the edges between them.
+    """Return the steps of a workflow that people see. For a pipeline these are its stages with the edges between them,
+    without internal steps.
 
     In parallel mode the visible steps are the batch of stages and its merge, because the stages of a batch are its
     items.

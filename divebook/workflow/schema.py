@@ -92,7 +92,7 @@ def step(parsed: ParsedMapping, reading: Reading) -> Any:
 def _bounds(
     values: dict[str, Any], parsed: ParsedMapping, reading: Reading, read: Callable[[Any], Bounds] = Bounds.read
 ) -> None:
-    """Convert the value of the key ``Bounds`` (the budget) in `values` to plain JSON, in place. Add a problem to
+    """Replace the value of the key ``Bounds`` (the budget) in `values` by its plain JSON form. Add a problem to
     `reading` if the value is not valid.
     """
     if "bounds" not in values:
@@ -104,8 +104,8 @@ def _bounds(
 
 
 def output(parsed: ParsedMapping, reading: Reading) -> Any:
-    """Create the definition of one output of a workflow from its parsed keys. An output without a name is a problem,
-    for which `INVALID` is returned.
+    """Create the definition of one output of a workflow from its parsed keys. If it has no name, add a problem to
+    `reading` and return `INVALID`.
     """
     if parsed.values.get("name"):
         return OutputDefinition(**parsed.values)

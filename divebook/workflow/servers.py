@@ -319,8 +319,8 @@ class MCPServerDefinition(Definition):
         return settings.enabled and (not settings.allowed_tools or tool in settings.allowed_tools)
 
     def _in_rules(self, tool: str) -> str:
-        """Return the name that a tool of the server has in approval rules. If it contains ``/``, it is prefixed with
-        the name of the server.
+        """Return the name of a tool of this server for approval rules. A name with ``/`` is prefixed with the name of
+        the server, because ``/`` separates server and tool in a rule.
         """
         return f"{self.name}/{tool}" if "/" in tool else tool
 
